@@ -1,0 +1,36 @@
+"""The rows of the engine benchmark, and how each is run."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PEERS = Path(__file__).resolve().parent / "peers"
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One row: a module in `peers/` that `verbs.py` runs under the Python named here."""
+
+    name: str
+    module: str
+    python: Path
+    service: str | None = None
+    """The module in `peers/` that keeps the row's server up, run under our own Python."""
+
+    def command(self, verb: str, *arguments: int) -> list[str]:
+        verbs = str(PEERS / "verbs.py")
+        return [str(self.python), verbs, self.module, verb, *map(str, arguments)]
+
+    def service_command(self) -> list[str] | None:
+        return [sys.executable, str(PEERS / f"{self.service}.py")] if self.service else None
+
+
+def adapters(peers_python: Path) -> list[Adapter]:
+    return [
+        Adapter("celery", "celery_peer", peers_python, service="redis_service"),
+        Adapter("rq", "rq_peer", peers_python, service="redis_service"),
+        Adapter("dramatiq", "dramatiq_peer", peers_python, service="redis_service"),
+        Adapter("huey-redis", "huey_peer", peers_python, service="redis_service"),
+        Adapter("huey-sqlite", "huey_peer", peers_python),
+        Adapter("saq", "saq_peer", peers_python, service="redis_service"),
+    ]

@@ -1,0 +1,183 @@
+"""This project's engine beside Celery, RQ, Dramatiq, Huey and SAQ, in one run on one machine.
+
+    python bench/engine.py [--only celery,rq] [--jobs N] [--quick] [--json FILE]
+
+The rows are measured in turn, round after round, so that noise hits all alike; every measurement
+starts from an empty directory with a server and a worker of its own. What a row must bring along
+is told in `peers/peer.py` and `peers/verbs.py`.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import install
+import measure
+import report
+from adapter import Adapter, adapters
+from arena import Arena, Failed, open_arena
+from report import About, Recovery, Row
+
+WORK = Path(__file__).resolve().parent.parent / ".bench"
+EXTRA_LIMIT_S = 600
+NOTES = """\
+Medians of {rounds} round(s). Enqueues: one client, {jobs:,} jobs one by one, no bulk API.
+Drained: {jobs:,} waiting jobs, from the first start to the last, cut off after {drain_window_s} s.
+Latency: {probes} jobs, {gap_ms} ms between them, from the client's call to the job's first line.
+After kill -9: the worker's whole process tree is killed in mid-job and started again at once;
+"> {recovery_cap_s}" means that the job was not started again within {recovery_cap_s} s.
+Idle CPU: in per cent of one core, over {idle_s} s, all processes of the worker.
+Redis runs with its default settings, which do not sync a write to disk before the answer: a job
+whose enqueue has returned can be lost in a power cut. "Synced" says whose enqueue waits for that."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    jobs: int = 10_000
+    rounds: int = 3
+    drain_window_s: float = 5
+    probes: int = 200
+    idle_s: float = 10
+    recovery_cap_s: float = 60
+
+
+QUICK = Plan(jobs=2_000, rounds=1, drain_window_s=3, probes=50, idle_s=3, recovery_cap_s=20)
+
+
+@dataclass(frozen=True)
+class Entry:
+    adapter: Adapter
+    row: Row
+
+    @contextmanager
+    def noting_failure(self, what: str) -> Iterator[None]:
+        """One row that fails must not cost the others their figures."""
+        try:
+            yield
+        except Failed as failure:
+            self.row.failures.append(f"{what}: {failure}")
+            _say(f"{self.row.name}: {what} failed: {failure}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    plan = _plan(options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    WORK.mkdir(exist_ok=True)
+    entries = [Entry(adapter, Row(adapter.name)) for adapter in _chosen(options.only)]
+    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
+        machine = report.machine(Path(root))
+        _say(machine)
+        run(entries, plan, Path(root))
+    rows = [entry.row for entry in entries]
+    print(report.text(rows, machine=machine, notes=_notes(plan)))
+    if options.json:
+        figures = {"machine": machine, "plan": asdict(plan), "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 1 if any(row.failures for row in rows) else 0
+
+
+def run(entries: Sequence[Entry], plan: Plan, root: Path) -> None:
+    for entry in entries:
+        with entry.noting_failure("about"), open_arena(entry.adapter, root) as arena:
+            entry.row.about = About(**arena.client("about"))
+    for number in range(plan.rounds):
+        turn = number % len(entries)
+        for entry in [*entries[turn:], *entries[:turn]]:
+            _say(f"round {number + 1} of {plan.rounds}: {entry.row.name}")
+            _measure_throughput(entry, plan, root)
+            _measure_latency(entry, plan, root)
+    _measure_side_by_side(entries, plan, root)
+    for entry in entries:
+        if entry.row.about.extra:
+            _say(f"extra figures: {entry.row.name}")
+            with entry.noting_failure("extra"), open_arena(entry.adapter, root) as arena:
+                entry.row.extra = arena.client("extra", limit_s=EXTRA_LIMIT_S)
+
+
+def _measure_throughput(entry: Entry, plan: Plan, root: Path) -> None:
+    with entry.noting_failure("throughput"), open_arena(entry.adapter, root) as arena:
+        entry.row.enqueued_per_s.append(measure.enqueue_rate(arena, plan.jobs))
+        rate = measure.drain_rate(arena, plan.jobs, window_s=plan.drain_window_s)
+        entry.row.drained_per_s.append(rate)
+
+
+def _measure_latency(entry: Entry, plan: Plan, root: Path) -> None:
+    with entry.noting_failure("latency"), open_arena(entry.adapter, root) as arena:
+        entry.row.latency.append(measure.latency(arena, plan.probes))
+
+
+def _measure_side_by_side(entries: Sequence[Entry], plan: Plan, root: Path) -> None:
+    """The columns that are mostly waiting: idle CPU and recovery, of all rows at once."""
+    with ExitStack() as stack:
+        standing: list[tuple[Entry, Arena]] = []
+        for entry in entries:
+            _say(f"idle worker: {entry.row.name}")
+            with entry.noting_failure("idle worker"):
+                arena = stack.enter_context(open_arena(entry.adapter, root))
+                measure.warm_up(arena)
+                standing.append((entry, arena))
+        arenas = [arena for _, arena in standing]
+        idles = measure.idle_cpu(arenas, seconds=plan.idle_s)
+        for (entry, _), idle in zip(standing, idles, strict=True):
+            entry.row.idle = idle
+        _measure_recovery(standing, cap_s=plan.recovery_cap_s)
+
+
+def _measure_recovery(standing: Sequence[tuple[Entry, Arena]], *, cap_s: float) -> None:
+    cases: list[tuple[Entry, Arena, measure.Killed]] = []
+    for entry, arena in standing:
+        _say(f"kill -9: {entry.row.name}")
+        with entry.noting_failure("recovery"):
+            cases.append((entry, arena, measure.kill_in_mid_job(arena)))
+    _say(f"waiting up to {cap_s:.0f} s for the killed jobs to start again")
+    measure.wait_for_recovery([(arena, killed) for _, arena, killed in cases], cap_s=cap_s)
+    for entry, arena, killed in cases:
+        seconds = measure.recovered_after(arena, killed)
+        entry.row.recovery = Recovery(cap_s, seconds if seconds and seconds <= cap_s else None)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="engine.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", help="names of rows, with commas between them")
+    parser.add_argument("--jobs", type=int, help="jobs that are enqueued and drained")
+    parser.add_argument("--recovery-cap", type=float, help="seconds to wait after kill -9")
+    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument("--json", type=Path, help="file for all samples")
+    return parser.parse_args(arguments)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    plan = QUICK if options.quick else Plan()
+    given = {"jobs": options.jobs, "recovery_cap_s": options.recovery_cap}
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
+
+
+def _chosen(only: str | None) -> list[Adapter]:
+    rows = adapters(install.peers_python(WORK / "peers"))
+    names = only.split(",") if only else [row.name for row in rows]
+    if unknown := set(names) - {row.name for row in rows}:
+        sys.exit(f"no such row: {', '.join(sorted(unknown))}")
+    chosen = [row for row in rows if row.name in names]
+    if any(row.service == "redis_service" for row in chosen) and not install.has_redis():
+        chosen = [row for row in chosen if row.service != "redis_service"]
+    return chosen or sys.exit("no row can be measured here")
+
+
+def _notes(plan: Plan) -> str:
+    return NOTES.format(gap_ms=measure.PROBE_GAP_MS, **asdict(plan))
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""A Redis of one row's own: default persistence, on a free loopback port, in the current directory.
+
+A service is a program that prints one line of JSON with its "url" once it answers, and then stays
+until it is killed with all its children.
+"""
+
+import json
+import socket
+import subprocess
+import time
+
+READY_WITHIN_S = 10
+
+
+def main() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        ["redis-server", "--port", str(port), "--bind", "127.0.0.1"], stdout=subprocess.DEVNULL
+    )
+    _wait_until_it_answers(port)
+    print(json.dumps({"url": f"redis://127.0.0.1:{port}/0"}), flush=True)
+    server.wait()
+
+
+def _wait_until_it_answers(port: int) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                if connection.recv(64).startswith(b"+PONG"):
+                    return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main()

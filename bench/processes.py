@@ -1,0 +1,82 @@
+"""Programs under measurement: started in a session of their own, counted and killed as a tree."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GONE_WITHIN_S = 10
+
+
+class Tree:
+    def __init__(
+        self, command: Sequence[str], *, directory: Path, env: Mapping[str, str], output: Path
+    ) -> None:
+        with output.open("ab") as out:
+            self._leader = subprocess.Popen(
+                command,
+                cwd=directory,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def running(self) -> bool:
+        return self._leader.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """Spent so far by all processes of the tree and by their children already gone."""
+        return sum(process.ticks for process in self._members()) / os.sysconf("SC_CLK_TCK")
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the tree, again until none is left."""
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while members := list(self._members()):
+            for process in members:
+                _kill(process.pid)
+            self._leader.poll()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"processes {[process.pid for process in members]} do not die")
+            time.sleep(0.005)
+        self._leader.wait(GONE_WITHIN_S)
+
+    def _members(self) -> Iterator["_Process"]:
+        processes = {process.pid: process for process in _processes()}
+        for process in processes.values():
+            ancestor: _Process | None = process
+            # A child may have left the process group, but not the session and the parent at once.
+            while ancestor and self._leader.pid not in (ancestor.pid, ancestor.session):
+                ancestor = processes.get(ancestor.parent)
+            if ancestor:
+                yield process
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    session: int
+    ticks: int
+
+
+def _processes() -> Iterator[_Process]:
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, *fields = entry.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in "ZX":
+            pid, ticks = int(entry.parent.name), sum(map(int, fields[10:14]))
+            yield _Process(pid, parent=int(fields[0]), session=int(fields[2]), ticks=ticks)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

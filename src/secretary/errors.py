@@ -1,0 +1,161 @@
+"""
+Everything that can go wrong, as one tree:
+
+* SecretaryError
+  x JobFailed              the job cannot be done; becomes `job.error`
+    + InvalidParameters    VALIDATION_ERROR
+    + UnknownJobType       UNKNOWN_JOB_TYPE
+    + DownloadFailed       DOWNLOAD_FAILED      (retryable)
+    + UnsupportedFile      UNSUPPORTED_FILE
+    + FileEncrypted        FILE_ENCRYPTED
+    + FileCorrupt          FILE_CORRUPT
+    + FileTooLarge         FILE_TOO_LARGE
+    + ProcessingTimeout    PROCESSING_TIMEOUT
+    + EngineUnavailable    ENGINE_UNAVAILABLE
+    + UpstreamFailed       UPSTREAM_FAILED      (retryable)
+    + ProcessDied          the work took its process down; counted apart from failures
+      - WorkerCrashed      WORKER_CRASHED
+      - OutOfMemory        OUT_OF_MEMORY
+  x StoreError
+    + NotFound
+    + Conflict             the thing is in a state that forbids this
+    + LeaseLost            another worker owns the job now: write nothing more
+    + StoreUnavailable     the store does not answer, or cannot be written
+  x InvalidSettings        a setting is missing, unknown or wrong
+"""
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+
+class SecretaryError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class JobFailed(SecretaryError):
+    """The job cannot be done. `code`, the message and the details reach the client unchanged."""
+
+    code: ClassVar[str] = "INTERNAL_ERROR"
+    retryable: ClassVar[bool] = False
+
+    #: When the cause knows better than our backoff (an upstream's Retry-After).
+    retry_after: timedelta | None = None
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel from a child process to the worker; keyword details would be lost.
+        return (_rebuilt, (type(self), self.message, self.details, self.retry_after))
+
+
+def _rebuilt(
+    kind: type[JobFailed], message: str, details: dict[str, Any], retry_after: timedelta | None
+) -> JobFailed:
+    error = kind(message, **details)
+    error.retry_after = retry_after
+    return error
+
+
+class InvalidParameters(JobFailed):
+    """The parameters do not fit the job type."""
+
+    code = "VALIDATION_ERROR"
+
+
+class UnknownJobType(JobFailed):
+    """No handler is registered for this job type."""
+
+    code = "UNKNOWN_JOB_TYPE"
+
+
+class DownloadFailed(JobFailed):
+    """The source could not be fetched."""
+
+    code = "DOWNLOAD_FAILED"
+    retryable = True
+
+
+class UnsupportedFile(JobFailed):
+    """The file is not of a kind this job type can read."""
+
+    code = "UNSUPPORTED_FILE"
+
+
+class FileEncrypted(JobFailed):
+    """The file needs a password that was not given, or is wrong."""
+
+    code = "FILE_ENCRYPTED"
+
+
+class FileCorrupt(JobFailed):
+    """The file is damaged beyond what can be read."""
+
+    code = "FILE_CORRUPT"
+
+
+class FileTooLarge(JobFailed):
+    """The input or the result is larger than the limits allow."""
+
+    code = "FILE_TOO_LARGE"
+
+
+class ProcessingTimeout(JobFailed):
+    """The job ran past its time limit."""
+
+    code = "PROCESSING_TIMEOUT"
+
+
+class EngineUnavailable(JobFailed):
+    """No engine is configured for what was asked."""
+
+    code = "ENGINE_UNAVAILABLE"
+
+
+class UpstreamFailed(JobFailed):
+    """A service the job depends on gave no usable answer."""
+
+    code = "UPSTREAM_FAILED"
+    retryable = True
+
+
+class ProcessDied(JobFailed):
+    """The work took its process down. Tried again once: the second death is the job's fault."""
+
+    code = "WORKER_CRASHED"
+
+
+class WorkerCrashed(ProcessDied):
+    """The process that ran the job died of a signal or left on its own."""
+
+
+class OutOfMemory(ProcessDied):
+    """The process that ran the job used more memory than it may."""
+
+    code = "OUT_OF_MEMORY"
+
+
+class StoreError(SecretaryError):
+    """Base of the errors a job store raises."""
+
+
+class NotFound(StoreError):
+    """No job or batch has this id."""
+
+
+class Conflict(StoreError):
+    """What was asked does not fit the state the job, batch or key is in."""
+
+
+class LeaseLost(StoreError):
+    """The job was given to another worker, or ended, since it was claimed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, opened or written."""
+
+
+class InvalidSettings(SecretaryError):
+    """A setting is unknown or has a value that cannot be used; the message names it."""

@@ -1,0 +1,324 @@
+"""What a job and a batch are: the data every other module passes around. No I/O here."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+DEFAULT_JOB_TYPE = "session"
+MAX_PRIORITY = 100
+
+#: A job keeps this many log entries; older ones are dropped and the drop is marked.
+MAX_LOG_ENTRIES = 1000
+MAX_LOG_MESSAGE = 4000
+
+#: A job keeps this many ended attempts; only jobs that deploys interrupt for ever reach it.
+MAX_ATTEMPTS_KEPT = 50
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def new_id(kind: Literal["job", "batch"]) -> str:
+    """`<kind>-<uuid>`, a version 7 one: new ids sort behind older ones and keep indexes dense."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds << 80) | int.from_bytes(os.urandom(10))
+    value = (value & ~(0xF << 76)) | (7 << 76)
+    value = (value & ~(0b11 << 62)) | (0b10 << 62)
+    return f"{kind}-{UUID(int=value)}"
+
+
+def new_delivery_id() -> str:
+    return f"msg_{uuid4().hex}"
+
+
+class JobStatus(StrEnum):
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+class Snapshot(BaseModel):
+    """Base of the stored models: immutable, so what a handler holds cannot drift."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Progress(Snapshot):
+    step: str = "queued"
+    percent: int = Field(default=0, ge=0, le=100)
+    message: str = ""
+
+
+QUEUED = Progress()
+
+
+class JobError(Snapshot):
+    code: str
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class LogEntry(Snapshot):
+    timestamp: AwareDatetime = Field(default_factory=utc_now)
+    level: LogLevel = "info"
+    message: str
+
+
+class AccessControl(Snapshot):
+    visibility: Literal["private", "public"] = "private"
+    read_access: tuple[str, ...] = ()
+    write_access: tuple[str, ...] = ()
+    admin_access: tuple[str, ...] = ()
+
+
+OWNER_ONLY = AccessControl()
+
+
+class Webhook(Snapshot):
+    """Where the events of a job go. Unknown keys are kept: a client may send more than we read."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    url: str
+    token: str | None = None
+    job_id: Annotated[str | None, Field(alias="jobId")] = None
+    headers: dict[str, str] = {}
+    secret: str | None = None
+    include_markdown: bool = True
+    include_metadata: bool = True
+    include_archive: bool = False
+    token_in_body: bool = False
+    events: tuple[str, ...] | None = None
+
+    def public(self) -> dict[str, Any]:
+        """What a client may read back: no token, no secret, and header names without values."""
+        document = self.model_dump(mode="json", by_alias=True, include=set(Webhook.model_fields))
+        return document | {"token": None, "secret": None, "headers": dict.fromkeys(self.headers)}
+
+
+class Attempt(Snapshot):
+    """One claim of a job by a worker, from start to end."""
+
+    attempt: int
+    worker_id: str | None
+    started_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+    error: JobError | None = None
+
+
+class Delivery(Snapshot):
+    """The duty to tell a webhook how a job or batch ended."""
+
+    delivery_id: str
+    event: Literal["completed", "error"]
+    created_at: AwareDatetime
+    delivered_at: AwareDatetime | None = None
+
+
+class Owned(Snapshot):
+    """What jobs and batches share: an owner, and who else may touch it."""
+
+    user_id: str | None = None
+    access_control: AccessControl = OWNER_ONLY
+
+    def readers(self) -> frozenset[str] | None:
+        """The users that may read this; None when everybody may."""
+        access = self.access_control
+        if self.user_id is None or access.visibility == "public":
+            return None
+        listed = (*access.read_access, *access.write_access, *access.admin_access)
+        return frozenset({self.user_id, *listed})
+
+    def may_read(self, user: str | None) -> bool:
+        readers = self.readers()
+        return user is None or readers is None or user in readers
+
+    def may_write(self, user: str | None) -> bool:
+        access = self.access_control
+        writers = {self.user_id, *access.write_access, *access.admin_access}
+        return user is None or self.user_id is None or user in writers
+
+
+class Job(Owned):
+    job_id: str = Field(default_factory=lambda: new_id("job"))
+    job_type: str = Field(default=DEFAULT_JOB_TYPE, min_length=1, max_length=100)
+    job_name: str | None = None
+    status: JobStatus = JobStatus.PENDING
+    parameters: dict[str, Any] = {}
+    progress: Progress = QUEUED
+    results: dict[str, Any] | None = None
+    error: JobError | None = None
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    updated_at: AwareDatetime = Field(default_factory=utc_now)
+    processing_started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    batch_id: str | None = None
+    logs: tuple[LogEntry, ...] = ()
+    archived: bool = False
+
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    run_at: AwareDatetime | None = None
+    timeout_s: float | None = Field(default=None, gt=0)
+    max_attempts: int | None = Field(default=None, ge=1, le=100)
+    webhook: Webhook | None = None
+    deliveries: tuple[Delivery, ...] = ()
+    resources: dict[str, float] = {}
+
+    #: Counts claims. With `worker_id` it is the fence: a worker that lost the job
+    #: holds an old attempt number, and the store refuses its writes.
+    attempt: int = 0
+    worker_id: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    #: Attempts that ended in an error, and those that took their process down. An attempt
+    #: that a deploy interrupted is neither, so it costs nothing.
+    failures: int = 0
+    crashes: int = 0
+    cancel_requested: bool = False
+
+    def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """The job as clients see it."""
+        hidden = {"failures", "crashes", "webhook", *without}
+        document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
+        document["webhook"] = self.webhook.public() if self.webhook else None
+        return document
+
+
+class Batch(Owned):
+    batch_id: str = Field(default_factory=lambda: new_id("batch"))
+    batch_name: str | None = None
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    updated_at: AwareDatetime = Field(default_factory=utc_now)
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    is_active: Annotated[bool, Field(alias="isActive")] = True
+    archived: bool = False
+    webhook: Webhook | None = None
+    deliveries: tuple[Delivery, ...] = ()
+
+    #: How many of its jobs are in each state. The store keeps it; nobody else writes it.
+    counts: Mapping[JobStatus, int] = {}
+
+    @property
+    def total_jobs(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def status(self) -> JobStatus:
+        open_jobs = self._count(JobStatus.PENDING) + self._count(JobStatus.PROCESSING)
+        if open_jobs:
+            idle = self.started_at is None and open_jobs == self.total_jobs
+            return JobStatus.PENDING if idle else JobStatus.PROCESSING
+        if self.total_jobs and not self._count(JobStatus.COMPLETED):
+            return JobStatus.FAILED
+        return JobStatus.COMPLETED
+
+    def document(self) -> dict[str, Any]:
+        """The batch as clients see it."""
+        document = self.model_dump(
+            mode="json", by_alias=True, exclude={"counts", "started_at", "webhook"}
+        )
+        counters = {f"{status}_jobs": self._count(status) for status in JobStatus}
+        return (
+            document
+            | counters
+            | {
+                "batch_name": self.batch_name or self.batch_id,
+                "status": self.status,
+                "total_jobs": self.total_jobs,
+                "webhook": self.webhook.public() if self.webhook else None,
+            }
+        )
+
+    def _count(self, status: JobStatus) -> int:
+        return self.counts.get(status, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    results: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """With `retry_at` the job becomes pending again and waits until then."""
+
+    error: JobError
+    retry_at: datetime | None = None
+    crashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    reason: str = "The job was cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker stops before the job is done: back to the queue, at no cost to the job."""
+
+
+Outcome = Completed | Failed | Cancelled | Released
+
+
+def crash_error(worker_id: str, deaths: int) -> JobError:
+    """What a job is told whose worker vanished."""
+    return JobError(
+        code="WORKER_CRASHED",
+        message="The worker died or lost touch while it ran the job",
+        details={"worker_id": worker_id, "deaths": deaths},
+    )
+
+
+def dropped_note(dropped: int, at: datetime) -> LogEntry:
+    """Stands in a job's log for the entries that are no longer there."""
+    text = f"{dropped} older entries were dropped; a job keeps the last {MAX_LOG_ENTRIES}"
+    return LogEntry(timestamp=at, level="warning", message=text)
+
+
+def tidy_parameters(parameters: Mapping[str, Any], known: frozenset[str] | None) -> dict[str, Any]:
+    """Parameters as they are stored: as sent, but keys that nobody declared move under `extra`.
+
+    A nested `extra` is folded into its parent and the outer value wins, so that doing
+    this again changes nothing. `known` is None when the job type declares no parameters.
+    """
+    top = {key: value for key, value in parameters.items() if key != "extra"}
+    extra = _folded(parameters.get("extra"))
+    if not isinstance(extra, dict):
+        return {**top, "extra": extra} if "extra" in parameters else top
+    unknown = {key for key in top if known is not None and key not in known}
+    extra = {key: value for key, value in extra.items() if key not in top or key in unknown}
+    extra |= {key: top.pop(key) for key in list(top) if key in unknown}
+    return {**top, "extra": extra} if extra or "extra" in parameters else top
+
+
+def flat_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as a handler reads them: `extra` spread out, the top level wins."""
+    top = {key: value for key, value in parameters.items() if key != "extra"}
+    extra = _folded(parameters.get("extra"))
+    return {**extra, **top} if isinstance(extra, dict) else dict(parameters)
+
+
+def _folded(extra: Any) -> Any:
+    if extra is None:
+        return {}
+    while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
+        inner = extra["extra"]
+        extra = {**inner, **{key: value for key, value in extra.items() if key != "extra"}}
+        if "extra" in inner:
+            extra["extra"] = inner["extra"]
+    return extra

@@ -1,0 +1,260 @@
+"""The contract every job store keeps, and the way to open one by URL."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from pydantic import AwareDatetime, Field
+
+from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
+
+T = TypeVar("T")
+
+STORES = {
+    "sqlite": "secretary.store.sqlite:SqliteStore",
+    "mongodb": "secretary.store.mongo:MongoStore",
+    "mongodb+srv": "secretary.store.mongo:MongoStore",
+}
+
+#: A class of jobs that waits while others are served gains one priority level in this time.
+AGEING = timedelta(minutes=1)
+
+
+class JobQuery(Snapshot):
+    """Which jobs: all given terms hold together. Newest first; `cursor` goes on behind a page."""
+
+    job_id: str | None = None
+    status: frozenset[JobStatus] | None = None
+    job_type: str | None = None
+    batch_id: str | None = None
+    user_id: str | None = None
+    archived: bool | None = None
+    error_code: str | None = None
+    #: Found in the job's id, name or batch.
+    text: str | None = None
+    created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
+    #: Only what this user may read; None: everything.
+    visible_to: str | None = None
+    #: `results` and `logs` are big; they come only when asked for.
+    include: frozenset[str] = frozenset()
+    limit: int = Field(default=100, ge=1, le=1000)
+    cursor: str | None = None
+
+
+class BatchQuery(Snapshot):
+    user_id: str | None = None
+    archived: bool | None = None
+    visible_to: str | None = None
+    limit: int = Field(default=100, ge=1, le=1000)
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    items: list[T]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """`key` is unique within its scope (a user); `fingerprint` tells one body from another."""
+
+    key: str
+    fingerprint: str
+    scope: str = ""
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The ids that were stored, or, when the idempotency key was known, those stored then."""
+
+    job_ids: list[str]
+    batch_id: str | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """A worker process as others see it. `worker_id` is new at each start, whatever the host."""
+
+    worker_id: str
+    host: str
+    pid: int
+    #: Machine boot, process namespace and start time of the pid: tells on the same machine at
+    #: once whether the process still lives.
+    birth: str
+    slots: int
+    version: str
+    job_types: Sequence[str] = ()
+    started_at: datetime
+    seen_at: datetime
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a worker can take on now. The limits count all jobs that run, on any worker."""
+
+    slots: int
+    #: None: every type, those without a handler too, so that they can be refused.
+    job_types: Collection[str] | None = None
+    max_per_type: Mapping[str, int] = field(default_factory=dict)
+    max_per_user: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The jobs a worker still owns, by id with their attempt, and those someone wants cancelled."""
+
+    held: Mapping[str, int]
+    cancelled: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job whose worker vanished: pending again, or failed when that happened too often."""
+
+    job_id: str
+    attempt: int
+    worker_id: str
+    failed: bool
+
+
+class JobStore(Protocol):
+    """Where jobs live.
+
+    Each call is atomic. What `add` and a final `finish` return is on disk.
+    `report` and `finish` take the job that `claim` returned and raise `LeaseLost` once that
+    claim no longer holds. Any call raises `StoreUnavailable` when the store does not answer.
+    What an implementation owes is written as tests: tests/contract.
+    """
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    # Clients
+
+    async def add(
+        self,
+        jobs: Sequence[Job],
+        *,
+        batch: Batch | None = None,
+        idempotency: IdempotencyKey | None = None,
+    ) -> Added:
+        """Store all jobs (and their batch) or none. Several jobs need a batch.
+
+        The same idempotency key with another fingerprint is a `Conflict`.
+        """
+        ...
+
+    async def get(self, job_id: str) -> Job: ...
+    async def find(self, query: JobQuery) -> Page[Job]: ...
+    async def get_batch(self, batch_id: str) -> Batch: ...
+    async def find_batches(self, query: BatchQuery) -> Page[Batch]: ...
+
+    # Changes on the first `limit` jobs that a query finds and that are in a state that allows
+    # it; each says which jobs it changed. Call again until it says none.
+
+    async def cancel(self, query: JobQuery) -> list[str]:
+        """Pending jobs end at once; of running ones the worker is told (`Renewal.cancelled`)."""
+        ...
+
+    async def restart(
+        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
+    ) -> list[str]:
+        """Make ended jobs pending again; results, error and progress are cleared."""
+        ...
+
+    async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]: ...
+
+    async def delete(self, query: JobQuery) -> list[str]:
+        """Forget ended jobs. Their files are the caller's to remove first."""
+        ...
+
+    async def change_batch(
+        self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
+    ) -> Batch:
+        """An inactive batch starts none of its pending jobs. Archiving covers its jobs too."""
+        ...
+
+    async def delete_batch(self, batch_id: str) -> None:
+        """Forget a batch that has no jobs left; `Conflict` while it has."""
+        ...
+
+    async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
+        """How many jobs there are, by type and state."""
+        ...
+
+    # Workers
+
+    async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
+        """Announce a worker, or what has changed about it. Everything it claims is its until
+        its lease lapses."""
+        ...
+
+    async def dismiss(self, worker_id: str) -> None:
+        """Forget a worker that holds no jobs any more."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]: ...
+
+    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+        """Give the jobs that should start next to this worker.
+
+        Higher priority first, first in first out within it, users in turn; a waiting class of
+        jobs gains a level with each `AGEING`. Raises `LeaseLost` when the worker is not enlisted.
+        """
+        ...
+
+    async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
+        """Keep everything this worker holds. Cheap enough to call twice a second."""
+        ...
+
+    async def report(
+        self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
+    ) -> None: ...
+
+    async def finish(
+        self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
+    ) -> None:
+        """Record how this attempt ended; with a final state also the duty to tell the webhook."""
+        ...
+
+    async def wait(self, since: int, *, seconds: float) -> int:
+        """Wait until there may be something to claim or to cancel, `seconds` at the most.
+
+        Gives a number to pass as `since` next time, so that nothing is missed in between.
+        """
+        ...
+
+    # Upkeep
+
+    async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
+        """Take the jobs away from workers whose lease lapsed and from those known to be `dead`.
+
+        A job that lost its worker `max_crashes` times fails: it must not do so for ever.
+        """
+        ...
+
+    async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
+        """Ids of ended jobs that ended before the time given for their state, oldest first."""
+        ...
+
+    async def tidy(self) -> None:
+        """What the store needs from time to time: settle batches, drop old keys, checkpoint."""
+        ...
+
+    async def describe(self) -> Mapping[str, Any]:
+        """Facts about the store for `doctor`: versions, topology, durability."""
+        ...
+
+
+def open_store(url: str) -> JobStore:
+    """Build the store that `url` names. The driver is imported only now, so it stays optional."""
+    scheme, _, _ = url.partition("://")
+    module, _, name = STORES[scheme].partition(":")
+    return cast(JobStore, getattr(import_module(module), name)(url))

@@ -1,0 +1,161 @@
+"""Finds jobs in SQLite: each list is a walk down one index, however many jobs are stored."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from ..errors import NotFound
+from ..job import Batch, Job
+from . import BatchQuery, JobQuery, Page
+from .sqlite_rows import (
+    BATCH_COLUMNS,
+    JOB_COLUMNS,
+    JOBS,
+    batch_from,
+    deliveries_of,
+    job_from,
+    logs_of,
+    microseconds,
+)
+
+Term = tuple[str, tuple[Any, ...]]
+
+
+def get_job(db: apsw.Connection, job_id: str) -> Job:
+    row = db.execute(
+        f"SELECT {JOB_COLUMNS}, results FROM {JOBS} WHERE job_id = ?", (job_id,)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"There is no job {job_id}")
+    return job_from(
+        row[:-1],
+        results=row[-1],
+        logs=logs_of(db, row[0]),
+        deliveries=deliveries_of(db, "job_id", job_id),
+    )
+
+
+def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
+    found = find_seqs(db, query, limit=query.limit + 1)
+    more = len(found) > query.limit
+    page = found[: query.limit]
+    jobs = [_listed_job(db, seq, query.include) for seq, _ in page]
+    cursor = f"{page[-1][1]}.{page[-1][0]}" if more else None
+    return Page(jobs, cursor)
+
+
+def _listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
+    results = "results" if "results" in include else "NULL"
+    row = db.execute(
+        f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
+    ).fetchone()
+    assert row is not None
+    logs = logs_of(db, seq) if "logs" in include else ()
+    return job_from(row[:-1], results=row[-1], logs=logs)
+
+
+def find_seqs(
+    db: apsw.Connection, query: JobQuery, *, only: Sequence[Term] = (), limit: int | None = None
+) -> list[tuple[int, int]]:
+    """(seq, created_at) of the jobs a query finds, newest first."""
+    sql, bindings = find_sql(query, only=only, limit=limit or query.limit)
+    return [(seq, created_at) for seq, created_at in db.execute(sql, bindings)]
+
+
+def find_sql(
+    query: JobQuery, *, only: Sequence[Term] = (), limit: int
+) -> tuple[str, tuple[Any, ...]]:
+    """One walk for each state and each ground on which a user may read, merged.
+
+    `OR` and `IN` would lose the order of the index and sort everything that matches.
+    """
+    terms = [*_terms(query), *only]
+    walks: list[str] = []
+    bindings: list[Any] = []
+    for source, ground in _grounds(query.visible_to):
+        for status in sorted(query.status) if query.status else [None]:
+            parts = [*terms, *ground]
+            if status is not None:
+                parts.append(("status = ?", (status.value,)))
+            where = " AND ".join(text for text, _ in parts) or "1"
+            walks.append(
+                f"SELECT * FROM (SELECT jobs.seq, jobs.created_at FROM {source} WHERE {where}"
+                " ORDER BY jobs.created_at DESC, jobs.seq DESC LIMIT ?)"
+            )
+            bindings += [value for _, values in parts for value in values]
+            bindings.append(limit)
+    if len(walks) == 1:
+        return walks[0], tuple(bindings)
+    merged = " UNION ALL ".join(walks) + " ORDER BY 2 DESC, 1 DESC LIMIT ?"
+    return merged, (*bindings, limit)
+
+
+def _grounds(user: str | None) -> list[tuple[str, list[Term]]]:
+    if user is None:
+        return [("jobs", [])]
+    return [
+        ("jobs", [("jobs.user_id IS NULL", ())]),
+        ("jobs", [("jobs.user_id = ?", (user,))]),
+        (
+            "jobs INDEXED BY jobs_public",
+            [("public = 1 AND jobs.user_id IS NOT NULL AND jobs.user_id <> ?", (user,))],
+        ),
+        ("readers CROSS JOIN jobs USING (seq)", [("readers.user_id = ?", (user,))]),
+    ]
+
+
+def _terms(query: JobQuery) -> list[Term]:
+    terms: list[Term] = []
+    for column in ("job_id", "job_type", "batch_id", "user_id", "error_code"):
+        value = getattr(query, column)
+        if value is not None:
+            terms.append((f"jobs.{column} = ?", (value,)))
+    if query.archived is not None:
+        terms.append(("archived = ?", (query.archived,)))
+    if query.text is not None:
+        pattern = f"%{query.text.replace('%', '').replace('_', '[_]')}%"
+        terms.append(
+            ("(job_id = ? OR batch_id = ? OR job_name LIKE ?)", (query.text, query.text, pattern))
+        )
+    if query.created_after is not None:
+        terms.append(("jobs.created_at > ?", (microseconds(query.created_after),)))
+    if query.created_before is not None:
+        terms.append(("jobs.created_at < ?", (microseconds(query.created_before),)))
+    if query.cursor is not None:
+        created_at, _, seq = query.cursor.partition(".")
+        terms.append(("(jobs.created_at, jobs.seq) < (?, ?)", (int(created_at), int(seq))))
+    return terms
+
+
+def get_batch(db: apsw.Connection, batch_id: str) -> Batch:
+    row = db.execute(
+        f"SELECT {BATCH_COLUMNS} FROM batches WHERE batch_id = ?", (batch_id,)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"There is no batch {batch_id}")
+    return batch_from(row, deliveries_of(db, "batch_id", batch_id))
+
+
+def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
+    terms: list[Term] = [("1", ())]
+    if query.user_id is not None:
+        terms.append(("user_id = ?", (query.user_id,)))
+    if query.archived is not None:
+        terms.append(("archived = ?", (query.archived,)))
+    if query.visible_to is not None:
+        mine = "(readers IS NULL OR EXISTS (SELECT 1 FROM json_each(readers) WHERE value = ?))"
+        terms.append((mine, (query.visible_to,)))
+    if query.cursor is not None:
+        created_at, _, seq = query.cursor.partition(".")
+        terms.append(("(created_at, seq) < (?, ?)", (int(created_at), int(seq))))
+    rows = db.execute(
+        f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
+        " ORDER BY created_at DESC, seq DESC LIMIT ?",
+        (*(value for _, values in terms for value in values), query.limit + 1),
+    ).fetchall()
+    page = rows[: query.limit]
+    cursor = None
+    if len(rows) > query.limit:
+        cursor = f"{page[-1][12]}.{page[-1][-1]}"
+    return Page([batch_from(row[:-1]) for row in page], cursor)

