@@ -35,7 +35,7 @@ After kill -9: the worker's whole process tree is killed in mid-job and started 
 "> {recovery_cap_s}" means that the job was not started again within {recovery_cap_s} s.
 Idle CPU: in per cent of one core, over {idle_s} s, all processes of the worker.
 Redis runs with its default settings, which do not sync a write to disk before the answer: a job
-whose enqueue has returned can be lost in a power cut. "Synced" says whose enqueue waits for that."""
+whose enqueue has returned can be lost in a power cut. "Synced": the enqueue waits for the disk."""
 
 
 @dataclass(frozen=True)

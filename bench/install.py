@@ -20,7 +20,7 @@ def peers_python(directory: Path) -> Path:
         return python
     print(f"installing {' '.join(wanted.split())} …", file=sys.stderr)
     subprocess.run([sys.executable, "-m", "venv", "--clear", directory], check=True)
-    pip = [python, "-m", "pip", "install", "--quiet", "--requirement", REQUIREMENTS]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--requirement", str(REQUIREMENTS)]
     subprocess.run(pip, check=True, timeout=LIMIT_S)
     installed.write_text(wanted)
     return python

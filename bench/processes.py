@@ -1,5 +1,6 @@
 """Programs under measurement: started in a session of their own, counted and killed as a tree."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -76,7 +77,5 @@ def _processes() -> Iterator[_Process]:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -70,8 +70,8 @@ def machine(directory: Path) -> str:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{_cpu_model()}, {os.cpu_count()} cores, Linux {platform.release()}, "
-        f"Python {platform.python_version()}; write + fsync of 4 kB: {_fsync_ms(directory):.2f} ms; "
-        f"load average now: {load}"
+        f"Python {platform.python_version()}; 4 kB written and synced in "
+        f"{_fsync_ms(directory):.2f} ms; load average at the start {load}"
     )
 
 
@@ -86,7 +86,7 @@ def _cells(row: Row) -> list[str]:
         _median([sample.p95_ms for sample in row.latency]),
         _recovery(row.recovery),
         _number(row.idle.worker if row.idle else None),
-        _number(row.idle.service) if row.idle and row.idle.service is not None else "–",
+        _number(row.idle.service) if row.idle and row.idle.service is not None else "",
     ]
 
 

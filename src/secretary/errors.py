@@ -35,10 +35,12 @@ class SecretaryError(Exception):
 class JobFailed(SecretaryError):
     """The job cannot be done. `code`, the message and the details reach the client unchanged."""
 
-    code: ClassVar[str] = "INTERNAL_ERROR"
+    code: str = "INTERNAL_ERROR"
     retryable: ClassVar[bool] = False
 
-    #: When the cause knows better than our backoff (an upstream's Retry-After).
+    #: The wait before the second try; it doubles with each further one.
+    backoff: ClassVar[timedelta] = timedelta(seconds=5)
+    #: When the cause knows better (an upstream's Retry-After).
     retry_after: timedelta | None = None
 
     def __init__(self, message: str, **details: Any) -> None:
@@ -48,15 +50,11 @@ class JobFailed(SecretaryError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors travel from a child process to the worker; keyword details would be lost.
-        return (_rebuilt, (type(self), self.message, self.details, self.retry_after))
+        return (_rebuilt, (type(self), self.message, self.details), self.__dict__)
 
 
-def _rebuilt(
-    kind: type[JobFailed], message: str, details: dict[str, Any], retry_after: timedelta | None
-) -> JobFailed:
-    error = kind(message, **details)
-    error.retry_after = retry_after
-    return error
+def _rebuilt(kind: type[JobFailed], message: str, details: dict[str, Any]) -> JobFailed:
+    return kind(message, **details)
 
 
 class InvalidParameters(JobFailed):
@@ -119,12 +117,14 @@ class UpstreamFailed(JobFailed):
 
     code = "UPSTREAM_FAILED"
     retryable = True
+    backoff = timedelta(seconds=10)
 
 
 class ProcessDied(JobFailed):
     """The work took its process down. Tried again once: the second death is the job's fault."""
 
     code = "WORKER_CRASHED"
+    backoff = timedelta(seconds=1)
 
 
 class WorkerCrashed(ProcessDied):

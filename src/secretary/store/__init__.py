@@ -133,6 +133,9 @@ class JobStore(Protocol):
     What an implementation owes is written as tests: tests/contract.
     """
 
+    #: Calls take effect in the order in which one process made them.
+    in_order: bool
+
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 

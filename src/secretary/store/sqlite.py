@@ -17,6 +17,7 @@ import apsw
 
 from ..errors import Conflict, LeaseLost, StoreUnavailable
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released, utc_now
+from ..machine import boot_id
 from . import (
     Added,
     BatchQuery,
@@ -45,6 +46,8 @@ KEY_LIFETIME = timedelta(days=1)
 
 
 class SqliteStore:
+    in_order = True
+
     def __init__(self, url: str) -> None:
         self._path = Path(url.removeprefix("sqlite://"))
         self._writer = Writer(self._path)
@@ -53,7 +56,7 @@ class SqliteStore:
         self._opened: list[apsw.Connection] = []
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._turns = Turns()
-        self._boot = _boot_id()
+        self._boot = boot_id()
 
     async def open(self) -> None:
         try:
@@ -442,11 +445,3 @@ def _worker_from(info: str, seen_at: int) -> WorkerInfo:
     fields = json.loads(info)
     fields["started_at"] = moment(fields["started_at"])
     return WorkerInfo(**fields, seen_at=moment(seen_at))
-
-
-def _boot_id() -> str:
-    """Which start of the machine this is: the monotonic clock counts from there."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # not Linux
-        return f"boot-{round(time.time() - time.monotonic(), -1):.0f}"

@@ -1,0 +1,186 @@
+"""The settings: read once from the config file and the environment, checked, then frozen."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import InvalidSettings
+
+DEFAULT_FILE = Path("config/config.yaml")
+
+#: Variables that are not of the form SECRETARY_<GROUP>__<KEY>, and where their value belongs.
+PLAIN_VARIABLES = {
+    "MONGODB_URI": ("storage", "mongodb_uri"),
+    "SECRETARY_HANDLERS": (None, "handlers"),
+    "SECRETARY_API_KEYS": ("access", "api_keys"),
+    "SECRETARY_SERVICE_API_KEY": ("access", "api_keys"),
+}
+#: Set by us for our own child processes.
+SECRET = frozenset({"mongodb_uri", "api_keys"})
+NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX"})
+
+
+class Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Server(Group):
+    host: str = "127.0.0.1"
+    port: int = Field(default=5000, ge=0, le=65535)
+
+
+class Storage(Group):
+    data_dir: Path = Path("data")
+    mongodb_uri: str | None = None
+
+
+class GenericWorker(Group):
+    active: bool = True
+    max_concurrent_workers: Annotated[
+        int,
+        Field(
+            default=3,
+            ge=1,
+            le=1000,
+            validation_alias=AliasChoices("max_concurrent_workers", "max_concurrent"),
+        ),
+    ]
+    poll_interval_sec: float = Field(default=1.0, gt=0, le=3600)
+    max_concurrent_per_type: dict[str, Annotated[int, Field(ge=0)]] = {}
+    max_concurrent_per_user: int | None = Field(default=None, ge=1)
+    #: A job of a type that names no limit of its own may run for so long.
+    timeout_sec: float = Field(default=3600, gt=0)
+    memory_limit_mb: int = Field(default=2048, ge=64)
+    max_crashes: int = Field(default=2, ge=1)
+    shutdown_grace_sec: float = Field(default=30, ge=0)
+
+
+class Retention(Group):
+    """Days that ended jobs are kept; 0: for ever."""
+
+    completed_days: float = Field(default=7, ge=0)
+    failed_days: float = Field(default=30, ge=0)
+    cancelled_days: float = Field(default=7, ge=0)
+
+
+class Access(Group):
+    #: `key`, or `key:user` for one that can act for that user only.
+    api_keys: tuple[str, ...] = ()
+
+
+class Logging(Group):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class Settings(Group):
+    server: Server = Server()
+    storage: Storage = Storage()
+    generic_worker: GenericWorker = GenericWorker.model_validate({})
+    retention: Retention = Retention()
+    access: Access = Access()
+    logging: Logging = Logging()
+    #: `module:function` of handlers from outside; the function gets the registry.
+    handlers: tuple[str, ...] = ()
+
+    @property
+    def store_url(self) -> str:
+        if self.storage.mongodb_uri:
+            return self.storage.mongodb_uri
+        return f"sqlite://{self.storage.data_dir.resolve() / 'secretary.db'}"
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Settings:
+    """Settings from the file, then the environment, then the command line: the last one wins."""
+    values = _from_file(file)
+    _merge(values, _from_environment(os.environ if environment is None else environment))
+    _merge(values, overrides or {})
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise InvalidSettings(_explain(error)) from None
+
+
+def _from_file(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        if not DEFAULT_FILE.exists():
+            return {}
+        file = DEFAULT_FILE
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"The config file {file} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"The config file {file} is not YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise InvalidSettings(f"The config file {file} must hold groups of settings")
+    return _with_old_names(values)
+
+
+def _with_old_names(values: dict[str, Any]) -> dict[str, Any]:
+    """The group `generic_worker` was called `session_worker`; the new name wins."""
+    old = values.pop("session_worker", None)
+    if isinstance(old, dict):
+        new = values.get("generic_worker") or {}
+        values["generic_worker"] = {**old, **new} if isinstance(new, dict) else new
+    elif old is not None:
+        values["session_worker"] = old
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, text in environment.items():
+        if name in PLAIN_VARIABLES:
+            group, key = PLAIN_VARIABLES[name]
+            value: Any = text if key == "mongodb_uri" else _listed(text)
+            target = values if group is None else values.setdefault(group, {})
+            target[key] = [*target.get(key, []), *value] if isinstance(value, list) else value
+        elif name.startswith("SECRETARY_") and name not in NOT_SETTINGS:
+            group, _, key = name.removeprefix("SECRETARY_").lower().partition("__")
+            if not key:
+                raise InvalidSettings(f"There is no setting for the environment variable {name}")
+            values.setdefault(group, {})[key] = _parsed(text)
+    return _with_old_names(values)
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _parsed(text: str) -> Any:
+    """`3` is a number, `true` a truth, `{pdf: 2}` a mapping, anything else a text."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, Mapping) and isinstance(values.get(key), dict):
+            _merge(values[key], value)
+        else:
+            values[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{name}: there is no such setting")
+        else:
+            shown = "" if problem["loc"][-1] in SECRET else f" (it is {problem['input']!r})"
+            lines.append(f"{name}: {problem['msg']}{shown}")
+    return "The settings cannot be used:\n  " + "\n  ".join(lines)

@@ -1,0 +1,271 @@
+"""Runs one claimed job to its outcome. The only module that decides how a job ends."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from .errors import JobFailed, LeaseLost, ProcessDied, ProcessingTimeout, StoreUnavailable
+from .files import JobFiles
+from .handler import Handler, JobContext, Results, Runner, as_json
+from .isolation import isolated
+from .job import (
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    LogEntry,
+    Outcome,
+    Progress,
+    Released,
+    utc_now,
+)
+from .logs import current_job
+from .registry import Registry
+from .resources import ResourceCalculator
+from .sandbox import RemoteError, Sandbox
+from .store import JobStore
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: How long progress and logs are gathered before they are written together.
+REPORT_EVERY = 0.2
+
+LONGEST_BACKOFF = timedelta(minutes=15)
+
+
+class Stop(Enum):
+    """Why a job is stopped before it is done."""
+
+    CANCELLED = auto()  # someone asked for it
+    INTERRUPTED = auto()  # the worker shuts down
+    LOST = auto()  # the job is another worker's now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    store: JobStore
+    registry: Registry
+    sandbox: Sandbox
+    files: JobFiles
+    default_timeout: timedelta
+    max_crashes: int = 2
+
+    def start(self, job: Job, *, on_worked: Callable[[], None]) -> "Execution":
+        """Run `job` in the background; `on_worked` is called once its work has ended."""
+        return Execution(self, job, on_worked)
+
+
+class Execution:
+    """One claimed job on its way to its outcome."""
+
+    def __init__(self, executor: Executor, job: Job, on_worked: Callable[[], None]) -> None:
+        self.job = job
+        self._executor = executor
+        self._on_worked = on_worked
+        self._stop: Stop | None = None
+        self._worked = False
+        self._resources = ResourceCalculator()
+        self._reporter = _StoreReporter(executor.store, job, self.stop)
+        self.task = asyncio.create_task(self._run(), name=job.job_id)
+
+    def stop(self, why: Stop) -> None:
+        """Stop the work. What is recorded depends on the reason; a lost job records nothing."""
+        if not self._worked and self._stop is None:
+            self._stop = why
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        current_job.set(self.job.job_id)
+        try:
+            outcome = await self._outcome()
+        finally:
+            self._worked = True
+            self._on_worked()
+        if outcome is not None:
+            await self._record(outcome)
+        await self._tidy_files(outcome)
+
+    async def _outcome(self) -> Outcome | None:
+        """How the job ends; None when it is not ours to say."""
+        try:
+            return Completed(await self._work())
+        except asyncio.CancelledError:
+            if self._stop is None:  # not one job is stopped, but everything
+                raise
+            _go_on()
+            return _stopped(self._stop)
+        except LeaseLost:
+            return None
+        except JobFailed as error:
+            return self._failed(error)
+        except Exception as error:
+            return _unexpected(error)
+
+    async def _work(self) -> dict[str, Any] | None:
+        executor, job = self._executor, self.job
+        handler = executor.registry[job.job_type]
+        ctx = JobContext(
+            job=job,
+            parameters=handler.parse(job.parameters),
+            resources=self._resources,
+            reporter=self._reporter,
+            run=self._run_in_sandbox,
+            attempt_directory=executor.files.of_attempt(job),
+        )
+        seconds = job.timeout_s or (handler.timeout or executor.default_timeout).total_seconds()
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return as_json(await self._runner(handler)(ctx))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"The job ran longer than its limit of {seconds:g} s"
+            raise ProcessingTimeout(text, limit_seconds=seconds) from None
+
+    def _runner(self, handler: Handler[Any]) -> Callable[[JobContext[Any]], Awaitable[Results]]:
+        return isolated(handler, self._executor.sandbox) if handler.origin else handler.run
+
+    async def _run_in_sandbox(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+        run = cast(Runner, partial(self._executor.sandbox.run, resources=self._resources))
+        return await run(function, *args)
+
+    def _failed(self, error: JobFailed) -> Failed:
+        job_error = JobError(code=error.code, message=error.message, details=error.details or None)
+        if isinstance(error, ProcessDied):
+            again = self.job.crashes + 1 < self._executor.max_crashes
+            tries = self.job.crashes
+        else:
+            again = error.retryable and self.job.failures + 1 < self._max_attempts()
+            tries = self.job.failures
+        retry_at = utc_now() + backoff(error, tries) if again else None
+        return Failed(job_error, retry_at, crashed=isinstance(error, ProcessDied))
+
+    def _max_attempts(self) -> int:
+        handler = self._executor.registry[self.job.job_type]
+        return self.job.max_attempts or handler.max_attempts
+
+    async def _record(self, outcome: Outcome) -> None:
+        """Write the outcome down, however long the store is away: the work must not be lost."""
+        wait = 0.1
+        while True:
+            try:
+                await self._reporter.flush()
+                used = self._resources.used
+                await self._executor.store.finish(self.job, outcome, resources=used)
+                return
+            except LeaseLost:
+                logger.warning("Lost the job while it ran; its new owner will finish it")
+                return
+            except StoreUnavailable as error:
+                logger.error("Cannot record the end of the job, will try again: %s", error)
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, 5.0)
+            except (TypeError, ValueError) as error:
+                if isinstance(outcome, Failed):
+                    raise
+                outcome = _unexpected(error)
+
+    async def _tidy_files(self, outcome: Outcome | None) -> None:
+        if isinstance(outcome, Completed):
+            await self._executor.files.keep_only(self.job)
+        else:
+            await self._executor.files.discard(self.job)
+
+
+def _stopped(why: Stop) -> Outcome | None:
+    match why:
+        case Stop.CANCELLED:
+            return Cancelled()
+        case Stop.INTERRUPTED:
+            return Released()
+        case Stop.LOST:
+            return None
+
+
+def backoff(error: JobFailed, tries: int) -> timedelta:
+    """How long to wait before the next try: doubled each time, and never the same for all."""
+    if error.retry_after is not None:
+        return error.retry_after
+    wait: timedelta = min(error.backoff * 2**tries, LONGEST_BACKOFF)
+    return wait * random.uniform(0.5, 1.5)
+
+
+def _unexpected(error: Exception) -> Failed:
+    """The traceback goes to the log; a client gets the kind of error and no more."""
+    if isinstance(error, RemoteError):
+        logger.error("The handler broke:\n%s", error.remote_traceback)
+        kind = str(error)
+    else:
+        logger.error("The handler broke", exc_info=error)
+        kind = type(error).__name__
+    details = {"type": kind}
+    return Failed(JobError(code="INTERNAL_ERROR", message="Internal error", details=details))
+
+
+def _go_on() -> None:
+    """The cancellation has done its duty; what is left to do must not be cancelled too."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+
+
+class _StoreReporter:
+    """Gathers what a job says and writes it to the store a few times a second."""
+
+    def __init__(self, store: JobStore, job: Job, stop: Callable[[Stop], None]) -> None:
+        self._store = store
+        self._job = job
+        self._stop = stop
+        self._progress: Progress | None = None
+        self._logs: list[LogEntry] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def progress(self, progress: Progress) -> None:
+        self._progress = progress
+        self._write_soon()
+
+    def log(self, entry: LogEntry) -> None:
+        self._logs.append(entry)
+        self._write_soon()
+
+    def _write_soon(self) -> None:
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_later())
+
+    async def _write_later(self) -> None:
+        await asyncio.sleep(REPORT_EVERY)
+        try:
+            await self._write()
+        except LeaseLost:
+            self._stop(Stop.LOST)
+        except StoreUnavailable as error:
+            logger.warning("Cannot report progress: %s", error)
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        progress, logs = self._progress, self._logs
+        self._progress, self._logs = None, []
+        try:
+            await self._store.report(self._job, progress, logs)
+        except StoreUnavailable:
+            self._progress, self._logs = self._progress or progress, logs + self._logs
+            raise
+
+    async def flush(self) -> None:
+        """Write what is left, now."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        if self._progress is not None or self._logs:
+            await self._write()

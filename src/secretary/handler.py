@@ -1,0 +1,126 @@
+"""How a job type meets the code that does it: what a handler is, and what it may touch."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .errors import InvalidParameters
+from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
+from .resources import ResourceCalculator
+
+P = TypeVar("P", bound=BaseModel)
+T = TypeVar("T")
+Results = BaseModel | Mapping[str, Any] | None
+
+DEFAULT_MAX_ATTEMPTS = 3
+
+
+class AnyParameters(BaseModel):
+    """Parameters nobody declared: whatever came in is kept, unchecked."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Reporter(Protocol):
+    """Takes what a running job has to say. Never waits; what comes too fast is put together."""
+
+    def progress(self, progress: Progress) -> None: ...
+    def log(self, entry: LogEntry) -> None: ...
+
+
+class Runner(Protocol):
+    """Runs heavy work where it can neither block nor take down the worker."""
+
+    async def __call__(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext(Generic[P]):
+    """All a handler may touch while it runs one job. The store is not among it."""
+
+    job: Job
+    parameters: P
+    resources: ResourceCalculator
+    reporter: Reporter
+    #: `await ctx.run(function, *args)` for anything that computes or that may crash.
+    run: Runner
+    attempt_directory: Path
+
+    @property
+    def directory(self) -> Path:
+        """The files of this attempt. They are kept when the job completes, else removed."""
+        self.attempt_directory.mkdir(parents=True, exist_ok=True)
+        return self.attempt_directory
+
+    async def progress(self, step: str, percent: int, message: str = "") -> None:
+        self.reporter.progress(Progress(step=step, percent=percent, message=message))
+
+    async def log(self, message: str, level: LogLevel = "info") -> None:
+        self.reporter.log(LogEntry(level=level, message=message))
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[P]):
+    """An async function, the job type it serves and the shape of its parameters."""
+
+    job_type: str
+    parameters: type[P]
+    run: Callable[[JobContext[P]], Awaitable[Results]]
+    timeout: timedelta | None = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    #: `module:function` that registered it. Code that comes from outside runs in a process
+    #: of its own, where this finds it again; without it the handler runs in the worker's loop.
+    origin: str | None = None
+
+    def parse(self, parameters: Mapping[str, Any]) -> P:
+        """The API calls this on submission, the executor before a run: one set of rules."""
+        try:
+            return self.parameters.model_validate(flat_parameters(parameters))
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            raise InvalidParameters(_sentence(problems), problems=problems) from None
+
+    def tidy(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as they are stored."""
+        if self.parameters is AnyParameters:
+            return tidy_parameters(parameters, None)
+        names = {name for name in self.parameters.model_fields}
+        names |= {f.alias for f in self.parameters.model_fields.values() if f.alias}
+        return tidy_parameters(parameters, frozenset(names))
+
+
+def _sentence(problems: Iterable[Mapping[str, Any]]) -> str:
+    said = (f"{'.'.join(str(p) for p in problem['loc'])}: {problem['msg']}" for problem in problems)
+    return "The parameters do not fit: " + "; ".join(said)
+
+
+def handles(
+    job_type: str,
+    parameters: type[P] = AnyParameters,  # type: ignore[assignment]  # the default for P
+    *,
+    timeout: timedelta | None = None,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+) -> Callable[[Callable[[JobContext[P]], Awaitable[Results]]], Handler[P]]:
+    """Make a handler of an async function. Registers nothing: see `Registry`."""
+
+    def wrap(run: Callable[[JobContext[P]], Awaitable[Results]]) -> Handler[P]:
+        return Handler(job_type, parameters, run, timeout, max_attempts)
+
+    return wrap
+
+
+async def in_thread(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+    """The runner of a process that runs one job only: its loop stays free, no more is needed."""
+    result = await asyncio.to_thread(function, *args)
+    return await result if isinstance(result, Awaitable) else result
+
+
+def as_json(results: Results) -> dict[str, Any] | None:
+    if isinstance(results, BaseModel):
+        return results.model_dump(mode="json")
+    return dict(results) if results is not None else None

@@ -1,0 +1,75 @@
+"""Runs a handler that comes from outside in a sandbox process, as if it ran here."""
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from . import sandbox_child
+from .handler import Handler, JobContext, Results, as_json, in_thread
+from .job import Job, LogEntry, Progress
+from .registry import Registry
+from .resources import ResourceCalculator
+from .sandbox import Sandbox
+
+
+def isolated(
+    handler: Handler[Any], sandbox: Sandbox
+) -> Callable[[JobContext[Any]], Awaitable[Results]]:
+    """A function that does in a sandbox process what `handler.run` would do here."""
+    assert handler.origin is not None
+
+    async def run(ctx: JobContext[Any]) -> Results:
+        def deliver(message: Progress | LogEntry) -> None:
+            if isinstance(message, Progress):
+                ctx.reporter.progress(message)
+            else:
+                ctx.reporter.log(message)
+
+        results, used = await sandbox.run(
+            run_handler,
+            handler.origin,
+            ctx.job,
+            ctx.attempt_directory,
+            on_message=deliver,
+            resources=ctx.resources,
+        )
+        ctx.resources.add_all(used)
+        return results
+
+    return run
+
+
+async def run_handler(
+    origin: str, job: Job, attempt_directory: Path
+) -> tuple[dict[str, Any] | None, dict[str, float]]:
+    """In the sandbox process: find the handler again and run it."""
+    handler = _registry(origin)[job.job_type]
+    resources = ResourceCalculator()
+    ctx = JobContext(
+        job=job,
+        parameters=handler.parse(job.parameters),
+        resources=resources,
+        reporter=_Messages(),
+        run=in_thread,
+        attempt_directory=attempt_directory,
+    )
+    results = as_json(await handler.run(ctx))
+    return results, dict(resources.used)
+
+
+class _Messages:
+    """Sends what the job has to say to the worker."""
+
+    def progress(self, progress: Progress) -> None:
+        sandbox_child.send(progress)
+
+    def log(self, entry: LogEntry) -> None:
+        sandbox_child.send(entry)
+
+
+@cache
+def _registry(origin: str) -> Registry:
+    registry = Registry()
+    registry.load(origin)
+    return registry

@@ -1,0 +1,202 @@
+"""Process trees: who is below a process, how much memory they hold, and how to end them all."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+#: The environment variable by which the processes of a sandbox are known, whoever their parent is.
+MARK = "SECRETARY_SANDBOX"
+
+#: A tree that forks while we stop it needs another look; a stopped process cannot fork.
+_LOOKS = 100
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    #: Clock ticks since boot; together with the pid this names one process for ever.
+    started: int
+    rss_bytes: int
+
+
+def spawn(
+    arguments: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int | None]
+) -> int:
+    """Starts Python as the leader of a session of its own, with these as its descriptors 0, 1, …
+
+    None stands for /dev/null.
+    """
+    actions: list[tuple[object, ...]] = [
+        (os.POSIX_SPAWN_OPEN, theirs, os.devnull, os.O_RDWR, 0)
+        if ours is None
+        else (os.POSIX_SPAWN_DUP2, ours, theirs)
+        for theirs, ours in enumerate(descriptors)
+    ]
+    command = [sys.executable, *arguments]
+    return os.posix_spawn(
+        sys.executable, command, environment, file_actions=actions, setsid=True, setsigmask=()
+    )
+
+
+def find(pid: int) -> Process | None:
+    """The process if it lives: a zombie holds nothing and runs nothing, so it is none."""
+    stat = _read(f"/proc/{pid}/stat")
+    if stat is None:
+        return None
+    # The name in parentheses may hold spaces and parentheses of its own.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in b"ZX":
+        return None
+    return Process(pid, int(fields[1]), int(fields[19]), int(fields[21]) * _page_bytes())
+
+
+def start_time(pid: int) -> int | None:
+    process = find(pid)
+    return process.started if process else None
+
+
+def is_alive(pid: int, started: int) -> bool:
+    return start_time(pid) == started
+
+
+def descendants(pid: int) -> list[Process]:
+    """Everyone below `pid`, parents before their children."""
+    found: dict[int, Process] = {}
+    unvisited = [pid]
+    while unvisited:
+        for child in _children(unvisited.pop()):
+            process = find(child)
+            if process and child not in found:
+                found[child] = process
+                unvisited.append(child)
+    return list(found.values())
+
+
+def tree(pid: int) -> list[Process]:
+    root = find(pid)
+    return [root, *descendants(pid)] if root else []
+
+
+def tree_rss(pid: int) -> int:
+    return sum(process.rss_bytes for process in tree(pid))
+
+
+def marked(token: str) -> list[Process]:
+    """Everyone who was started with this token in MARK, or with one below it (`token.3`)."""
+    entry = f"{MARK}={token}".encode()
+    found = []
+    for pid in _everyone():
+        environ = _read(f"/proc/{pid}/environ")
+        if environ and entry in environ and _holds(environ, entry) and (process := find(pid)):
+            found.append(process)
+    return found
+
+
+def signal_tree(pid: int, number: signal.Signals) -> None:
+    if not _has_proc():
+        _signal_group(pid, number)
+    for process in tree(pid):
+        _signal(process.pid, number)
+
+
+def kill_tree(pid: int) -> list[Process]:
+    """Kills `pid` and everyone below it; says who they were, as they need a moment to be gone."""
+    if not _has_proc():
+        _signal_group(pid, signal.SIGKILL)
+    root = find(pid)
+    if root is None:
+        return []
+    # The root goes last: while it lives, orphans fall to it (if it is a subreaper), not to init.
+    _signal(pid, signal.SIGSTOP)
+    killed = kill_below(pid)
+    _signal(pid, signal.SIGKILL)
+    return [root, *killed]
+
+
+def kill_below(pid: int) -> list[Process]:
+    """Stops everyone below `pid` before it kills the first: none can fork in between."""
+    stopped: dict[int, Process] = {}
+    for _ in range(_LOOKS):
+        fresh = [process for process in descendants(pid) if process.pid not in stopped]
+        if not fresh:
+            break
+        for process in fresh:
+            _signal(process.pid, signal.SIGSTOP)
+            stopped[process.pid] = process
+    for number in stopped:
+        _signal(number, signal.SIGKILL)
+    return list(stopped.values())
+
+
+def guard(token: str) -> None:
+    """Waits until whoever holds the other end of stdin is gone, then kills all that bear `token`.
+
+    A process of its own, as the processes of a sandbox may be stuck in native code when their
+    worker is killed.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 1):
+        pass
+    deadline = time.monotonic() + 10
+    while (left := marked(token)) and time.monotonic() < deadline:
+        for process in left:
+            kill_tree(process.pid)
+        time.sleep(0.01)
+
+
+def _children(pid: int) -> Iterator[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for thread in threads:
+        children = _read(f"/proc/{pid}/task/{thread}/children")
+        if children:
+            yield from map(int, children.split())
+    if not os.path.exists("/proc/thread-self/children"):
+        # A kernel without CONFIG_PROC_CHILDREN: ask everyone for their parent.
+        yield from (other for other in _everyone() if (p := find(other)) and p.parent == pid)
+
+
+def _everyone() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()] if _has_proc() else []
+
+
+def _holds(environ: bytes, entry: bytes) -> bool:
+    return any(held == entry or held.startswith(entry + b".") for held in environ.split(b"\0"))
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        # Gone since it was listed, not ours to see, or no Linux.
+        return None
+
+
+def _has_proc() -> bool:
+    return os.path.exists("/proc/self/stat")
+
+
+def _page_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    guard(sys.argv[1])

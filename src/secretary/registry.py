@@ -1,0 +1,61 @@
+"""The handlers one process offers, by job type."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from .errors import InvalidSettings, UnknownJobType
+from .handler import AnyParameters, Handler
+from .seed import SeedHandler, from_seed
+
+
+class Registry:
+    """The handlers one process offers, by job type."""
+
+    def __init__(self, handlers: Iterable[Handler[Any]] = ()) -> None:
+        self._handlers: dict[str, Handler[Any]] = {}
+        self._origin: str | None = None
+        for handler in handlers:
+            self.add(handler)
+
+    def add(self, handler: Handler[Any]) -> None:
+        if handler.job_type in self._handlers:
+            raise InvalidSettings(f"The job type {handler.job_type!r} already has a handler")
+        self._handlers[handler.job_type] = replace(handler, origin=self._origin)
+
+    def register(
+        self, job_type: str, handler: SeedHandler, *, timeout: timedelta | None = None
+    ) -> None:
+        """Add a handler written as `async handler(job, repo, resource_calculator)`."""
+        self.add(Handler(job_type, AnyParameters, from_seed(handler), timeout))
+
+    def load(self, origin: str) -> None:
+        """Let `module:function` register its handlers: the function gets this registry."""
+        module_name, _, name = origin.partition(":")
+        try:
+            register = getattr(import_module(module_name), name or "register")
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InvalidSettings(f"handlers: {origin!r} cannot be loaded: {error}") from error
+        self._origin = origin
+        try:
+            register(self)
+        finally:
+            self._origin = None
+
+    def __getitem__(self, job_type: str) -> Handler[Any]:
+        try:
+            return self._handlers[job_type]
+        except KeyError:
+            known = ", ".join(sorted(self._handlers))
+            raise UnknownJobType(
+                f"There is no handler for the job type {job_type!r}; there are: {known}"
+            ) from None
+
+    def __contains__(self, job_type: str) -> bool:
+        return job_type in self._handlers
+
+    @property
+    def job_types(self) -> frozenset[str]:
+        return frozenset(self._handlers)

@@ -1,0 +1,75 @@
+"""The periodic duties: rescue jobs of vanished workers, remove what is too old, tidy the store."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from .errors import SecretaryError
+from .files import JobFiles
+from .job import JobStatus, utc_now
+from .machine import has_died
+from .store import JobQuery, JobStore
+
+logger = logging.getLogger(__name__)
+
+PRUNE_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepOptions:
+    sweep_every: timedelta = timedelta(seconds=1)
+    tidy_every: timedelta = timedelta(minutes=1)
+    max_crashes: int = 2
+    #: How long ended jobs are kept, by state; a state that is missing is kept for ever.
+    keep: Mapping[JobStatus, timedelta] = field(default_factory=dict)
+
+
+class Upkeep:
+    """Any number of processes may do this at once: each duty is harmless when done twice."""
+
+    def __init__(self, store: JobStore, files: JobFiles, options: UpkeepOptions) -> None:
+        self._store = store
+        self._files = files
+        self._options = options
+
+    async def run(self) -> None:
+        tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+        while True:
+            try:
+                await self.rescue()
+                if time.monotonic() >= tidy_at:
+                    tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+                    await self.prune()
+                    await self._store.tidy()
+            except SecretaryError as error:
+                logger.error("Upkeep could not be done, will try again: %s", error)
+            except Exception:
+                logger.exception("Upkeep broke, will try again")
+            await asyncio.sleep(self._options.sweep_every.total_seconds())
+
+    async def rescue(self) -> None:
+        """Leases lapse after seconds; of a process on this machine we know at once."""
+        workers = await self._store.workers()
+        dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
+        rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
+        for job in rescued:
+            end = "failed: it took its worker down too often" if job.failed else "queued again"
+            logger.warning("Worker %s vanished; %s is %s", job.worker_id, job.job_id, end)
+
+    async def prune(self) -> int:
+        """Remove jobs that are too old, files first: a job without files can be removed again,
+        files without a job would stay for ever."""
+        now = utc_now()
+        older_than = {status: now - age for status, age in self._options.keep.items()}
+        removed = 0
+        while ids := await self._store.expired(older_than, limit=PRUNE_BATCH):
+            for job_id in ids:
+                await self._files.remove(job_id)
+                removed += len(await self._store.delete(JobQuery(job_id=job_id)))
+            await asyncio.sleep(0.01)  # others want to write too
+        if removed:
+            logger.info("Removed %d jobs that were kept long enough", removed)
+        return removed

@@ -1,0 +1,264 @@
+"""Claims jobs and keeps as many running as there are slots, until it is told to stop."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from .errors import LeaseLost, StoreUnavailable
+from .executor import Execution, Executor, Stop
+from .job import Job, utc_now
+from .machine import birth
+from .store import JobStore, Renewal, Wanted, WorkerInfo
+from .version import __version__
+
+logger = logging.getLogger(__name__)
+
+#: While jobs run, requests to cancel are looked for this often even if no one pokes us.
+LOOK_EVERY = 0.5
+#: However much news there is, leases are not renewed more often than this.
+LOOK_PAUSE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    slots: int = 3
+    #: None: all types, those without a handler too (they fail with UNKNOWN_JOB_TYPE).
+    job_types: Collection[str] | None = None
+    max_per_type: Mapping[str, int] = field(default_factory=dict)
+    max_per_user: int | None = None
+    poll_interval: timedelta = timedelta(seconds=1)
+    lease: timedelta = timedelta(seconds=10)
+    grace: timedelta = timedelta(seconds=30)
+
+
+class Worker:
+    """One per process: one claimer, one heartbeat, `slots` jobs at once."""
+
+    def __init__(self, store: JobStore, executor: Executor, options: WorkerOptions) -> None:
+        self._store = store
+        self._executor = executor
+        self._options = options
+        self._info = _info(options)
+        self._running: dict[str, Execution] = {}
+        self._free = options.slots
+        self._claim_now = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self._draining = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    @property
+    def worker_id(self) -> str:
+        return self._info.worker_id
+
+    @property
+    def running(self) -> Collection[Job]:
+        return [execution.job for execution in self._running.values()]
+
+    def drain(self) -> None:
+        """Claim nothing more and end when the running jobs have; asked twice, end now."""
+        if self._draining.is_set():
+            self._hurry.set()
+        self._draining.set()
+        self._claim_now.set()
+
+    async def run(self) -> None:
+        await self._enlist()
+        duties = [
+            asyncio.create_task(self._claim_jobs()),
+            asyncio.create_task(self._watch_for_news()),
+            asyncio.create_task(self._keep_leases()),
+        ]
+        try:
+            await _first(asyncio.create_task(self._draining.wait()), *duties)
+            await self._finish_running()
+        finally:
+            for duty in duties:
+                duty.cancel()
+            await asyncio.gather(*duties, return_exceptions=True)
+            await self._leave()
+
+    # Claiming
+
+    async def _claim_jobs(self) -> None:
+        while not self._draining.is_set():
+            self._claim_now.clear()
+            free = self._free
+            jobs = await self._claim(free) if free > 0 else []
+            for job in jobs:
+                self._start(job)
+            if not jobs or len(jobs) < free:
+                await self._claim_now.wait()
+
+    async def _claim(self, slots: int) -> list[Job]:
+        options = self._options
+        wanted = Wanted(
+            slots=slots,
+            job_types=options.job_types,
+            max_per_type=options.max_per_type,
+            max_per_user=options.max_per_user,
+        )
+        try:
+            return await self._store.claim(self.worker_id, wanted)
+        except LeaseLost:
+            await self._start_over()
+        except StoreUnavailable as error:
+            logger.error("Cannot claim jobs, will try again: %s", error)
+        return []
+
+    def _start(self, job: Job) -> None:
+        self._free -= 1
+        freed = False
+
+        def free_slot() -> None:
+            nonlocal freed
+            if not freed:
+                freed = True
+                self._free += 1
+                self._claim_now.set()
+
+        # A store that keeps the order of calls ends this job before it gives us another.
+        on_worked = free_slot if self._store.in_order else _nothing
+        execution = self._executor.start(job, on_worked=on_worked)
+        self._running[job.job_id] = execution
+        execution.task.add_done_callback(lambda task: self._ended(job, free_slot, task))
+
+    def _ended(self, job: Job, free_slot: Callable[[], None], task: asyncio.Task[None]) -> None:
+        if self._running.get(job.job_id) is not None and self._running[job.job_id].job is job:
+            del self._running[job.job_id]
+        free_slot()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("The execution of %s broke", job.job_id, exc_info=error)
+
+    async def _watch_for_news(self) -> None:
+        """News from the store, or nothing for a while: look again."""
+        since = -1
+        while True:
+            try:
+                since = await self._store.wait(
+                    since, seconds=self._options.poll_interval.total_seconds()
+                )
+            except StoreUnavailable as error:
+                logger.error("Cannot wait for news: %s", error)
+                await asyncio.sleep(self._options.poll_interval.total_seconds())
+            self._claim_now.set()
+            self._look_now.set()
+
+    # Leases
+
+    async def _keep_leases(self) -> None:
+        while True:
+            try:
+                running = list(self._running.values())
+                renewal = await self._store.renew(self.worker_id, self._options.lease)
+                _obey(renewal, running)
+            except LeaseLost:
+                await self._start_over()
+            except StoreUnavailable as error:
+                logger.error("Cannot renew the leases, will try again: %s", error)
+            await asyncio.sleep(LOOK_PAUSE)
+            self._look_now.clear()
+            every = LOOK_EVERY if self._running else self._options.lease.total_seconds() / 3
+            try:
+                async with asyncio.timeout(every):
+                    await self._wait_for_news_of_running()
+            except TimeoutError:
+                pass
+
+    async def _wait_for_news_of_running(self) -> None:
+        """Nothing can be cancelled while nothing runs."""
+        while True:
+            await self._look_now.wait()
+            if self._running:
+                return
+            self._look_now.clear()
+
+    async def _start_over(self) -> None:
+        """Someone took us for dead and gave our jobs away. Stop them; come back as a new worker."""
+        logger.warning("The lease of worker %s was lost; stopping its jobs", self.worker_id)
+        for execution in list(self._running.values()):
+            execution.stop(Stop.LOST)
+        self._info = replace(self._info, worker_id=_new_worker_id())
+        await self._enlist()
+
+    async def _enlist(self) -> None:
+        while True:
+            try:
+                await self._store.enlist(self._info, self._options.lease)
+                return
+            except StoreUnavailable as error:
+                logger.error("Cannot enlist, will try again: %s", error)
+                await asyncio.sleep(1)
+
+    # The end
+
+    async def _finish_running(self) -> None:
+        """Give running jobs their time, then put them back into the queue at no cost to them."""
+        self._info = replace(self._info, draining=True)
+        await self._enlist()
+        logger.info("Draining: %d jobs still run", len(self._running))
+        hurry = asyncio.create_task(self._hurry.wait())
+        everything = asyncio.create_task(self._all_ended())
+        grace = self._options.grace.total_seconds()
+        await asyncio.wait({hurry, everything}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        for execution in list(self._running.values()):
+            execution.stop(Stop.INTERRUPTED)
+        await everything
+        hurry.cancel()
+
+    async def _all_ended(self) -> None:
+        while self._running:
+            await asyncio.wait([execution.task for execution in self._running.values()])
+            await asyncio.sleep(0)  # lets their callbacks run
+
+    async def _leave(self) -> None:
+        try:
+            await self._store.dismiss(self.worker_id)
+        except StoreUnavailable as error:
+            logger.warning("Cannot say goodbye: %s", error)
+
+
+def _obey(renewal: Renewal, running: Collection[Execution]) -> None:
+    """Stop what someone wants cancelled, and what ran before but is ours no longer."""
+    for execution in running:
+        job = execution.job
+        if job.job_id in renewal.cancelled:
+            execution.stop(Stop.CANCELLED)
+        elif renewal.held.get(job.job_id) != job.attempt:
+            execution.stop(Stop.LOST)
+
+
+async def _first(*tasks: asyncio.Task[Any]) -> None:
+    """Wait until one of the tasks ends; a broken duty must not go unnoticed."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    tasks[0].cancel()
+    for task in done:
+        task.result()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _info(options: WorkerOptions) -> WorkerInfo:
+    now = utc_now()
+    return WorkerInfo(
+        worker_id=_new_worker_id(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        birth=birth(os.getpid()),
+        slots=options.slots,
+        version=__version__,
+        job_types=sorted(options.job_types) if options.job_types is not None else (),
+        started_at=now,
+        seen_at=now,
+    )
+
+
+def _new_worker_id() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
