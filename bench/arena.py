@@ -52,10 +52,14 @@ class Arena:
     def start_service(self) -> None:
         if not (command := self._adapter.service_command()):
             return
-        output = self._directory / "service.log"
-        self.service = self._start(command, output)
-        self.wait(lambda: b"\n" in output.read_bytes(), "its server to answer", SERVICE_LIMIT_S)
-        self._env["BENCH_URL"] = _last_json(output.read_text())["url"]
+        log = self._directory / "service.log"
+        service = self.service = self._start(command, log)
+        self.wait(
+            lambda: '"url"' in _last_line(log.read_text()) or not service.running(),
+            "its server to answer",
+            SERVICE_LIMIT_S,
+        )
+        self._env["BENCH_URL"] = _last_json(log.read_text())["url"]
 
     def start_worker(self) -> None:
         command = self._adapter.command("worker")

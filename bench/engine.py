@@ -9,6 +9,7 @@ is told in `peers/peer.py` and `peers/verbs.py`.
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -28,12 +29,13 @@ from report import About, Recovery, Row
 WORK = Path(__file__).resolve().parent.parent / ".bench"
 EXTRA_LIMIT_S = 600
 NOTES = """\
-Medians of {rounds} round(s). Enqueues: one client, {jobs:,} jobs one by one, no bulk API.
-Drained: {jobs:,} waiting jobs, from the first start to the last, cut off after {drain_window_s} s.
+Medians of {rounds} round(s); "~": the highest was more than {unsteady} times the lowest.
+Enqueues: one client, {jobs:,} jobs one by one, no bulk API.
+Drained: {jobs:,} waiting jobs, from the first start to the last, cut off after {drain_window_s:g} s.
 Latency: {probes} jobs, {gap_ms} ms between them, from the client's call to the job's first line.
 After kill -9: the worker's whole process tree is killed in mid-job and started again at once;
-"> {recovery_cap_s}" means that the job was not started again within {recovery_cap_s} s.
-Idle CPU: in per cent of one core, over {idle_s} s, all processes of the worker.
+"> {recovery_cap_s:g}" means that the job was not started again within {recovery_cap_s:g} s.
+Idle CPU: in per cent of one core, over {idle_s:g} s, all processes of the worker.
 Redis runs with its default settings, which do not sync a write to disk before the answer: a job
 whose enqueue has returned can be lost in a power cut. "Synced": the enqueue waits for the disk."""
 
@@ -73,9 +75,10 @@ def main(arguments: Sequence[str]) -> int:
     WORK.mkdir(exist_ok=True)
     entries = [Entry(adapter, Row(adapter.name)) for adapter in _chosen(options.only)]
     with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine = report.machine(Path(root))
-        _say(machine)
+        machine, load = report.machine(Path(root)), os.getloadavg()[0]
+        _say(f"{machine}; load average {load:.1f}")
         run(entries, plan, Path(root))
+    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
     rows = [entry.row for entry in entries]
     print(report.text(rows, machine=machine, notes=_notes(plan)))
     if options.json:
@@ -166,13 +169,16 @@ def _chosen(only: str | None) -> list[Adapter]:
     if unknown := set(names) - {row.name for row in rows}:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}")
     chosen = [row for row in rows if row.name in names]
-    if any(row.service == "redis_service" for row in chosen) and not install.has_redis():
-        chosen = [row for row in chosen if row.service != "redis_service"]
+    on_redis = [row for row in chosen if row.service == "redis_service"]
+    if on_redis and not install.has_redis():
+        _say(f"no redis-server here, left out: {', '.join(row.name for row in on_redis)}")
+        chosen = [row for row in chosen if row not in on_redis]
     return chosen or sys.exit("no row can be measured here")
 
 
 def _notes(plan: Plan) -> str:
-    return NOTES.format(gap_ms=measure.PROBE_GAP_MS, **asdict(plan))
+    constants = {"gap_ms": measure.PROBE_GAP_MS, "unsteady": report.UNSTEADY_RATIO}
+    return NOTES.format(**constants, **asdict(plan))
 
 
 def _say(text: str) -> None:
@@ -180,4 +186,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

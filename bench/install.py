@@ -31,7 +31,6 @@ def has_redis() -> bool:
     if shutil.which("redis-server"):
         return True
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        print("no redis-server here: install it for the rows that need it", file=sys.stderr)
         return False
     print("installing redis-server …", file=sys.stderr)
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}

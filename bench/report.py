@@ -11,6 +11,7 @@ from pathlib import Path
 from measure import Idle, Latency
 
 FSYNC_PROBES = 50
+UNSTEADY_RATIO = 1.5
 HEAD = [
     "",
     "version",
@@ -67,11 +68,10 @@ def text(rows: Sequence[Row], *, machine: str, notes: str) -> str:
 
 
 def machine(directory: Path) -> str:
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{_cpu_model()}, {os.cpu_count()} cores, Linux {platform.release()}, "
         f"Python {platform.python_version()}; 4 kB written and synced in "
-        f"{_fsync_ms(directory):.2f} ms; load average at the start {load}"
+        f"{_fsync_ms(directory):.2f} ms"
     )
 
 
@@ -109,7 +109,10 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _median(samples: Sequence[float]) -> str:
-    return _number(statistics.median(samples) if samples else None)
+    if not samples:
+        return _number(None)
+    unsteady = max(samples) > UNSTEADY_RATIO * min(samples)
+    return ("~" if unsteady else "") + _number(statistics.median(samples))
 
 
 def _recovery(recovery: Recovery | None) -> str:

@@ -73,6 +73,7 @@ def make_worker(
         options.slots,
         limits=Limits(memory_bytes=settings.generic_worker.memory_limit_mb * MEBIBYTE),
         preload=("secretary.isolation",),
+        max_calls=10_000,
     )
     executor = Executor(
         store=store,

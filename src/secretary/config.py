@@ -88,10 +88,15 @@ class Settings(Group):
     handlers: tuple[str, ...] = ()
 
     @property
-    def store_url(self) -> str:
+    def database_file(self) -> Path | None:
+        """The file of the embedded store; None when MongoDB is used."""
         if self.storage.mongodb_uri:
-            return self.storage.mongodb_uri
-        return f"sqlite://{self.storage.data_dir.resolve() / 'secretary.db'}"
+            return None
+        return self.storage.data_dir.resolve() / "secretary.db"
+
+    @property
+    def store_url(self) -> str:
+        return self.storage.mongodb_uri or f"sqlite://{self.database_file}"
 
 
 def load(

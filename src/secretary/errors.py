@@ -21,6 +21,8 @@ Everything that can go wrong, as one tree:
     + Conflict             the thing is in a state that forbids this
     + LeaseLost            another worker owns the job now: write nothing more
     + StoreUnavailable     the store does not answer, or cannot be written
+  x AccessDenied           the caller may not do this
+    + Unauthorized         the caller has not shown a valid API key
   x InvalidSettings        a setting is missing, unknown or wrong
 """
 
@@ -155,6 +157,14 @@ class LeaseLost(StoreError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached, opened or written."""
+
+
+class AccessDenied(SecretaryError):
+    """The caller may see this, but not do that with it."""
+
+
+class Unauthorized(AccessDenied):
+    """No API key was sent, or one that is not valid."""
 
 
 class InvalidSettings(SecretaryError):

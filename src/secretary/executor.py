@@ -133,7 +133,8 @@ class Execution:
             raise ProcessingTimeout(text, limit_seconds=seconds) from None
 
     def _runner(self, handler: Handler[Any]) -> Callable[[JobContext[Any]], Awaitable[Results]]:
-        return isolated(handler, self._executor.sandbox) if handler.origin else handler.run
+        apart = handler.isolated and handler.origin is not None
+        return isolated(handler, self._executor.sandbox) if apart else handler.run
 
     async def _run_in_sandbox(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         run = cast(Runner, partial(self._executor.sandbox.run, resources=self._resources))

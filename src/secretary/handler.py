@@ -49,13 +49,14 @@ class JobContext(Generic[P]):
     reporter: Reporter
     #: `await ctx.run(function, *args)` for anything that computes or that may crash.
     run: Runner
-    attempt_directory: Path
+    attempt_directory: str
 
     @property
     def directory(self) -> Path:
         """The files of this attempt. They are kept when the job completes, else removed."""
-        self.attempt_directory.mkdir(parents=True, exist_ok=True)
-        return self.attempt_directory
+        directory = Path(self.attempt_directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
 
     async def progress(self, step: str, percent: int, message: str = "") -> None:
         self.reporter.progress(Progress(step=step, percent=percent, message=message))
@@ -73,8 +74,11 @@ class Handler(Generic[P]):
     run: Callable[[JobContext[P]], Awaitable[Results]]
     timeout: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    #: `module:function` that registered it. Code that comes from outside runs in a process
-    #: of its own, where this finds it again; without it the handler runs in the worker's loop.
+    #: In a process of its own, where it may block, crash or eat memory. Not isolated, it runs on
+    #: the worker's loop: for async code that only waits for others, and that is trusted.
+    isolated: bool = True
+    #: `module:function` that registered it: where the other process finds it again. Without it
+    #: (our own handlers, which send heavy work to the sandbox themselves) nothing is isolated.
     origin: str | None = None
 
     def parse(self, parameters: Mapping[str, Any]) -> P:
@@ -105,11 +109,12 @@ def handles(
     *,
     timeout: timedelta | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    isolated: bool = True,
 ) -> Callable[[Callable[[JobContext[P]], Awaitable[Results]]], Handler[P]]:
     """Make a handler of an async function. Registers nothing: see `Registry`."""
 
     def wrap(run: Callable[[JobContext[P]], Awaitable[Results]]) -> Handler[P]:
-        return Handler(job_type, parameters, run, timeout, max_attempts)
+        return Handler(job_type, parameters, run, timeout, max_attempts, isolated)
 
     return wrap
 

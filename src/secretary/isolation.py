@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from . import sandbox_child
@@ -29,7 +28,7 @@ def isolated(
         results, used = await sandbox.run(
             run_handler,
             handler.origin,
-            ctx.job,
+            ctx.job.model_dump_json(by_alias=True),  # pickling a model takes ten times as long
             ctx.attempt_directory,
             on_message=deliver,
             resources=ctx.resources,
@@ -41,9 +40,10 @@ def isolated(
 
 
 async def run_handler(
-    origin: str, job: Job, attempt_directory: Path
+    origin: str, job_document: str, attempt_directory: str
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
+    job = Job.model_validate_json(job_document)
     handler = _registry(origin)[job.job_type]
     resources = ResourceCalculator()
     ctx = JobContext(

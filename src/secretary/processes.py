@@ -11,7 +11,7 @@ from typing import NamedTuple
 #: The environment variable by which the processes of a sandbox are known, whoever their parent is.
 MARK = "SECRETARY_SANDBOX"
 
-#: A tree that forks while we stop it needs another look; a stopped process cannot fork.
+#: Orphans move up in the tree while we walk down; so we look again until there is no one new.
 _LOOKS = 100
 
 
@@ -110,9 +110,11 @@ def kill_tree(pid: int) -> list[Process]:
     root = find(pid)
     if root is None:
         return []
-    # The root goes last: while it lives, orphans fall to it (if it is a subreaper), not to init.
+    # All of its group at once: a fork bomb would outrun the walk from one to the next.
+    _signal_group(pid, signal.SIGSTOP)
     _signal(pid, signal.SIGSTOP)
     killed = kill_below(pid)
+    # The root goes last: while it lives, orphans fall to it (if it is a subreaper), not to init.
     _signal(pid, signal.SIGKILL)
     return [root, *killed]
 
@@ -121,12 +123,10 @@ def kill_below(pid: int) -> list[Process]:
     """Stops everyone below `pid` before it kills the first: none can fork in between."""
     stopped: dict[int, Process] = {}
     for _ in range(_LOOKS):
-        fresh = [process for process in descendants(pid) if process.pid not in stopped]
-        if not fresh:
+        before = len(stopped)
+        _stop_below(pid, stopped)
+        if len(stopped) == before:
             break
-        for process in fresh:
-            _signal(process.pid, signal.SIGSTOP)
-            stopped[process.pid] = process
     for number in stopped:
         _signal(number, signal.SIGKILL)
     return list(stopped.values())
@@ -147,6 +147,22 @@ def guard(token: str) -> None:
         for process in left:
             kill_tree(process.pid)
         time.sleep(0.01)
+
+
+def _stop_below(pid: int, stopped: dict[int, Process]) -> None:
+    visited = {pid}
+    unvisited = [pid]
+    while unvisited:
+        # Whose children are listed has been stopped: it has no more of them after that.
+        for child in _children(unvisited.pop()):
+            process = find(child)
+            if process is None or child in visited:
+                continue
+            if child not in stopped:
+                _signal(child, signal.SIGSTOP)
+                stopped[child] = process
+            visited.add(child)
+            unvisited.append(child)
 
 
 def _children(pid: int) -> Iterator[int]:

@@ -106,14 +106,15 @@ class Sandbox:
             if not waiter.done():
                 waiter.set_exception(SandboxClosed("the sandbox was closed"))
         for child in self._children:
-            child.breach(SandboxClosed("the sandbox was closed"), at_once=True)
+            child.abandon(SandboxClosed("the sandbox was closed"))
         await asyncio.gather(*(child.leave(self._grace) for child in self._idle))
-        await asyncio.gather(*(child.kill() for child in self._children))
         await asyncio.gather(*self._background)
+        await asyncio.gather(*(child.kill() for child in self._children))
         self._children.clear()
         self._idle.clear()
         if self._guard is not None:
             await self._guard.close()
+            self._guard = None
 
     @property
     def processes(self) -> list[int]:
@@ -196,6 +197,8 @@ class Sandbox:
     async def _take(self) -> "_Child":
         while self._is_open:
             child = self._idle.pop() if self._idle else await self._wait_for_child()
+            if not self._is_open:
+                break
             if child.is_usable:
                 return child
             self._in_background(self._end(child))
@@ -387,13 +390,14 @@ class _Child(asyncio.Protocol):
         events: list[asyncio.Future[Any]] = [self._ready, self.exit]
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait(events, timeout=_START_SECONDS, return_when=first)
-        return self._ready.done()
+        return self._ready.done() and not self._ready.cancelled()
 
     def begin(
         self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
     ) -> _Call:
         call = self.call = _Call(limits, on_message, self._loop.create_future())
         self.calls += 1
+        self._seen.clear()
         self._output.forget()
         if limits.wall_time is not None:
             seconds = limits.wall_time.total_seconds()
@@ -405,6 +409,10 @@ class _Child(asyncio.Protocol):
     def breach(self, error: BaseException, *, at_once: bool) -> None:
         if self.call is not None:
             self.call.settle(_Breached(error, at_once))
+
+    def abandon(self, error: BaseException) -> None:
+        self._ready.cancel()
+        self.breach(error, at_once=True)
 
     async def stop(self, grace: float) -> bool:
         """Asks, then insists; true if the call took the hint and the child is as good as new."""
@@ -434,24 +442,25 @@ class _Child(asyncio.Protocol):
         if self.is_alive and self._transport.is_closing():
             # It is about to exit; of what, we learn only if we do not kill it first.
             await asyncio.wait([self.exit], timeout=0.2)
+        killed: set[int] = set()
         if self.is_alive:
             self._was_killed = True
-            self._remember(processes.kill_tree(self.pid))
+            killed = self._remember(processes.kill_tree(self.pid))
             await asyncio.wait([self.exit], timeout=_DEATH_SECONDS)
-        await self._sweep()
+        await self._sweep(killed)
         if self.pid:
             self._transport.abort()
         self._output.close()
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, killed: set[int]) -> None:
         """Ends what outlives its root: known by its mark, or by having been seen below it."""
         deadline = self._loop.time() + _DEATH_SECONDS
         while left := self._left():
             if self._loop.time() > deadline:
                 logger.error("processes %s of a sandbox cannot be killed", sorted(left))
                 return
-            for pid in left:
-                self._remember(processes.kill_tree(pid))
+            for pid in left - killed:
+                killed |= self._remember(processes.kill_tree(pid))
             await asyncio.sleep(0.01)
         for pid in self._seen:
             # Where the worker is the init of a container, orphans become its children.
@@ -468,13 +477,11 @@ class _Child(asyncio.Protocol):
         tree = processes.tree(self.pid)
         self._remember(tree)
         call.peak_bytes = max(call.peak_bytes, sum(process.rss_bytes for process in tree))
-        limit = call.limits.memory_bytes
         # What grows this fast is given no time to end by itself.
-        if limit is not None and call.peak_bytes > limit:
+        if len(tree) > call.limits.processes:
+            self.breach(_too_many_processes(call), at_once=True)
+        elif call.limits.memory_bytes is not None and call.peak_bytes > call.limits.memory_bytes:
             self.breach(_out_of_memory(call), at_once=True)
-        elif len(tree) > call.limits.processes:
-            message = f"The work started more than {call.limits.processes} processes."
-            self.breach(WorkerCrashed(message, limit_processes=call.limits.processes), at_once=True)
 
     def has_grown_by(self, size: int) -> bool:
         # The peak of the last call is an upper bound, and at hand.
@@ -496,7 +503,7 @@ class _Child(asyncio.Protocol):
             message = f"The process that ran the work died of {evidence['signal']}."
             if code == -signal.SIGKILL:
                 message += " The system may have run out of memory."
-        logger.warning("sandbox process %d: %s Its last output: %s", self.pid, message, self.tail)
+        logger.warning("%s Pid %d, last output: %s", message, self.pid, self.tail)
         return WorkerCrashed(message, **evidence)
 
     @property
@@ -516,7 +523,7 @@ class _Child(asyncio.Protocol):
         while len(buffer) - start >= HEADER.size:
             kind, size = HEADER.unpack_from(buffer, start)
             body = start + HEADER.size
-            if size > self._largest_frame():
+            if size > _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0):
                 self._refuse(size)
                 return
             if len(buffer) < body + size:
@@ -525,16 +532,14 @@ class _Child(asyncio.Protocol):
             self._take_frame(kind, bytes(memoryview(buffer)[body:start]))
         del buffer[:start]
 
-    def _largest_frame(self) -> int:
-        return _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0)
-
     def _take_frame(self, kind: int, body: bytes) -> None:
         match kind:
             case sandbox_child.MESSAGE:
                 self._take_message(body)
             case sandbox_child.READY:
                 self._cpu_seconds, self._warm_bytes, _ = USAGE.unpack(body)
-                self._ready.set_result(None)
+                if not self._ready.done():
+                    self._ready.set_result(None)
             case _ if self.call is not None:
                 self._take_end(self.call, kind, body)
 
@@ -552,7 +557,6 @@ class _Child(asyncio.Protocol):
         call.cpu_seconds = cpu_seconds - self._cpu_seconds
         call.peak_bytes = max(call.peak_bytes, self._peak_bytes)
         self._cpu_seconds = cpu_seconds
-        self._seen.clear()
         self.call = None
         call.settle(_Ended(kind, body[USAGE.size :]))
         self._stopped()
@@ -583,8 +587,9 @@ class _Child(asyncio.Protocol):
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
-    def _remember(self, tree: list[processes.Process]) -> None:
+    def _remember(self, tree: list[processes.Process]) -> set[int]:
         self._seen.update((process.pid, process.started) for process in tree)
+        return {process.pid for process in tree}
 
     def _send(self, kind: int, body: bytes) -> None:
         self._transport.write(HEADER.pack(kind, len(body)) + body)
@@ -598,33 +603,36 @@ class _Output:
         self._is_open = True
         self._tail = b""
         os.set_blocking(descriptor, False)
-        asyncio.get_running_loop().add_reader(descriptor, self._read)
+        asyncio.get_running_loop().add_reader(descriptor, self._follow)
 
     @property
     def tail(self) -> str:
-        self._read()
         return self._tail.decode(errors="replace")
 
     def forget(self) -> None:
-        self._read()
+        if self._is_open:
+            self._read()
         self._tail = b""
 
     def close(self) -> None:
         if self._is_open:
+            self._read()
             self._is_open = False
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
 
-    def _read(self) -> None:
-        if not self._is_open:
-            return
+    def _follow(self) -> None:
+        if not self._read():
+            self.close()
+
+    def _read(self) -> bool:
+        """Whether there may be more to come."""
         try:
             data = os.read(self._descriptor, 65536)  # as much as a pipe holds
         except BlockingIOError:
-            return
+            return True
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
-        if not data:
-            self.close()
+        return data != b""
 
 
 class _Guard:
@@ -746,6 +754,11 @@ def _out_of_memory(call: _Call) -> OutOfMemory:
         limit_bytes=limit,
         peak_bytes=call.peak_bytes,
     )
+
+
+def _too_many_processes(call: _Call) -> WorkerCrashed:
+    limit = call.limits.processes
+    return WorkerCrashed(f"The work started more than {limit} processes.", limit_processes=limit)
 
 
 def _in_words(size: int) -> str:

@@ -13,10 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import processes
 from .errors import FileTooLarge, SecretaryError
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: The file descriptor of the socket, as the worker places it.
 SOCKET = 3
@@ -34,6 +37,7 @@ USAGE = struct.Struct("!dQ?")
 
 _PR_SET_CHILD_SUBREAPER = 36
 _TRACEBACK_CHARACTERS = 16_000
+_ERROR_BYTES = 512 * 1024
 
 _serving: "_Server | None" = None
 
@@ -114,7 +118,7 @@ class _Server:
         try:
             kind, payload = self._perform(memoryview(body)[ALLOWED.size :])
         except BaseException as error:  # of whatever kind, it is the call's end
-            kind, payload = _described(error, self._output_bytes)
+            kind, payload = _described(error)
         if os.getpid() != self._pid:
             # A fork of the function's came back out of it: the call is not its to end.
             os._exit(1)
@@ -180,25 +184,21 @@ class _Loop:
     def __init__(self, connection: socket.socket) -> None:
         import asyncio  # 40 ms that a process for plain functions need not spend
 
-        self._connection = connection
-        self._all_tasks = asyncio.all_tasks
-        self._ensure_future = asyncio.ensure_future
-        self._gather = asyncio.gather
+        self._asyncio = asyncio
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
+        self._connection = connection
         self._is_listening = False
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
-        self._task = self._ensure_future(awaitable, loop=self._loop)
+        self._task = self._asyncio.ensure_future(awaitable, loop=self._loop)
         if not self._is_listening:
             self._loop.add_reader(self._connection, self._cancel)
             self._is_listening = True
         try:
             return self._loop.run_until_complete(self._task)
         finally:
-            left = self._all_tasks(self._loop)
-            if left:
-                self._end(left)
+            self._end(self._asyncio.all_tasks(self._loop))
 
     def _cancel(self) -> None:
         # The frame stays where it is, for `cancelled()`; the server takes it after the call.
@@ -206,10 +206,12 @@ class _Loop:
         self._is_listening = False
         self._task.cancel()
 
-    def _end(self, tasks: set[Any]) -> None:
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(self._gather(*tasks, return_exceptions=True))
+    def _end(self, tasks: "set[asyncio.Task[Any]]") -> None:
+        if tasks:
+            for task in tasks:
+                task.cancel()
+            ended = self._asyncio.gather(*tasks, return_exceptions=True)
+            self._loop.run_until_complete(ended)
 
 
 class _Meter:
@@ -274,17 +276,17 @@ def _limit_data(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
-def _described(error: BaseException, limit: int) -> tuple[int, bytes]:
+def _described(error: BaseException) -> tuple[int, bytes]:
     """The end of a call that failed: the error's name, its traceback and, if it can travel, it."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY, b""
     import traceback
 
     text = "".join(traceback.format_exception(error))[-_TRACEBACK_CHARACTERS:]
-    return RAISED, pickle.dumps((type(error).__name__, text, _pickled(error, limit)))
+    return RAISED, pickle.dumps((type(error).__name__, text, _pickled(error)))
 
 
-def _pickled(error: BaseException, limit: int) -> bytes | None:
+def _pickled(error: BaseException) -> bytes | None:
     is_builtin = isinstance(error, Exception) and type(error).__module__ == "builtins"
     if not is_builtin and not isinstance(error, SecretaryError):
         return None
@@ -293,4 +295,4 @@ def _pickled(error: BaseException, limit: int) -> bytes | None:
         pickle.loads(data)
     except Exception:  # anything may go wrong in an error's own __reduce__ and __init__
         return None
-    return data if len(data) <= limit else None
+    return data if len(data) <= _ERROR_BYTES else None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 
 from ..errors import Conflict, LeaseLost, StoreUnavailable
-from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released, utc_now
+from ..job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
 from ..machine import boot_id
 from . import (
     Added,
@@ -32,7 +32,7 @@ from . import (
     sqlite_queue,
 )
 from .policy import Turns
-from .sqlite_rows import insert_batch, microseconds, moment
+from .sqlite_rows import dumps, insert_batch, microseconds, moment
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
 
@@ -69,7 +69,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._wakeup.close()
-        await asyncio.to_thread(self._writer.close)
+        await self._writer.close()
         self._readers.shutdown()
         for connection in self._opened:
             connection.close()
@@ -86,7 +86,7 @@ class SqliteStore:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
         work = partial(_add, jobs=jobs, batch=batch, idempotency=idempotency)
-        added = await self._writer.call(work, durable=True)
+        added = await self._writer.call(work, durable=True, heavy=len(jobs) > 1)
         self._wakeup.tell()
         return added
 
@@ -138,7 +138,7 @@ class SqliteStore:
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         work = partial(_change_batch, batch_id=batch_id, is_active=is_active, archived=archived)
-        batch = await self._writer.call(work, durable=True)
+        batch = await self._writer.call(work, durable=True, heavy=True)
         self._wakeup.tell()
         return batch
 
@@ -196,10 +196,19 @@ class SqliteStore:
         return await self._read(work)
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
-        def work(db: apsw.Connection) -> list[Job]:
-            return sqlite_queue.claim(db, self._turns, worker_id, wanted)
+        claimed: list[Job] = await self._writer.call_with_others(self._claim, (worker_id, wanted))
+        return claimed
 
-        return await self._writer.call(work)
+    def _claim(
+        self, db: apsw.Connection, claims: list[tuple[str, Wanted]]
+    ) -> list[list[Job] | LeaseLost]:
+        answers: list[list[Job] | LeaseLost] = []
+        for worker_id, wanted in claims:
+            try:
+                answers.append(sqlite_queue.claim(db, self._turns, worker_id, wanted))
+            except LeaseLost as error:
+                answers.append(error)
+        return answers
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
         def look(db: apsw.Connection) -> tuple[float, Renewal]:
@@ -237,12 +246,17 @@ class SqliteStore:
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
-        def work(db: apsw.Connection) -> None:
-            sqlite_queue.finish(db, job, outcome, resources)
-
-        await self._writer.call(work, durable=True)
-        if isinstance(outcome, Released):
-            self._wakeup.tell()
+        if isinstance(outcome, Completed):
+            results = None if outcome.results is None else dumps(outcome.results)
+            used = dumps(resources) if resources else None
+            completion = sqlite_queue.Completion(job, results, used)
+            await self._writer.call_with_others(sqlite_queue.complete, completion, durable=True)
+            return
+        unfinished = outcome
+        await self._writer.call(
+            lambda db: sqlite_queue.finish(db, job, unfinished, resources), durable=True
+        )
+        self._wakeup.tell()
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._wakeup.wait(since, seconds=seconds)
@@ -258,7 +272,7 @@ class SqliteStore:
                 db, self._boot, time.monotonic(), dead=list(dead), max_crashes=max_crashes
             )
 
-        rescued = await self._writer.call(work, durable=True)
+        rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
             self._wakeup.tell()
         return rescued
@@ -291,7 +305,7 @@ class SqliteStore:
             db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
             db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
-        await self._writer.call(work)
+        await self._writer.call(work, heavy=True)
         await self._read(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
 
     async def describe(self) -> Mapping[str, Any]:
@@ -340,7 +354,8 @@ class SqliteStore:
             change(db, seqs)
             return ids
 
-        return await self._writer.call(work, durable=True)
+        heavy = query.job_id is None
+        return await self._writer.call(work, durable=True, heavy=heavy)
 
 
 _ENDED: sqlite_query.Term = ("status IN ('completed', 'failed', 'cancelled')", ())

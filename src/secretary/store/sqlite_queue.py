@@ -4,6 +4,7 @@ transaction that the caller has open."""
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,12 +17,10 @@ from ..job import (
     MAX_LOG_MESSAGE,
     Attempt,
     Cancelled,
-    Completed,
     Failed,
     Job,
     JobError,
     LogEntry,
-    Outcome,
     Progress,
     Released,
     crash_error,
@@ -34,6 +33,9 @@ from .sqlite_rows import JOB_COLUMNS, JOBS, dumps, insert_job, job_from, microse
 
 #: Jobs whose time has come are moved into the line in bounded steps.
 MAX_PROMOTED = 1000
+
+#: Results up to this length are written together with those of other jobs.
+SMALL_RESULTS = 10_000
 
 #: With a limit per user a claim looks at this many users of a line at the most.
 MAX_USERS_SEEN = 500
@@ -110,7 +112,7 @@ def claim(db: apsw.Connection, turns: Turns, worker_id: str, wanted: Wanted) -> 
         line: _waiting(db, line, wanted, running) for line in _lines(db) if _serves(wanted, line)
     }
     chosen = turns.choose(lines, wanted, running) if lines else []
-    return [_start(db, candidate.key, worker_id, now) for candidate in chosen]
+    return _start(db, [candidate.key for candidate in chosen], worker_id, now) if chosen else []
 
 
 def _serves(wanted: Wanted, line: JobClass) -> bool:
@@ -118,18 +120,24 @@ def _serves(wanted: Wanted, line: JobClass) -> bool:
 
 
 def _lines(db: apsw.Connection) -> Iterator[JobClass]:
-    """The types and priorities that have jobs in line, each found by one step in the index."""
-    job_type, priority = "", 0
-    while True:
-        row = db.execute(
-            "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
-            " AND (job_type, priority) > (?, ?) ORDER BY job_type, priority LIMIT 1",
-            (job_type, priority),
-        ).fetchone()
-        if row is None:
-            return
-        job_type, priority = row
-        yield job_type, priority
+    """The types and priorities that have jobs in line, each found by a step or two in the index."""
+    line: Any = db.execute(NEXT_TYPE, ("",)).fetchone()
+    while line is not None:
+        yield line
+        line = db.execute(NEXT_PRIORITY, line).fetchone() or (
+            db.execute(NEXT_TYPE, (line[0],)).fetchone()
+        )
+
+
+# Not as one comparison of pairs: SQLite would seek by the first part only and walk the rest.
+NEXT_TYPE = (
+    "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
+    " AND job_type > ? ORDER BY job_type, priority LIMIT 1"
+)
+NEXT_PRIORITY = (
+    "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
+    " AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
+)
 
 
 def _running(db: apsw.Connection, wanted: Wanted) -> Running:
@@ -189,16 +197,22 @@ def _users(db: apsw.Connection, line: JobClass) -> Iterator[str | None]:
         yield user_id
 
 
-def _start(db: apsw.Connection, seq: int, worker_id: str, now: int) -> Job:
+def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> list[Job]:
+    """Start these jobs. Many rows in one value: each row that SQLite hands over costs more
+    than what is in it."""
+    chosen = json.dumps(seqs)
     db.execute(
         "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
         " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
-        " percent = 0, message = '' WHERE seq = ?",
-        (worker_id, now, now, seq),
+        " percent = 0, message = '' WHERE seq IN (SELECT value FROM json_each(?))",
+        (worker_id, now, now, chosen),
     )
-    row = db.execute(f"SELECT {JOB_COLUMNS} FROM {JOBS} WHERE jobs.seq = ?", (seq,)).fetchone()
-    assert row is not None
-    return job_from(row)
+    rows: str = db.execute(
+        f"SELECT json_group_array(json_array({JOB_COLUMNS}))"
+        f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
+        (chosen,),
+    ).get
+    return [job_from(row) for row in json.loads(rows)]
 
 
 HELD_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
@@ -239,8 +253,12 @@ def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
         db.execute("DELETE FROM logs WHERE seq = ? AND n <= ?", (seq, oldest))
 
 
+#: The outcomes other than success; success has its own way, as it is the common case.
+Unfinished = Failed | Cancelled | Released
+
+
 def finish(
-    db: apsw.Connection, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
+    db: apsw.Connection, job: Job, outcome: Unfinished, resources: Mapping[str, float] | None
 ) -> None:
     held = db.execute(
         "SELECT seq, batch_id, cancel_requested FROM jobs" + HELD_BY, fence(job)
@@ -253,11 +271,6 @@ def finish(
     if goes_on and cancel_requested:
         outcome = Cancelled()
     match outcome:
-        case Completed(results=results):
-            _complete(db, seq, results, used)
-            if batch_id is not None or job.webhook is not None:
-                _ended(db, seq, batch_id, "completed")
-            return
         case Failed(error=error, retry_at=None, crashed=crashed):
             _fail(db, seq, error, crashed=crashed)
             _ended(db, seq, batch_id, "error")
@@ -272,19 +285,55 @@ def finish(
     db.execute("UPDATE contents SET resources = ? WHERE seq = ?", (used, seq))
 
 
-def _complete(
-    db: apsw.Connection, seq: int, results: Mapping[str, Any] | None, used: str | None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A completed job, with its results and what it used as JSON."""
+
+    job: Job
+    results: str | None
+    resources: str | None
+
+
+def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLost | None]:
+    """End many jobs at once; the answer for each says whether it was still its worker's."""
+    found: str = db.execute(
+        "SELECT json_group_array(json_array(job_id, seq, batch_id))"
+        " FROM json_each(?) AS ended CROSS JOIN jobs ON job_id = ended.value ->> 0"
+        " AND attempt = ended.value ->> 1 AND worker_id = ended.value ->> 2"
+        " AND status = 'processing'",
+        (json.dumps([fence(completion.job) for completion in completions]),),
+    ).get
+    held = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(found)}
     now = microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
-        " error_code = NULL, updated_at = ?, completed_at = ? WHERE seq = ?",
-        (now, now, seq),
+        " error_code = NULL, updated_at = ?, completed_at = ?"
+        " WHERE seq IN (SELECT value FROM json_each(?))",
+        (now, now, json.dumps([seq for seq, _ in held.values()])),
     )
+    kept = [c for c in completions if c.job.job_id in held]
+    _keep_results(db, [(held[c.job.job_id][0], c.results, c.resources) for c in kept])
+    for completion in kept:
+        if completion.job.webhook is not None:
+            _note_delivery(db, held[completion.job.job_id][0], "completed")
+    for batch_id in {batch_id for _, batch_id in held.values() if batch_id is not None}:
+        settle_batch(db, batch_id)
+    return [None if c.job.job_id in held else LeaseLost(c.job.job_id) for c in completions]
+
+
+def _keep_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:
+    together = [row for row in rows if len(row[1] or "") < SMALL_RESULTS]
     db.execute(
-        "UPDATE contents SET results = ?, resources = ?, error = NULL WHERE seq = ?",
-        (None if results is None else dumps(results), used, seq),
+        "UPDATE contents SET results = kept.value ->> 1, resources = kept.value ->> 2,"
+        " error = NULL FROM json_each(?) AS kept WHERE contents.seq = kept.value ->> 0",
+        (json.dumps(together),),
     )
+    for seq, results, resources in rows:
+        if len(results or "") >= SMALL_RESULTS:
+            db.execute(
+                "UPDATE contents SET results = ?, resources = ?, error = NULL WHERE seq = ?",
+                (results, resources, seq),
+            )
 
 
 def _fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> None:
@@ -372,14 +421,19 @@ def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None
 
 def _ended(db: apsw.Connection, seq: int, batch_id: str | None, event: str) -> None:
     """The duties that come with a final state: the job's webhook, and its batch."""
+    _note_delivery(db, seq, event)
+    if batch_id is not None:
+        settle_batch(db, batch_id)
+
+
+def _note_delivery(db: apsw.Connection, seq: int, event: str) -> None:
+    """Note that the job's webhook, if it has one, must be told."""
     db.execute(
         "INSERT INTO deliveries (delivery_id, job_id, event, created_at)"
         " SELECT ?, job_id, ?, updated_at FROM jobs JOIN contents USING (seq)"
         " WHERE seq = ? AND webhook IS NOT NULL",
         (new_delivery_id(), event, seq),
     )
-    if batch_id is not None:
-        settle_batch(db, batch_id)
 
 
 def settle_batch(db: apsw.Connection, batch_id: str) -> None:

@@ -52,7 +52,7 @@ def moment_or_none(value: int | None) -> datetime | None:
 
 
 def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def job_from(

@@ -1,13 +1,13 @@
-"""One thread that does all writes of a process to its SQLite file, many callers to a commit."""
+"""All writes of a process to its SQLite file, many callers to a commit."""
 
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, TypeVar
 
 import apsw
@@ -19,14 +19,24 @@ T = TypeVar("T")
 MAX_GROUP = 512
 BUSY_SECONDS = 30.0
 
+#: A checkpoint is due when the log of writes has grown to so many pages (16 MB).
+CHECKPOINT_PAGES = 4000
+
+Work = Callable[[apsw.Connection], Any]
+#: Does the work of many calls of one kind with few statements.
+#: An answer that is an exception is raised to its caller.
+Many = Callable[[apsw.Connection, list[Any]], Sequence[Any]]
+
 
 @dataclass(slots=True)
 class _Call:
-    work: Callable[[apsw.Connection], Any]
+    work: Work | None
+    many: Many | None
+    item: Any
     durable: bool
+    heavy: bool
     future: asyncio.Future[Any] = field(repr=False)
-    result: Any = None
-    error: BaseException | None = None
+    answer: Any = None
 
 
 class Writer:
@@ -34,117 +44,217 @@ class Writer:
 
     Calls that wait together share one commit: the disk is asked to sync once for all of them.
     A call that fails is undone alone.
+
+    The statements of ordinary calls take microseconds and run on the event loop: two threads
+    that hand the interpreter to and fro for each of them take ten times as long. Whatever may
+    take longer goes to a thread: the sync of the disk, the wait for another process, heavy work.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._thread = Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._calls: deque[_Call] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
+        self._busy = False
+        self._may_wait = False
+        self._wal_pages = 0
+        self._synchronous = ""
         self._loop: asyncio.AbstractEventLoop
         self._db: apsw.Connection
-        self._synchronous = ""
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._db = connect(self._path)
-        self._thread.start()
+        self._db.set_busy_handler(_wait_while_busy(lambda: self._may_wait))
+        self._db.set_wal_hook(self._note_wal_pages)
 
-    def close(self) -> None:
-        self._calls.put(None)
-        self._thread.join()
+    async def close(self) -> None:
+        while self._busy or self._calls:
+            await asyncio.sleep(0.001)
+        await self._loop.run_in_executor(self._thread, self._db.close)
+        self._thread.shutdown()
 
-    async def call(self, work: Callable[[apsw.Connection], T], *, durable: bool = False) -> T:
+    async def call(
+        self, work: Callable[[apsw.Connection], T], *, durable: bool = False, heavy: bool = False
+    ) -> T:
         """Run `work` in a transaction. Durable: it survives a power cut once this returns."""
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._calls.put(_Call(work, durable, future))
-        return await future
+        result: T = await self._enqueue(work, None, None, durable, heavy)
+        return result
 
-    def _run(self) -> None:
-        while (group := self._next_group()) is not None:
+    async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
+        """Run `many` on this item and on those of all other such calls that wait."""
+        return await self._enqueue(None, many, item, durable, False)
+
+    def _enqueue(
+        self, work: Work | None, many: Many | None, item: Any, durable: bool, heavy: bool
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._calls.append(_Call(work, many, item, durable, heavy, future))
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._next_group)
+        return future
+
+    def _next_group(self) -> None:
+        if not self._calls:
+            self._busy = False
+            return
+        group = [self._calls.popleft() for _ in range(min(len(self._calls), MAX_GROUP))]
+        if any(call.heavy for call in group) or not self._begin(group):
+            self._in_thread(self._all_of, group)
+            return
+        try:
+            self._execute(group)
+            if self._synchronous == "NORMAL":  # no sync to wait for
+                self._db.execute("COMMIT")
+                self._answer(group)
+            else:
+                self._in_thread(self._commit, group)
+        except apsw.Error as error:
+            self._refuse(group, error)
+            self._answer(group)
+
+    def _begin(self, group: list[_Call]) -> bool:
+        """Begin a transaction, if no other process is in one."""
+        try:
+            # NORMAL survives the death of any process, FULL a power cut too.
+            self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
+            self._db.execute("BEGIN IMMEDIATE")
+        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
+            return False
+        return True
+
+    def _in_thread(self, work: Callable[[list[_Call]], None], group: list[_Call]) -> None:
+        def run() -> None:
             try:
-                self._commit(group)
+                work(group)
             except apsw.Error as error:
-                self._roll_back()
-                unavailable = unavailable_error(error, self._path)
-                for call in group:
-                    call.error = unavailable
-            self._loop.call_soon_threadsafe(_answer, group)
-        self._db.close()
+                self._refuse(group, error)
+            self._loop.call_soon_threadsafe(self._answer, group)
 
-    def _next_group(self) -> list[_Call] | None:
-        """Whatever is waiting, at least one call; None when the writer shall stop."""
-        first = self._calls.get()
-        if first is None:
-            return None
-        group = [first]
-        while len(group) < MAX_GROUP:
-            try:
-                call = self._calls.get_nowait()
-            except Empty:
-                break
-            if call is None:  # finish this group, then stop
-                self._calls.put(None)
-                break
-            group.append(call)
-        return group
+        self._thread.submit(run)
+
+    def _all_of(self, group: list[_Call]) -> None:
+        self._may_wait = True
+        try:
+            self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
+            self._db.execute("BEGIN IMMEDIATE")
+            self._execute(group)
+            self._commit(group)
+        finally:
+            self._may_wait = False
+
+    def _execute(self, group: list[_Call]) -> None:
+        """Do the work of a group: at first without a net, as calls hardly ever fail."""
+        try:
+            self._each(group, _unguarded)
+        except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError):
+            raise
+        except Exception:
+            self._db.execute("ROLLBACK")
+            self._db.execute("BEGIN IMMEDIATE")
+            self._each(group, _undone_if_it_fails)
+
+    def _each(self, group: list[_Call], guard: "Guard") -> None:
+        kinds: dict[Many, list[_Call]] = {}
+        for call in group:
+            if call.many is not None:
+                kinds.setdefault(call.many, []).append(call)
+        for call in group:
+            if call.work is not None:
+                call.answer = guard(self._db, call.work)
+            elif call.many in kinds:
+                self._together(call.many, kinds.pop(call.many), guard)
+
+    def _together(self, many: Many, calls: list[_Call], guard: "Guard") -> None:
+        items = [call.item for call in calls]
+        answers = guard(self._db, lambda db: many(db, items))
+        if isinstance(answers, Exception):
+            for call in calls:
+                call.answer = answers
+        else:
+            for call, answer in zip(calls, answers, strict=True):
+                call.answer = answer
 
     def _commit(self, group: list[_Call]) -> None:
-        # NORMAL survives the death of any process, FULL a power cut too.
-        self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
-        self._db.execute("BEGIN IMMEDIATE")
-        for call in group:
-            self._db.execute("SAVEPOINT one")
-            try:
-                call.result = call.work(self._db)
-            except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError):
-                raise
-            except Exception as error:
-                self._db.execute("ROLLBACK TO one")
-                call.error = error
-            self._db.execute("RELEASE one")
         self._db.execute("COMMIT")
+
+    def _refuse(self, group: list[_Call], error: Exception) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        unavailable = unavailable_error(error, self._path)
+        for call in group:
+            call.answer = unavailable
+
+    def _answer(self, group: list[_Call]) -> None:
+        for call in group:
+            if call.future.done():  # its caller was cancelled meanwhile
+                continue
+            if isinstance(call.answer, Exception):
+                call.future.set_exception(call.answer)
+            else:
+                call.future.set_result(call.answer)
+        if self._wal_pages >= CHECKPOINT_PAGES:
+            self._wal_pages = 0
+            self._in_thread(self._checkpoint, [])
+        else:
+            # Those who were answered may have something to say that belongs to the next group.
+            self._loop.call_soon(self._next_group)
+
+    def _note_wal_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self, _: list[_Call]) -> None:
+        self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _set_synchronous(self, level: str) -> None:
         if level != self._synchronous:
             self._db.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = level
 
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+
+Guard = Callable[[apsw.Connection, Work], Any]
 
 
-def _answer(group: list[_Call]) -> None:
-    for call in group:
-        if call.future.done():  # its caller was cancelled meanwhile
-            continue
-        if call.error is not None:
-            call.future.set_exception(call.error)
-        else:
-            call.future.set_result(call.result)
+def _unguarded(db: apsw.Connection, work: Work) -> Any:
+    return work(db)
+
+
+def _undone_if_it_fails(db: apsw.Connection, work: Work) -> Any:
+    db.execute("SAVEPOINT one")
+    try:
+        answer = work(db)
+    except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError):
+        raise
+    except Exception as error:
+        db.execute("ROLLBACK TO one")
+        answer = error
+    db.execute("RELEASE one")
+    return answer
 
 
 def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
     db = apsw.Connection(str(path), flags=flags)
-    db.set_busy_handler(_wait_while_busy())
+    db.set_busy_handler(_wait_while_busy(lambda: True))
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded only by a new file
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -65536")
-    db.execute("PRAGMA wal_autocheckpoint = 4000")
     if read_only:
         db.execute("PRAGMA query_only = ON")
     return db
 
 
-def _wait_while_busy() -> Callable[[int], bool]:
+def _wait_while_busy(may_wait: Callable[[], bool]) -> Callable[[int], bool]:
     """SQLite's own handler backs off to 100 ms, which starves a process among several."""
     started = 0.0
 
     def wait(tries: int) -> bool:
         nonlocal started
+        if not may_wait():
+            return False
         now = time.monotonic()
         if tries == 0:
             started = now

@@ -1,0 +1,46 @@
+# `make help` lists what there is to do. All of it happens inside .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format lint types bench-engine chaos clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: .venv/.installed ## Start the service; ARGS="--port 8000" is handed on
+	@$(BIN)/secretary serve $(ARGS)
+
+test: .venv/.dev lint types ## All checks and tests; silent but for the tests' summary
+	@$(PYTEST) -m "not chaos"
+
+check: format test ## Format the code, then check and test it: before handing in
+
+format: .venv/.dev ## Bring the code into shape
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check -q --fix-only .
+
+lint: .venv/.dev ## Is the code in shape?
+	@$(BIN)/ruff format -q --check . || { echo 'Run "make format".' >&2; exit 1; }
+	@$(BIN)/ruff check -q .
+
+types: .venv/.dev ## Do the types fit?
+	@$(BIN)/mypy --no-error-summary
+
+bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
+	@$(BIN)/python bench/engine.py $(ARGS)
+
+chaos: .venv/.dev ## Kill and stop processes at random; a few minutes
+	@$(PYTEST) -m chaos
+
+clean: ## Remove everything that can be made again; your data stays
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: pyproject.toml scripts/make-venv
+	@PYTHON=$(PYTHON) scripts/make-venv
+
+.venv/.dev: pyproject.toml scripts/make-venv
+	@PYTHON=$(PYTHON) scripts/make-venv dev

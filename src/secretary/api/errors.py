@@ -1,0 +1,110 @@
+"""Which error becomes which HTTP status, and the one form in which clients see errors."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from ..errors import (
+    AccessDenied,
+    Conflict,
+    InvalidParameters,
+    NotFound,
+    SecretaryError,
+    StoreUnavailable,
+    Unauthorized,
+)
+from ..submission import invalid_request
+
+logger = logging.getLogger(__name__)
+
+#: The first that fits; anything else is a 500.
+STATUS: dict[type[SecretaryError], int] = {
+    InvalidParameters: 400,
+    Unauthorized: 401,
+    AccessDenied: 403,
+    NotFound: 404,
+    Conflict: 409,
+    StoreUnavailable: 503,
+}
+
+CODES = {
+    400: "VALIDATION_ERROR",
+    401: "UNAUTHORIZED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    409: "CONFLICT",
+    413: "PAYLOAD_TOO_LARGE",
+    415: "UNSUPPORTED_FILE",
+    429: "RATE_LIMITED",
+    500: "INTERNAL_ERROR",
+    503: "UNAVAILABLE",
+}
+
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    details: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    error = {"code": CODES[status], "message": message, "details": details or None}
+    body = {"status": "error", "error": error}
+    return JSONResponse(body, status, {**HEADERS.get(status, {}), **(headers or {})})
+
+
+def answer_errors(api: FastAPI) -> None:
+    """Give every error the form of the contract, those of the framework too."""
+    api.add_exception_handler(SecretaryError, _our_error)
+    api.add_exception_handler(RequestValidationError, _invalid_request)
+    api.add_exception_handler(HTTPException, _http_error)
+    api.add_exception_handler(Exception, _unexpected)
+
+
+async def _our_error(request: Request, error: Exception) -> JSONResponse:
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    if isinstance(error, StoreUnavailable):  # its text names files and servers
+        logger.error("%s %s: %s", request.method, request.url.path, error)
+        return error_response(status, "The job store cannot be used at the moment")
+    if status == 500:
+        logger.error("%s %s", request.method, request.url.path, exc_info=error)
+        return error_response(status, "Internal error")
+    details = error.details if isinstance(error, InvalidParameters) else None
+    return error_response(status, str(error), details=details)
+
+
+async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    if request.method == "POST" and not _is_json(request):
+        text = "The request body must be JSON, sent with Content-Type: application/json"
+        return error_response(400, text)
+    # The place says first where the value came from: body, query, path or header.
+    problems = ({**problem, "loc": problem["loc"][1:]} for problem in error.errors())
+    told = invalid_request(problems)
+    return error_response(400, told.message, details=told.details)
+
+
+def _is_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    status = error.status_code if error.status_code in CODES else 400
+    if status == 404:
+        return error_response(status, f"There is nothing at {request.url.path}")
+    return error_response(status, str(error.detail), headers=error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    # The server logs the traceback; a client gets the kind of error and no more.
+    return error_response(500, "Internal error", details={"type": type(error).__name__})

@@ -1,0 +1,132 @@
+"""The routes for jobs."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse
+from pydantic import AwareDatetime
+
+from ..desk import Desk
+from ..errors import InvalidParameters
+from ..job import Job, JobStatus
+from ..store import JobQuery
+from ..submission import JobRequest
+from .access import Caller
+from .envelope import enqueued, success
+
+router = APIRouter(prefix="/api", tags=["jobs"])
+
+#: What a list leaves out unless `include` asks for it.
+BIG = frozenset({"results", "logs"})
+
+Archived = Annotated[
+    Literal["false", "true", "all"], Query(description="`true`: only archived ones")
+]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Sent again with the same body it gives the first answer, not another job",
+    ),
+]
+
+ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+@router.post("/jobs", status_code=202)
+async def submit_job(
+    request: Request, job: JobRequest, user: Caller, key: Key = None
+) -> JSONResponse:
+    """Hand in a job."""
+    stored = await desk_of(request).submit(job, user=user, key=key)
+    data = {
+        "job_id": stored.job_id,
+        "job_ids": [stored.job_id],
+        "batch_id": stored.batch_id,
+        "job": stored.document(),
+    }
+    response = enqueued(request, stored.job_id, data)
+    response.headers["Location"] = f"/api/jobs/{stored.job_id}"
+    return response
+
+
+@router.get("/jobs")
+async def list_jobs(
+    request: Request,
+    user: Caller,
+    status: Annotated[list[str] | None, Query(description="One or more, also with commas")] = None,
+    job_type: str | None = None,
+    batch_id: str | None = None,
+    user_id: str | None = None,
+    archived: Archived = "false",
+    q: Annotated[str | None, Query(description="Found in ids and names", max_length=200)] = None,
+    created_after: AwareDatetime | None = None,
+    created_before: AwareDatetime | None = None,
+    include: Annotated[list[str] | None, Query(description="`results`, `logs`")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: str | None = None,
+) -> JSONResponse:
+    """Jobs, the newest first."""
+    included = _included(include)
+    query = JobQuery(
+        status=_statuses(status),
+        job_type=job_type,
+        batch_id=batch_id,
+        user_id=user_id,
+        archived=ARCHIVED[archived],
+        text=q or None,
+        created_after=created_after,
+        created_before=created_before,
+        include=included,
+        limit=limit,
+        cursor=cursor,
+    )
+    page = await desk_of(request).jobs(query, user=user)
+    jobs = [job.document(without=BIG - included) for job in page.items]
+    return success(request, "jobs", {"jobs": jobs, "next_cursor": page.next_cursor})
+
+
+@router.get("/jobs/{job_id}")
+async def get_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """One job with its results and logs."""
+    return _told(request, await desk_of(request).job(job_id, user=user))
+
+
+@router.delete("/jobs/{job_id}")
+async def delete_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """Delete an ended job and its files."""
+    await desk_of(request).delete(job_id, user=user)
+    return success(request, "jobs", {"job_id": job_id, "deleted": True}, process_id=job_id)
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """Cancel a job: a waiting one at once, a running one within two seconds."""
+    return _told(request, await desk_of(request).cancel(job_id, user=user))
+
+
+@router.post("/jobs/{job_id}/restart")
+async def restart_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """Run an ended job again; its results, error and progress are cleared."""
+    return _told(request, await desk_of(request).restart(job_id, user=user))
+
+
+@router.post("/jobs/{job_id}/archive")
+async def archive_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """Hide a job from lists; nothing is deleted."""
+    return _told(request, await desk_of(request).archive(job_id, user=user))
+
+
+@router.get("/job-types")
+async def job_types(request: Request, user: Caller) -> JSONResponse:
+    """The job types there are handlers for, with the JSON Schema of their parameters."""
+    registry = desk_of(request).registry
+    described = [_described(registry[name]) for name in sorted(registry.job_types)]
+    return success(request, "job-types", {"job_types": described})

@@ -1,0 +1,82 @@
+"""`secretary serve` and `secretary worker`: the processes that do the work."""
+
+import asyncio
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from .. import logs
+from ..app import serve, work
+from ..config import Settings
+from ..errors import InvalidParameters
+from ..version import __version__
+from .options import ConfigFile, DataDir, read_settings
+from .output import say
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("serve")(start_service)
+    app.command("worker")(start_worker)
+
+
+def start_service(
+    host: Annotated[str | None, typer.Option(help="[default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="0 takes a free one [default: 5000]")] = None,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Only the HTTP API; workers run elsewhere")
+    ] = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Start the HTTP API, with a worker inside."""
+    server = {"host": host, "port": port}
+    given = {key: value for key, value in server.items() if value is not None}
+    settings = read_settings(config, data_dir, server=given)
+    _set_up_logging(settings)
+    with_worker = settings.generic_worker.active and not no_worker
+    greet = partial(_greet, settings, with_worker)
+    asyncio.run(serve(settings, with_worker=with_worker, ready=greet))
+
+
+def start_worker(
+    types: Annotated[str | None, typer.Option(help="Only these job types, like pdf,office")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="How many jobs at once")] = None,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Start a worker without the HTTP API."""
+    settings = read_settings(config, data_dir)
+    _set_up_logging(settings)
+    asyncio.run(work(settings, job_types=_listed(types), slots=slots))
+
+
+def _set_up_logging(settings: Settings) -> None:
+    logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
+
+
+def _listed(types: str | None) -> frozenset[str] | None:
+    if types is None:
+        return None
+    listed = frozenset(part.strip() for part in types.split(",") if part.strip())
+    if not listed:
+        raise InvalidParameters("--types: name at least one job type")
+    return listed
+
+
+def _greet(settings: Settings, with_worker: bool, url: str) -> None:
+    slots = settings.generic_worker.max_concurrent_workers
+    worker = f"a worker with {slots} slots" if with_worker else "no worker"
+    key = ' -H "Authorization: Bearer $KEY"' if settings.access.api_keys else ""
+    json = "-H 'Content-Type: application/json'"
+    job = """'{"job_type": "selftest", "parameters": {"seconds": 3}}'"""
+    say(
+        f"""\
+Secretary {__version__} listens on {url} with {worker}; its data is in {settings.storage.data_dir}
+
+Try it:
+  curl{key} {url}/api/jobs {json} -d {job}
+  curl{key} {url}/api/jobs
+  curl {url}/api/health
+All routes: {url}/api/doc   Stop: Ctrl-C, twice to stop at once"""
+    )

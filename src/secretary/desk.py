@@ -1,0 +1,183 @@
+"""What clients may ask of jobs and batches, the same for every way in: HTTP or command line."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from .errors import AccessDenied, Conflict, InvalidParameters, NotFound
+from .files import JobFiles
+from .job import FINAL, Batch, Job, JobStatus, Owned, utc_now
+from .machine import has_died
+from .registry import Registry
+from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
+from .submission import BatchRequest, JobRequest, Request, fingerprint, make_batch, make_job
+
+T = TypeVar("T", bound=Owned)
+
+PAGE = 1000
+
+#: A worker renews its lease every few seconds; one that was silent for so long is gone.
+ALIVE_WITHIN = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`user` is the one who asks, None for an operator, who may do everything. What a user may
+    not read does not exist for them; what they may read but not change is `AccessDenied`."""
+
+    store: JobStore
+    registry: Registry
+    files: JobFiles
+
+    # Jobs
+
+    async def submit(
+        self, request: JobRequest, *, user: str | None = None, key: str | None = None
+    ) -> Job:
+        job = make_job(request, self.registry, user=user)
+        added = await self.store.add([job], idempotency=_idempotency(request, user, key))
+        return await self.store.get(added.job_ids[0]) if added.replayed else job
+
+    async def job(self, job_id: str, *, user: str | None = None) -> Job:
+        job = await self.store.get(job_id)
+        if not job.may_read(user):
+            raise NotFound(f"There is no job {job_id}")
+        return job
+
+    async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
+        try:
+            return await self.store.find(query.model_copy(update={"visible_to": user}))
+        except ValueError:
+            raise InvalidParameters("The cursor is not one that a list gave out") from None
+
+    async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
+        """Asked twice it does no harm; a job that ended otherwise is a `Conflict`."""
+        await self._writable_job(job_id, user)
+        await self.store.cancel(JobQuery(job_id=job_id))
+        job = await self.store.get(job_id)
+        if job.status in FINAL - {JobStatus.CANCELLED}:
+            raise Conflict(f"The job {job_id} has already {job.status}")
+        return job
+
+    async def restart(self, job_id: str, *, user: str | None = None) -> Job:
+        job = await self._writable_job(job_id, user)
+        if not await self.store.restart(JobQuery(job_id=job_id)):
+            raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
+        return await self.store.get(job_id)
+
+    async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
+        await self._writable_job(job_id, user)
+        await self.store.archive(JobQuery(job_id=job_id), archived=archived)
+        return await self.store.get(job_id)
+
+    async def delete(self, job_id: str, *, user: str | None = None) -> None:
+        job = await self._writable_job(job_id, user)
+        if job.status in FINAL:
+            await self.files.remove(job_id)
+        if not await self.store.delete(JobQuery(job_id=job_id)):
+            raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
+
+    # Batches
+
+    async def submit_batch(
+        self, request: BatchRequest, *, user: str | None = None, key: str | None = None
+    ) -> tuple[Batch, list[str]]:
+        batch, jobs = make_batch(request, self.registry, user=user)
+        idempotency = _idempotency(request, user, key)
+        added = await self.store.add(jobs, batch=batch, idempotency=idempotency)
+        return await self.store.get_batch(added.batch_id or batch.batch_id), added.job_ids
+
+    async def batch(self, batch_id: str, *, user: str | None = None) -> Batch:
+        batch = await self.store.get_batch(batch_id)
+        if not batch.may_read(user):
+            raise NotFound(f"There is no batch {batch_id}")
+        return batch
+
+    async def batches(self, query: BatchQuery, *, user: str | None = None) -> Page[Batch]:
+        try:
+            return await self.store.find_batches(query.model_copy(update={"visible_to": user}))
+        except ValueError:
+            raise InvalidParameters("The cursor is not one that a list gave out") from None
+
+    async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
+        query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE)
+        return [job async for page, _ in self._pages(query) for job in page]
+
+    async def set_batch_active(
+        self, batch_id: str, active: bool | None = None, *, user: str | None = None
+    ) -> Batch:
+        """With None the other way round than it is now."""
+        batch = await self._writable_batch(batch_id, user)
+        active = not batch.is_active if active is None else active
+        return await self.store.change_batch(batch_id, is_active=active)
+
+    async def archive_batch(
+        self, batch_id: str, *, user: str | None = None, archived: bool = True
+    ) -> Batch:
+        await self._writable_batch(batch_id, user)
+        return await self.store.change_batch(batch_id, archived=archived)
+
+    async def cancel_batch(self, batch_id: str, *, user: str | None = None) -> list[str]:
+        """The ids of the jobs that ended or will end because of this."""
+        await self._writable_batch(batch_id, user)
+        return await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE), self.store.cancel)
+
+    async def restart_failed(self, batch_id: str, *, user: str | None = None) -> list[str]:
+        await self._writable_batch(batch_id, user)
+        failed = frozenset({JobStatus.FAILED})
+        query = JobQuery(batch_id=batch_id, status=failed, limit=PAGE)
+        return await self._on_all(query, self.store.restart)
+
+    async def delete_batch(self, batch_id: str, *, user: str | None = None) -> None:
+        batch = await self._writable_batch(batch_id, user)
+        if batch.counts.get(JobStatus.PENDING) or batch.counts.get(JobStatus.PROCESSING):
+            raise Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
+        async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE)):
+            for job in jobs:
+                await self.files.remove(job.job_id)
+            await self.store.delete(query)
+        await self.store.delete_batch(batch_id)
+
+    # Workers
+
+    async def workers_alive(self) -> list[WorkerInfo]:
+        return [worker for worker in await self.store.workers() if is_alive(worker)]
+
+    async def _writable_job(self, job_id: str, user: str | None) -> Job:
+        return _writable(await self.job(job_id, user=user), user)
+
+    async def _writable_batch(self, batch_id: str, user: str | None) -> Batch:
+        return _writable(await self.batch(batch_id, user=user), user)
+
+    async def _on_all(
+        self, query: JobQuery, change: Callable[[JobQuery], Awaitable[list[str]]]
+    ) -> list[str]:
+        """Each job once: a restarted job that fails again at once must not keep us here."""
+        return [job_id async for _, part in self._pages(query) for job_id in await change(part)]
+
+    async def _pages(self, query: JobQuery) -> AsyncIterator[tuple[list[Job], JobQuery]]:
+        """All jobs of a query, page by page, each with the query that finds just that page."""
+        part: JobQuery | None = query
+        while part is not None:
+            page = await self.store.find(part)
+            yield page.items, part
+            cursor = page.next_cursor
+            part = query.model_copy(update={"cursor": cursor}) if cursor else None
+
+
+def is_alive(worker: WorkerInfo) -> bool:
+    silent = utc_now() - worker.seen_at
+    return silent < ALIVE_WITHIN and not has_died(worker.pid, worker.birth)
+
+
+def _writable(owned: T, user: str | None) -> T:
+    if not owned.may_write(user):
+        raise AccessDenied("You may read this, but not change it")
+    return owned
+
+
+def _idempotency(request: Request, user: str | None, key: str | None) -> IdempotencyKey | None:
+    if key is None:
+        return None
+    return IdempotencyKey(key=key, fingerprint=fingerprint(request), scope=user or "")

@@ -1,0 +1,288 @@
+"""Gives waiting jobs to workers that ask."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from pymongo import UpdateOne
+
+from ..errors import LeaseLost
+from ..job import QUEUED, Job
+from . import Wanted
+from .mongo_contents import filled
+from .mongo_line import class_of, placed, promote
+from .mongo_query import WITHOUT_DETAILS
+from .mongo_rows import job_from, now_stamp
+from .mongo_schema import Database, Document
+from .policy import Candidate, JobClass, Running, Turns
+
+#: How often a claim tries again when other processes took what it had chosen.
+MAX_TRIES = 4
+
+INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
+
+
+class Claims:
+    """One claim of this process at a time: claims of one process would only take each other's
+    jobs, and they share the memory of whose turn it is."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._turns = Turns()
+        self._one_at_a_time = asyncio.Lock()
+        #: Interrupted claims, with their worker: nobody knows whether they reached the server.
+        self._doubtful: dict[str, str] = {}
+
+    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+        async with self._one_at_a_time:
+            await must_be_enlisted(self._db, worker_id)
+            await self._undo_doubtful()
+            await promote(self._db)
+            token = uuid4().hex
+            self._doubtful[token] = worker_id
+            taken = await self._take(worker_id, wanted, token)
+            kept = await self._without_what_may_not_run(worker_id, wanted, taken) if taken else []
+            jobs = [job_from(document) for document in await filled(self._db, kept)]
+            del self._doubtful[token]
+            return jobs
+
+    async def _undo_doubtful(self) -> None:
+        """Give back what an interrupted claim may have taken: its worker knows nothing of it."""
+        for token, worker_id in list(self._doubtful.items()):
+            await self._db.jobs.update_many(
+                {"worker_id": worker_id, "status": "processing", "claim": token},
+                _given_back({"due_at": now_stamp()}),
+                hint="running",
+            )
+            del self._doubtful[token]
+
+    async def _take(self, worker_id: str, wanted: Wanted, token: str) -> list[Document]:
+        taken: list[Document] = []
+        for _ in range(MAX_TRIES):
+            left = replace(wanted, slots=wanted.slots - len(taken))
+            chosen = await self._choose(left) if left.slots > 0 else []
+            if not chosen:
+                break
+            won = await _mark(self._db, chosen, worker_id, token)
+            taken += won
+            if len(won) == len(chosen):
+                break
+        return taken
+
+    async def _choose(self, wanted: Wanted) -> list[Candidate]:
+        names = await self._db.jobs.distinct("line", {"line": {"$gt": ""}})
+        lines = {class_of(name): name for name in names if _serves(wanted, class_of(name))}
+        if not lines:
+            return []
+        running = await _running(self._db, wanted)
+        waiting = await asyncio.gather(
+            *(_waiting(self._db, line, wanted, running) for line in lines.values())
+        )
+        heads = {line: iter(jobs) for line, jobs in zip(lines, waiting, strict=True)}
+        return self._turns.choose(heads, wanted, running)
+
+    async def _without_what_may_not_run(
+        self, worker_id: str, wanted: Wanted, taken: list[Document]
+    ) -> list[Document]:
+        """Look again now that the claim is visible: others may have claimed at the same moment.
+
+        Of all who claim too much together, the last to look sees it and gives his own back.
+        A worker that was given up meanwhile keeps nothing: whoever gave it up marked it first
+        and looked for its jobs then, so one of the two finds them.
+        """
+        db = self._db
+        try:
+            await must_be_enlisted(db, worker_id)
+        except LeaseLost:
+            await _give_back(db, {job["_id"]: _place_of(job) for job in taken}, taken)
+            raise
+        refused = {job["_id"]: _place_of(job) for job in await _surplus(db, wanted, taken)}
+        inactive = await _start_batches(db, [job for job in taken if job["_id"] not in refused])
+        refused |= {j["_id"]: {"held": True} for j in taken if j.get("batch_id") in inactive}
+        await _give_back(db, refused, taken)
+        return [job for job in taken if job["_id"] not in refused]
+
+
+async def must_be_enlisted(db: Database, worker_id: str) -> None:
+    known = await db.workers.find_one({"_id": worker_id, "lost": {"$exists": False}}, {"_id": 1})
+    if known is None:
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+
+
+def _serves(wanted: Wanted, line: JobClass) -> bool:
+    return wanted.job_types is None or line[0] in wanted.job_types
+
+
+async def _running(db: Database, wanted: Wanted) -> Running:
+    running = Running()
+    if wanted.max_per_type or wanted.max_per_user is not None:
+        async for job in db.jobs.find(**running_jobs()):
+            running.per_type[job["job_type"]] += 1
+            running.per_user[job.get("user_id")] += 1
+    return running
+
+
+def running_jobs() -> Document:
+    return {
+        "filter": {"worker_id": {"$gt": ""}, "status": "processing"},
+        "projection": {"_id": 0, "job_type": 1, "user_id": 1},
+        "hint": "running",
+    }
+
+
+async def _waiting(db: Database, line: str, wanted: Wanted, running: Running) -> list[Candidate]:
+    if wanted.max_per_user is not None:
+        found = await _waiting_below_limit(db, line, wanted, running)
+    else:
+        found = await db.jobs.find(**first_in_line(line, wanted.slots)).to_list()
+    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in found]
+
+
+def first_in_line(line: str, limit: int) -> Document:
+    return {
+        "filter": {"line": line},
+        "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
+        "sort": [("turn", 1), ("arrival", 1)],
+        "limit": limit,
+        "hint": "line",
+    }
+
+
+async def _waiting_below_limit(
+    db: Database, line: str, wanted: Wanted, running: Running
+) -> list[Document]:
+    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
+    assert wanted.max_per_user is not None
+    most = wanted.max_per_user
+    room: dict[str | None, int] = {}
+    heads = await (await db.jobs.aggregate(**first_of_users(line))).to_list()
+    for head in sorted(heads, key=lambda head: int(head["turn"])):
+        user_id = head["_id"]
+        left = wanted.slots if user_id is None else most - running.per_user[user_id]
+        if left > 0 and len(room) < wanted.slots:
+            room[user_id] = min(left, wanted.slots)
+    found = await asyncio.gather(
+        *(
+            db.jobs.find(**first_of_lane(line, user_id, limit)).to_list()
+            for user_id, limit in room.items()
+        )
+    )
+    return sorted((job for jobs in found for job in jobs), key=_turn)
+
+
+def _turn(job: Mapping[str, Any]) -> tuple[int, int]:
+    return job["turn"], job["arrival"]
+
+
+def first_of_users(line: str) -> Document:
+    pipeline = [
+        {"$match": {"line": line}},
+        {"$sort": {"line": 1, "user_id": 1, "turn": 1}},
+        {"$group": {"_id": "$user_id", "turn": {"$first": "$turn"}}},
+    ]
+    return {"pipeline": pipeline, "hint": "lane"}
+
+
+def first_of_lane(line: str, user_id: str | None, limit: int) -> Document:
+    return {
+        "filter": {"line": line, "user_id": user_id},
+        "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
+        "sort": [("turn", 1)],
+        "limit": limit,
+        "hint": "lane",
+    }
+
+
+async def _mark(
+    db: Database, chosen: Sequence[Candidate], worker_id: str, token: str
+) -> list[Document]:
+    """Take all of these that are still free; what others took meanwhile is simply missing."""
+    places = {candidate.key["_id"]: _place_of(candidate.key) for candidate in chosen}
+    now = now_stamp()
+    update = placed(
+        {},
+        status="processing",
+        run_at=None,
+        worker_id=worker_id,
+        processing_started_at=now,
+        updated_at=now,
+        progress=INITIALIZING,
+        claim=token,
+    )
+    ids = {"$in": list(places)}
+    await db.jobs.update_many(
+        {"_id": ids, "status": "pending", "line": {"$gt": ""}},
+        update | {"$inc": {"attempt": 1}},
+        hint="_id_",
+    )
+    found = db.jobs.find({"_id": ids, "claim": token}, WITHOUT_DETAILS, hint="_id_")
+    won = {job["_id"]: job async for job in found}
+    return [won[job_id] | {"place": place} for job_id, place in places.items() if job_id in won]
+
+
+def _place_of(job: Mapping[str, Any]) -> Document:
+    place: Document = job.get("place") or {"line": job["line"], "turn": job["turn"]}
+    return place
+
+
+async def _surplus(db: Database, wanted: Wanted, taken: Sequence[Document]) -> list[Document]:
+    """Those of the newly taken jobs that are more than the limits allow, the last taken first."""
+    running = await _running(db, wanted)
+    surplus: list[Document] = []
+    for job in reversed(taken):
+        job_type, user_id = job["job_type"], job.get("user_id")
+        most = wanted.max_per_type.get(job_type)
+        too_many = most is not None and running.per_type[job_type] > most
+        if wanted.max_per_user is not None and user_id is not None:
+            too_many = too_many or running.per_user[user_id] > wanted.max_per_user
+        if too_many:
+            surplus.append(job)
+            running.per_type[job_type] -= 1
+            running.per_user[user_id] -= 1
+    return surplus
+
+
+async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
+    """Note when batches start; gives those that are not active, which start nothing."""
+    ids = {job["batch_id"] for job in taken if "batch_id" in job}
+    if not ids:
+        return set()
+    found = db.batches.find({"_id": {"$in": list(ids)}, "isActive": False}, {"_id": 1})
+    inactive = {batch["_id"] async for batch in found}
+    now = now_stamp()
+    await db.batches.update_many(
+        {"_id": {"$in": list(ids - inactive)}, "started_at": None},
+        {"$set": {"started_at": now, "updated_at": now}},
+    )
+    return inactive
+
+
+async def _give_back(
+    db: Database, places: Mapping[str, Document], taken: Sequence[Document]
+) -> None:
+    """Undo claims as if they had never been; only the number of the attempt stays used up."""
+    claimed = {job["_id"]: job["claim"] for job in taken}
+    if not places:
+        return
+    await db.jobs.bulk_write(
+        [
+            UpdateOne(
+                {"_id": job_id, "status": "processing", "claim": claimed[job_id]},
+                _given_back(place),
+            )
+            for job_id, place in places.items()
+        ]
+    )
+
+
+def _given_back(place: Document) -> Document:
+    return placed(
+        place,
+        status="pending",
+        worker_id=None,
+        processing_started_at=None,
+        claim=None,
+        progress=QUEUED.model_dump(),
+    )

@@ -1,0 +1,122 @@
+"""What is too big for a job's document: long parameters and results, and the log."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from ..job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
+from .mongo_rows import dumps, moment, plain, stamp
+from .mongo_schema import Database, Document
+
+#: Up to this size a value stays in its job's document.
+INLINE_BYTES = 8_000
+#: MongoDB takes documents of 16 MB at the most.
+CHUNK_BYTES = 8_000_000
+#: A thousand of the longest messages would be too big for one document.
+ENTRIES_PER_CHUNK = 250
+
+#: Values that may lie outside: the field `<name>_in` then tells where.
+OUTSIDE = ("parameters", "results")
+
+
+async def put_value(
+    db: Database, job_id: str, name: str, value: Mapping[str, Any] | None
+) -> Document:
+    """The fields of a job's document that hold `value`; a big one is written elsewhere first.
+
+    Whether those fields ever get into the job is up to the fence: until then nobody looks there.
+    """
+    if value is None:
+        return {}
+    data = dumps(value).encode()
+    if len(data) <= INLINE_BYTES:
+        return {name: plain(value)}
+    blob = uuid4().hex
+    chunks = range(0, len(data), CHUNK_BYTES)
+    for n, start in enumerate(chunks):
+        chunk = {"_id": f"{blob}/{n}", "job_id": job_id, "data": data[start : start + CHUNK_BYTES]}
+        await db.durable.contents.insert_one(chunk)
+    return {f"{name}_in": {"blob": blob, "chunks": len(chunks)}}
+
+
+async def filled(db: Database, documents: Sequence[Document]) -> list[Document]:
+    """The documents with the values that lie outside; without those deleted meanwhile."""
+    ids = _chunk_ids(documents)
+    if not ids:
+        return list(documents)
+    found = db.contents.find({"_id": {"$in": ids}}, {"data": 1})
+    chunks: dict[str, bytes] = {chunk["_id"]: chunk["data"] async for chunk in found}
+    return [
+        document | _values(document, chunks)
+        for document in documents
+        if all(chunk_id in chunks for chunk_id in _chunk_ids([document]))
+    ]
+
+
+def _values(document: Document, chunks: Mapping[str, bytes]) -> Document:
+    texts = {name: b"".join(chunks[n] for n in ids) for name, ids in _outside(document)}
+    return {name: json.loads(text) for name, text in texts.items()}
+
+
+async def drop_values(db: Database, fields: Iterable[Document]) -> None:
+    """Delete what lies outside for documents, or parts of documents, that no longer need it."""
+    if ids := _chunk_ids(fields):
+        await db.contents.delete_many({"_id": {"$in": ids}})
+
+
+def _chunk_ids(documents: Iterable[Document]) -> list[str]:
+    return [n for document in documents for _, ids in _outside(document) for n in ids]
+
+
+def _outside(document: Document) -> Iterator[tuple[str, list[str]]]:
+    for name in OUTSIDE:
+        if (place := document.get(f"{name}_in")) is not None:
+            yield name, [f"{place['blob']}/{n}" for n in range(place["chunks"])]
+
+
+async def add_logs(db: Database, job_id: str, logs: Sequence[LogEntry], *, last: int) -> None:
+    """Append entries to a job's log; `last` is the number of the last of them."""
+    entries = [
+        {
+            "timestamp": stamp(entry.timestamp),
+            "level": entry.level,
+            "message": entry.message[:MAX_LOG_MESSAGE],
+        }
+        for entry in logs
+    ]
+    first = last - len(entries) + 1
+    chunks = [
+        {"job_id": job_id, "first": first + start, "last": first + start + len(part) - 1}
+        | {"entries": part}
+        for start in range(0, len(entries), ENTRIES_PER_CHUNK)
+        if (part := entries[start : start + ENTRIES_PER_CHUNK])
+    ]
+    await db.logs.insert_many(chunks)
+    if last > MAX_LOG_ENTRIES:
+        await db.logs.delete_many({"job_id": job_id, "last": {"$lte": last - MAX_LOG_ENTRIES}})
+
+
+async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[LogEntry]]:
+    """The logs of these jobs, each led by a note when older entries were dropped."""
+    chunks: dict[str, list[Document]] = {job_id: [] for job_id in job_ids}
+    found = db.logs.find({"job_id": {"$in": list(job_ids)}}).sort([("job_id", 1), ("first", 1)])
+    async for chunk in found:
+        chunks[chunk["job_id"]].append(chunk)
+    return {job_id: _log_from(chunks[job_id]) for job_id in job_ids}
+
+
+def _log_from(chunks: Sequence[Document]) -> list[LogEntry]:
+    numbered = [
+        (n, entry) for chunk in chunks for n, entry in enumerate(chunk["entries"], chunk["first"])
+    ]
+    kept = numbered[-MAX_LOG_ENTRIES:]
+    entries = [
+        LogEntry(
+            timestamp=moment(entry["timestamp"]), level=entry["level"], message=entry["message"]
+        )
+        for _, entry in kept
+    ]
+    if kept and kept[0][0] > 1:
+        entries.insert(0, dropped_note(kept[0][0] - 1, entries[0].timestamp))
+    return entries

@@ -1,0 +1,193 @@
+"""Finds jobs and batches in MongoDB: each list is a walk down indexes that give it in order."""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..errors import NotFound
+from ..job import Batch, Job, JobStatus
+from . import BatchQuery, JobQuery, Page
+from .mongo_contents import filled, logs_of
+from .mongo_rows import DETAILS, EVERYBODY, LISTED, STAGED, batch_from, job_from, stamp
+from .mongo_schema import Database, Document
+
+#: Behind every time that starts with the same characters.
+LAST = "~"
+
+WITHOUT_DETAILS = dict.fromkeys(DETAILS, 0)
+
+#: The index that narrows a query down most, by the first of these terms it has.
+INDEXES = (
+    ("job_id", "_id_"),
+    ("batch_id", "by_batch"),
+    ("error_code", "by_error"),
+    ("user_id", "by_user"),
+    ("visible_to", "by_reader"),
+    ("job_type", "by_type"),
+)
+
+
+async def get_job(db: Database, job_id: str) -> Job:
+    document = await db.jobs.find_one({"_id": job_id, "status": {"$in": LISTED}}, hint="_id_")
+    whole = await filled(db, [document] if document else [])
+    if not whole:
+        raise NotFound(f"There is no job {job_id}")
+    logs = await logs_of(db, [job_id]) if "logged" in whole[0] else {job_id: []}
+    return job_from(whole[0], logs=logs[job_id])
+
+
+async def find_jobs(db: Database, query: JobQuery) -> Page[Job]:
+    without = set(DETAILS) - ({"results", "results_in"} if "results" in query.include else set())
+    found = await find_documents(
+        db, query, limit=query.limit + 1, projection=dict.fromkeys(without, 0)
+    )
+    page = found[: query.limit]
+    logs: Mapping[str, Any] = {}
+    if "logs" in query.include:
+        logs = await logs_of(db, [document["_id"] for document in page])
+    jobs = [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
+    return Page(jobs, page[-1]["listed_at"] if len(found) > query.limit else None)
+
+
+async def find_documents(
+    db: Database,
+    query: JobQuery,
+    *,
+    limit: int,
+    projection: Mapping[str, Any],
+    among: Collection[str] = LISTED,
+    only: Mapping[str, Any] | None = None,
+) -> list[Document]:
+    """The newest jobs that a query finds whose state is `among` the given and that fit `only`."""
+    return await db.jobs.find(
+        job_filter(query, among) | dict(only or {}),
+        projection,
+        sort=[("listed_at", -1)],
+        limit=limit,
+        hint=index_for(query),
+    ).to_list()
+
+
+def index_for(query: JobQuery) -> str:
+    return next((name for term, name in INDEXES if getattr(query, term) is not None), "by_status")
+
+
+def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
+    asked = query.status or JobStatus
+    terms: Document = {"status": {"$in": sorted(s.value for s in asked if s.value in among)}}
+    for field, value in (
+        ("_id", query.job_id),
+        ("job_type", query.job_type),
+        ("batch_id", query.batch_id),
+        ("user_id", query.user_id),
+        ("error.code", query.error_code),
+        ("archived", query.archived),
+    ):
+        if value is not None:
+            terms[field] = value
+    if query.visible_to is not None:
+        terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
+    if query.text is not None:
+        name = {"$regex": re.escape(query.text), "$options": "i"}
+        terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
+    listed = _listed(query.created_after, query.created_before, query.cursor)
+    return terms | ({"listed_at": listed} if listed else {})
+
+
+def _listed(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
+    ends = [end for end in (before and stamp(before), cursor) if end is not None]
+    lower = {"$gt": stamp(after) + LAST} if after else {}
+    return lower | ({"$lt": min(ends)} if ends else {})
+
+
+async def get_batch(db: Database, batch_id: str) -> Batch:
+    document = await db.batches.find_one({"_id": batch_id})
+    if document is None:
+        raise NotFound(f"There is no batch {batch_id}")
+    (batch,) = await _counted(db, [document])
+    return batch
+
+
+async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
+    terms: Document = {}
+    index = "newest"
+    if query.visible_to is not None:
+        terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
+        index = "by_reader"
+    if query.user_id is not None:
+        terms["user_id"] = query.user_id
+        index = "by_user"
+    if query.archived is not None:
+        terms["archived"] = query.archived
+    if query.cursor is not None:
+        terms["listed_at"] = {"$lt": query.cursor}
+    found = await db.batches.find(
+        terms, {"deliveries": 0}, sort=[("listed_at", -1)], limit=query.limit + 1, hint=index
+    ).to_list()
+    page = found[: query.limit]
+    cursor = page[-1]["listed_at"] if len(found) > query.limit else None
+    return Page(await _counted(db, page), cursor)
+
+
+async def _counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
+    counts: dict[str, dict[JobStatus, int]] = defaultdict(dict)
+    added = {batch["_id"] for batch in batches if "staged" in batch}
+    for group in await (await db.jobs.aggregate(**count_by_batch(batches))).to_list():
+        batch_id, status = group["_id"]["batch_id"], group["_id"]["status"]
+        if status == STAGED and batch_id in added:
+            status = JobStatus.PENDING.value
+        if status in LISTED:
+            known = counts[batch_id].get(JobStatus(status), 0)
+            counts[batch_id][JobStatus(status)] = known + group["n"]
+    return [batch_from(batch, counts[batch["_id"]]) for batch in batches]
+
+
+def count_by_batch(batches: Sequence[Document]) -> Document:
+    """Counters are not stored, so they cannot be wrong: the index of the jobs tells."""
+    ids = [batch["_id"] for batch in batches]
+    pipeline = [
+        {"$match": {"batch_id": {"$in": ids}}},
+        {"$project": {"_id": 0, "batch_id": 1, "status": 1}},
+        {"$group": {"_id": {"batch_id": "$batch_id", "status": "$status"}, "n": {"$sum": 1}}},
+    ]
+    return {"pipeline": pipeline, "hint": "by_batch"}
+
+
+async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:
+    types = await db.jobs.distinct("job_type", {"job_type": {"$gt": ""}})
+    kinds = [(job_type, status) for job_type in types for status in JobStatus]
+    # To count along the index is some five times faster than to group.
+    counted = await asyncio.gather(
+        *(
+            db.jobs.count_documents(
+                {"job_type": job_type, "status": status.value}, hint="by_type"
+            )
+            for job_type, status in kinds
+        )
+    )  # fmt: skip
+    found: dict[str, dict[JobStatus, int]] = {}
+    for (job_type, status), n in zip(kinds, counted, strict=True):
+        if n:
+            found.setdefault(job_type, {})[status] = n
+    return found
+
+
+async def find_expired(
+    db: Database, older_than: Mapping[JobStatus, datetime], limit: int
+) -> list[str]:
+    found: list[str] = []
+    for status, before in older_than.items():
+        if len(found) == limit:
+            break
+        documents = db.jobs.find(
+            {"status": status.value, "completed_at": {"$lt": stamp(before)}},
+            {"_id": 1},
+            sort=[("completed_at", 1)],
+            limit=limit - len(found),
+            hint="ended",
+        )
+        found += [document["_id"] async for document in documents]
+    return found

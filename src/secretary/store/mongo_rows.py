@@ -1,0 +1,302 @@
+"""Jobs and batches as documents, and documents as jobs and batches."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from ..job import (
+    FINAL,
+    OWNER_ONLY,
+    AccessControl,
+    Attempt,
+    Batch,
+    Delivery,
+    Job,
+    JobError,
+    JobStatus,
+    LogEntry,
+    Owned,
+    Progress,
+    Webhook,
+    new_delivery_id,
+    utc_now,
+)
+from .mongo_schema import Document
+
+#: Statuses of documents that are no jobs yet, or no longer. Nobody sees them.
+STAGED = "staged"
+DELETED = "deleted"
+HIDDEN = (STAGED, DELETED)
+
+LISTED = sorted(status.value for status in JobStatus)
+ENDED = sorted(status.value for status in FINAL)
+UNENDED = [JobStatus.PENDING.value, JobStatus.PROCESSING.value]
+
+#: Who reads a job that everybody may read.
+EVERYBODY = "*"
+
+#: A pending job is in line (`line` and `turn`), waits for a time (`due_at`) or for its batch
+#: to become active (`held`). It has the fields of one of these, other jobs have none.
+PLACE = ("line", "turn", "due_at", "held")
+
+#: Big, or of interest only where one job is looked at.
+DETAILS = ("results", "results_in", "deliveries")
+
+MAX_NESTING = 50
+
+
+def stamp(at: datetime) -> str:
+    """A time as it is stored and as clients read it. A date of BSON would lose microseconds."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def now_stamp() -> str:
+    return stamp(utc_now())
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _moment_or_none(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def listing(created_at: datetime, arrival: int) -> str:
+    """Where a job or batch stands in lists: both halves have a fixed length, so it sorts."""
+    return f"{stamp(created_at)}-{arrival:016x}"
+
+
+def dumps(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if _is_text(text):
+        return text
+    return json.dumps(value, separators=(",", ":"))  # half a surrogate pair: escaped, it survives
+
+
+def plain(value: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """The value itself, readable and open to queries, if BSON gives it back unchanged; or JSON."""
+    return value if _survives(value) else dumps(value)
+
+
+def loaded(value: Mapping[str, Any] | str) -> dict[str, Any]:
+    return json.loads(value) if isinstance(value, str) else dict(value)
+
+
+def _survives(value: Any, depth: int = 0) -> bool:
+    kind = type(value)
+    if kind is dict:
+        return depth < MAX_NESTING and all(
+            _is_field(key) and _survives(item, depth + 1) for key, item in value.items()
+        )
+    if kind is list:
+        return depth < MAX_NESTING and all(_survives(item, depth + 1) for item in value)
+    if kind is int:
+        return -(2**31) <= value < 2**31  # beyond that it comes back as another type
+    if kind is str:
+        return _is_text(value)
+    return kind in (float, bool, type(None))
+
+
+def _is_field(key: Any) -> bool:
+    if type(key) is not str or key == "" or key[0] == "$":
+        return False
+    return "." not in key and "\0" not in key and _is_text(key)
+
+
+def _is_text(value: str) -> bool:
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def without_none(**fields: Any) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def job_document(job: Job, place: Document, *, arrival: int) -> Document:
+    return without_none(
+        _id=job.job_id,
+        job_id=job.job_id,
+        job_type=job.job_type,
+        job_name=job.job_name,
+        status=job.status.value,
+        **place,
+        **_owner(job),
+        batch_id=job.batch_id,
+        priority=job.priority,
+        run_at=stamp(job.run_at) if job.run_at else None,
+        timeout_s=job.timeout_s,
+        max_attempts=job.max_attempts,
+        attempt=0,
+        archived=job.archived,
+        progress=job.progress.model_dump(),
+        webhook=webhook_to(job.webhook),
+        created_at=stamp(job.created_at),
+        updated_at=stamp(job.created_at),
+        arrival=arrival,
+        listed_at=listing(job.created_at, arrival),
+    )
+
+
+def _owner(owned: Owned) -> Document:
+    readers = owned.readers()
+    access = owned.access_control
+    return without_none(
+        user_id=owned.user_id,
+        access_control=None if access == OWNER_ONLY else access.model_dump(mode="json"),
+        readers=[EVERYBODY] if readers is None else sorted(readers),
+    )
+
+
+def _owner_from(document: Document) -> Document:
+    access = document.get("access_control")
+    return {
+        "user_id": document.get("user_id"),
+        "access_control": AccessControl.model_validate(access) if access else OWNER_ONLY,
+    }
+
+
+def webhook_to(webhook: Webhook | None) -> Mapping[str, Any] | str | None:
+    if webhook is None:
+        return None
+    return plain(webhook.model_dump(mode="json", by_alias=True))
+
+
+def _webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
+    return Webhook.model_validate(loaded(stored)) if stored else None
+
+
+def error_to(error: JobError) -> Document:
+    details = None if error.details is None else plain(error.details)
+    return without_none(code=error.code, message=error.message, details=details)
+
+
+def error_from(stored: Document | None) -> JobError | None:
+    if stored is None:
+        return None
+    details = stored.get("details")
+    return JobError(
+        code=stored["code"],
+        message=stored["message"],
+        details=None if details is None else loaded(details),
+    )
+
+
+def ended_attempt(document: Document, *, ended_at: str, error: Document | None) -> Document:
+    """What is kept of an attempt once the job's own fields tell of the next one."""
+    return without_none(
+        attempt=document["attempt"],
+        worker_id=document["worker_id"],
+        started_at=document["processing_started_at"],
+        ended_at=ended_at,
+        error=error,
+    )
+
+
+def _attempt_from(stored: Document) -> Attempt:
+    return Attempt(
+        attempt=stored["attempt"],
+        worker_id=stored["worker_id"],
+        started_at=moment(stored["started_at"]),
+        ended_at=_moment_or_none(stored.get("ended_at")),
+        error=error_from(stored.get("error")),
+    )
+
+
+def _attempts(document: Document) -> list[Attempt]:
+    past = [_attempt_from(stored) for stored in document.get("attempts", ())]
+    if "worker_id" in document:
+        current = ended_attempt(
+            document, ended_at=document.get("completed_at"), error=document.get("error")
+        )
+        past.append(_attempt_from(current))
+    return past
+
+
+def new_delivery(event: Literal["completed", "error"], at: str) -> Document:
+    return {"delivery_id": new_delivery_id(), "event": event, "created_at": at}
+
+
+def _deliveries(document: Document) -> tuple[Delivery, ...]:
+    return tuple(
+        Delivery(
+            delivery_id=stored["delivery_id"],
+            event=stored["event"],
+            created_at=moment(stored["created_at"]),
+            delivered_at=_moment_or_none(stored.get("delivered_at")),
+        )
+        for stored in document.get("deliveries", ())
+    )
+
+
+def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
+    results = document.get("results")
+    return Job(
+        job_id=document["_id"],
+        job_type=document["job_type"],
+        job_name=document.get("job_name"),
+        status=JobStatus(document["status"]),
+        parameters=loaded(document["parameters"]),
+        progress=Progress.model_validate(document["progress"]),
+        results=None if results is None else loaded(results),
+        error=error_from(document.get("error")),
+        created_at=moment(document["created_at"]),
+        updated_at=moment(document["updated_at"]),
+        processing_started_at=_moment_or_none(document.get("processing_started_at")),
+        completed_at=_moment_or_none(document.get("completed_at")),
+        batch_id=document.get("batch_id"),
+        **_owner_from(document),
+        logs=tuple(logs),
+        archived=document["archived"],
+        priority=document["priority"],
+        run_at=_moment_or_none(document.get("run_at")),
+        timeout_s=document.get("timeout_s"),
+        max_attempts=document.get("max_attempts"),
+        webhook=_webhook_from(document.get("webhook")),
+        deliveries=_deliveries(document),
+        resources=loaded(document.get("resources", {})),
+        attempt=document["attempt"],
+        worker_id=document.get("worker_id"),
+        attempts=tuple(_attempts(document)),
+        failures=document.get("failures", 0),
+        crashes=document.get("crashes", 0),
+        cancel_requested=document.get("cancel_requested", False),
+    )
+
+
+def batch_document(batch: Batch, *, arrival: int) -> Document:
+    return without_none(
+        _id=batch.batch_id,
+        batch_id=batch.batch_id,
+        batch_name=batch.batch_name,
+        **_owner(batch),
+        isActive=batch.is_active,
+        archived=batch.archived,
+        webhook=webhook_to(batch.webhook),
+        created_at=stamp(batch.created_at),
+        updated_at=stamp(batch.updated_at),
+        listed_at=listing(batch.created_at, arrival),
+    )
+
+
+def batch_from(document: Document, counts: Mapping[JobStatus, int]) -> Batch:
+    return Batch(
+        batch_id=document["_id"],
+        batch_name=document.get("batch_name"),
+        **_owner_from(document),
+        is_active=document["isActive"],
+        archived=document["archived"],
+        webhook=_webhook_from(document.get("webhook")),
+        deliveries=_deliveries(document),
+        created_at=moment(document["created_at"]),
+        updated_at=moment(document["updated_at"]),
+        started_at=_moment_or_none(document.get("started_at")),
+        completed_at=_moment_or_none(document.get("completed_at")),
+        counts=counts,
+    )

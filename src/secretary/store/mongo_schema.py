@@ -1,0 +1,135 @@
+"""The collections of the MongoDB store, their indexes and how safely each write is kept."""
+
+import time
+from typing import Any
+
+import pymongo
+from pymongo import ASCENDING as UP
+from pymongo import DESCENDING as DOWN
+from pymongo import IndexModel, ReadPreference, WriteConcern
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+
+from ..errors import StoreUnavailable
+
+Document = dict[str, Any]
+Documents = AsyncCollection[Document]
+
+SCHEMA_VERSION = 1
+
+#: Survives the loss of a minority of servers and a power cut.
+DURABLE = WriteConcern("majority", j=True)
+#: May be lost with a server: claims, leases and progress, which the fence and the rescue cover.
+QUICK = WriteConcern(1)
+
+#: Building an index over millions of jobs of an older version takes its time.
+INDEX_SECONDS = 3600
+
+
+class Collections:
+    def __init__(self, database: AsyncDatabase[Document], write_concern: WriteConcern) -> None:
+        # Reads see what was written, at once: a majority read would lag behind claims and reports.
+        kept = database.with_options(
+            write_concern=write_concern,
+            read_concern=ReadConcern("local"),
+            read_preference=ReadPreference.PRIMARY,
+        )
+        self.jobs: Documents = kept["jobs"]
+        self.batches: Documents = kept["batches"]
+        self.workers: Documents = kept["workers"]
+        self.keys: Documents = kept["idempotency_keys"]
+        self.contents: Documents = kept["contents"]
+        self.logs: Documents = kept["logs"]
+        self.meta: Documents = kept["meta"]
+
+
+class Database(Collections):
+    """Writes are quick here and durable under `durable`."""
+
+    def __init__(self, database: AsyncDatabase[Document]) -> None:
+        super().__init__(database, QUICK)
+        self.name = database.name
+        self.durable = Collections(database, DURABLE)
+        self.arrivals = Arrivals()
+
+    async def command(self, name: str) -> Document:
+        return await self.jobs.database.client.admin.command(name)
+
+
+class Arrivals:
+    """Numbers that grow: strictly within a process, by the clock between processes."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
+
+
+def _index(name: str, *keys: tuple[str, int], where: str | None = None) -> IndexModel:
+    if where is None:
+        return IndexModel(list(keys), name=name)
+    return IndexModel(
+        list(keys), name=name, partialFilterExpression={where: {"$exists": True}}
+    )  # fmt: skip
+
+
+# A field without a value is left out of a document, and partial indexes build on that:
+# a million ended jobs cost a claim nothing. A job that is not listed has a status of its own
+# (mongo_rows.HIDDEN). That is why every list has the status in its index: a list over
+# several states merges their walks, and what is hidden is never touched.
+JOB_INDEXES = [
+    _index("line", ("line", UP), ("turn", UP), ("arrival", UP), where="line"),
+    _index("lane", ("line", UP), ("user_id", UP), ("turn", UP), where="line"),
+    _index("due", ("due_at", UP), ("arrival", UP), where="due_at"),
+    _index("held", ("batch_id", UP), where="held"),
+    IndexModel(
+        [("worker_id", UP), ("status", UP), ("job_type", UP), ("user_id", UP)],
+        name="running",
+        partialFilterExpression={"status": "processing"},
+    ),
+    _index("by_status", ("status", UP), ("listed_at", DOWN)),
+    _index("by_type", ("job_type", UP), ("status", UP), ("listed_at", DOWN)),
+    _index("by_reader", ("readers", UP), ("status", UP), ("listed_at", DOWN)),
+    _index("by_user", ("user_id", UP), ("status", UP), ("listed_at", DOWN), where="user_id"),
+    _index("by_batch", ("batch_id", UP), ("status", UP), ("listed_at", DOWN), where="batch_id"),
+    _index("by_error", ("error.code", UP), ("status", UP), ("listed_at", DOWN), where="error.code"),
+    _index("ended", ("status", UP), ("completed_at", UP), where="completed_at"),
+]
+BATCH_INDEXES = [
+    _index("newest", ("listed_at", DOWN)),
+    _index("by_reader", ("readers", UP), ("listed_at", DOWN)),
+    _index("by_user", ("user_id", UP), ("listed_at", DOWN), where="user_id"),
+    _index("open", ("open", UP), where="open"),
+    _index("staged", ("staged", UP), where="staged"),
+]
+
+
+async def prepare(db: Database) -> None:
+    """Make the indexes; refuse a database that is not ours or that is from the future."""
+    used = await db.jobs.find_one({}, {"_id": 1})
+    schema = await db.meta.find_one({"_id": "schema"})
+    if schema is None and used is not None:
+        raise StoreUnavailable(
+            f"The database {db.name} has a collection `jobs` of another program. "
+            "Name another database in the address."
+        )
+    version = schema["version"] if schema else SCHEMA_VERSION
+    if version > SCHEMA_VERSION:
+        raise StoreUnavailable(
+            f"The database {db.name} was written by a newer version of Secretary "
+            f"(schema {version}; this version knows {SCHEMA_VERSION}). "
+            "Install that version, or use another database."
+        )
+    if schema is None:
+        await db.durable.meta.update_one(
+            {"_id": "schema"}, {"$setOnInsert": {"version": SCHEMA_VERSION}}, upsert=True
+        )
+    with pymongo.timeout(INDEX_SECONDS):
+        await db.durable.jobs.create_indexes(JOB_INDEXES)
+        await db.durable.batches.create_indexes(BATCH_INDEXES)
+        await db.durable.keys.create_indexes([_index("expiry", ("expires_at", UP))])
+        await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP))])
+        await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])

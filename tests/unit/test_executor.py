@@ -1,0 +1,308 @@
+"""How a claimed job comes to its end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from secretary import JobContext, Registry, handles
+from secretary.errors import FileCorrupt, UpstreamFailed, WorkerCrashed
+from secretary.executor import Executor, Stop, backoff
+from secretary.files import JobFiles
+from secretary.handler import AnyParameters
+from secretary.job import Job, JobError, JobStatus, Progress
+from secretary.resources import ResourceCalculator
+from secretary.sandbox import Sandbox
+from secretary.store import JobStore, open_store
+
+from ..contract.given import LAPSED, LEASE, claim
+
+Context = JobContext[AnyParameters]
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def executor(store: JobStore, tmp_path: Path) -> Executor:
+    return Executor(
+        store=store,
+        registry=Registry(),
+        sandbox=Sandbox(1),
+        files=JobFiles(tmp_path),
+        default_timeout=timedelta(seconds=60),
+    )
+
+
+async def run(executor: Executor, job: Job, *, lease: timedelta = LEASE) -> Job:
+    """The job as it is stored after one attempt."""
+    await executor.store.add([job])
+    (claimed,) = await claim(executor.store, lease=lease)
+    await executor.start(claimed, on_worked=lambda: None).task
+    return await executor.store.get(job.job_id)
+
+
+async def start(executor: Executor, job_type: str) -> Any:
+    await executor.store.add([Job(job_type=job_type)])
+    (claimed,) = await claim(executor.store)
+    return executor.start(claimed, on_worked=lambda: None)
+
+
+async def test_what_a_handler_returns_becomes_the_results(executor: Executor) -> None:
+    class Greeting(BaseModel):
+        text: str
+
+    class Whom(BaseModel):
+        name: str
+
+    @handles("greet", Whom)
+    async def greet(ctx: JobContext[Whom]) -> Greeting:
+        ctx.resources.add("pages", 2)
+        return Greeting(text=f"Hello {ctx.parameters.name}")
+
+    executor.registry.add(greet)
+    done = await run(executor, Job(job_type="greet", parameters={"extra": {"name": "Ann"}}))
+    assert (done.status, done.results) == (JobStatus.COMPLETED, {"text": "Hello Ann"})
+    assert done.resources == {"pages": 2}
+
+
+async def test_bad_parameters_fail_the_job_and_name_the_field(executor: Executor) -> None:
+    class Whom(BaseModel):
+        name: str
+
+    @handles("greet", Whom)
+    async def greet(ctx: JobContext[Whom]) -> None: ...
+
+    executor.registry.add(greet)
+    failed = await run(executor, Job(job_type="greet"))
+    assert failed.error is not None
+    assert (failed.status, failed.error.code) == (JobStatus.FAILED, "VALIDATION_ERROR")
+    assert "name" in failed.error.message
+
+
+async def test_an_unknown_type_fails_at_once(executor: Executor) -> None:
+    failed = await run(executor, Job(job_type="nonsense"))
+    assert failed.error is not None
+    assert (failed.status, failed.error.code) == (JobStatus.FAILED, "UNKNOWN_JOB_TYPE")
+    assert "nonsense" in failed.error.message
+
+
+async def test_an_unexpected_error_is_not_shown_to_the_client(executor: Executor) -> None:
+    @handles("broken")
+    async def broken(ctx: Context) -> None:
+        raise KeyError("secret-token")
+
+    executor.registry.add(broken)
+    failed = await run(executor, Job(job_type="broken"))
+    assert failed.error == JobError(
+        code="INTERNAL_ERROR", message="Internal error", details={"type": "KeyError"}
+    )
+
+
+async def test_results_that_are_no_json_fail_the_job(executor: Executor) -> None:
+    @handles("odd")
+    async def odd(ctx: Context) -> dict[str, Any]:
+        return {"thing": object()}
+
+    executor.registry.add(odd)
+    failed = await run(executor, Job(job_type="odd"))
+    assert failed.error is not None
+    assert (failed.status, failed.error.details) == (JobStatus.FAILED, {"type": "TypeError"})
+
+
+async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
+    executor: Executor,
+) -> None:
+    @handles("flaky", max_attempts=2)
+    async def flaky(ctx: Context) -> None:
+        error = UpstreamFailed("503", service="ocr")
+        error.retry_after = timedelta(0)
+        raise error
+
+    executor.registry.add(flaky)
+    waiting = await run(executor, Job(job_type="flaky"))
+    assert (waiting.status, waiting.failures) == (JobStatus.PENDING, 1)
+    assert waiting.error is not None and waiting.error.details == {"service": "ocr"}
+    (again,) = await claim(executor.store)
+    await executor.start(again, on_worked=lambda: None).task
+    failed = await executor.store.get(waiting.job_id)
+    assert (failed.status, failed.failures, len(failed.attempts)) == (JobStatus.FAILED, 2, 2)
+
+
+async def test_a_failure_that_no_retry_can_mend_is_final(executor: Executor) -> None:
+    @handles("corrupt")
+    async def corrupt(ctx: Context) -> None:
+        raise FileCorrupt("The file ends in the middle")
+
+    executor.registry.add(corrupt)
+    failed = await run(executor, Job(job_type="corrupt"))
+    assert (failed.status, failed.failures) == (JobStatus.FAILED, 1)
+
+
+async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor) -> None:
+    @handles("deadly")
+    async def deadly(ctx: Context) -> None:
+        error = WorkerCrashed("The process died of SIGSEGV", signal="SIGSEGV")
+        error.retry_after = timedelta(0)
+        raise error
+
+    executor.registry.add(deadly)
+    waiting = await run(executor, Job(job_type="deadly", max_attempts=1))
+    assert (waiting.status, waiting.crashes, waiting.failures) == (JobStatus.PENDING, 1, 0)
+    (again,) = await claim(executor.store)
+    await executor.start(again, on_worked=lambda: None).task
+    failed = await executor.store.get(waiting.job_id)
+    assert failed.error is not None
+    assert (failed.status, failed.error.code) == (JobStatus.FAILED, "WORKER_CRASHED")
+    assert failed.error.details == {"signal": "SIGSEGV"}
+
+
+async def test_a_cancelled_job_stops_its_handler(executor: Executor) -> None:
+    cleaned_up = asyncio.Event()
+
+    @handles("slow")
+    async def slow(ctx: Context) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned_up.set()
+
+    executor.registry.add(slow)
+    execution = await start(executor, "slow")
+    await asyncio.sleep(0)
+    execution.stop(Stop.CANCELLED)
+    await execution.task
+    ended = await executor.store.get(execution.job.job_id)
+    assert (ended.status, cleaned_up.is_set()) == (JobStatus.CANCELLED, True)
+
+
+async def test_an_interrupted_job_goes_back_to_the_queue_at_no_cost(executor: Executor) -> None:
+    @handles("slow")
+    async def slow(ctx: Context) -> None:
+        await asyncio.sleep(60)
+
+    executor.registry.add(slow)
+    execution = await start(executor, "slow")
+    await asyncio.sleep(0)
+    execution.stop(Stop.INTERRUPTED)
+    await execution.task
+    waiting = await executor.store.get(execution.job.job_id)
+    assert (waiting.status, waiting.failures, waiting.crashes) == (JobStatus.PENDING, 0, 0)
+
+
+async def test_a_job_that_was_lost_writes_nothing(executor: Executor) -> None:
+    @handles("slow")
+    async def slow(ctx: Context) -> dict[str, str]:
+        await executor.store.rescue()
+        return {"by": "the wrong one"}
+
+    executor.registry.add(slow)
+    stored = await run(executor, Job(job_type="slow"), lease=LAPSED)
+    assert (stored.status, stored.results) == (JobStatus.PENDING, None)
+
+
+async def test_a_job_past_its_time_limit_fails_by_name(executor: Executor) -> None:
+    @handles("slow", timeout=timedelta(seconds=60))
+    async def slow(ctx: Context) -> None:
+        await asyncio.sleep(60)
+
+    executor.registry.add(slow)
+    failed = await run(executor, Job(job_type="slow", timeout_s=0.01))
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.details) == (
+        "PROCESSING_TIMEOUT", {"limit_seconds": 0.01},
+    )  # fmt: skip
+
+
+async def test_a_timeout_inside_the_handler_is_an_unexpected_error(executor: Executor) -> None:
+    @handles("slow")
+    async def slow(ctx: Context) -> None:
+        raise TimeoutError("a socket")
+
+    executor.registry.add(slow)
+    failed = await run(executor, Job(job_type="slow"))
+    assert failed.error is not None and failed.error.code == "INTERNAL_ERROR"
+
+
+async def test_progress_and_logs_reach_the_store(executor: Executor) -> None:
+    @handles("chatty")
+    async def chatty(ctx: Context) -> None:
+        await ctx.log("begun")
+        for percent in range(50):
+            await ctx.progress("reading", percent)
+        await ctx.log("over", "warning")
+        raise FileCorrupt("no")
+
+    executor.registry.add(chatty)
+    failed = await run(executor, Job(job_type="chatty"))
+    assert [(entry.level, entry.message) for entry in failed.logs] == [
+        ("info", "begun"),
+        ("warning", "over"),
+    ]
+    assert failed.progress == Progress(step="reading", percent=49)
+
+
+async def test_files_of_a_completed_job_stay_and_those_of_a_failed_one_go(
+    executor: Executor,
+) -> None:
+    @handles("writer")
+    async def writer(ctx: Context) -> None:
+        (ctx.directory / "page_001.txt").write_text("hello")
+        if ctx.job.parameters.get("fail"):
+            raise FileCorrupt("no")
+
+    executor.registry.add(writer)
+    done = await run(executor, Job(job_type="writer"))
+    failed = await run(executor, Job(job_type="writer", parameters={"fail": True}))
+    assert (executor.files.root / done.job_id / "1" / "page_001.txt").exists()
+    assert not (executor.files.root / failed.job_id / "1").exists()
+
+
+async def test_a_handler_in_the_first_designs_form_runs_unchanged(executor: Executor) -> None:
+    async def handle_audio_job(
+        job: Any, repo: Any, resource_calculator: ResourceCalculator
+    ) -> None:
+        assert job.parameters.filename == "a.mp3"
+        assert job.parameters.extra["language"] == "de"
+        repo.add_log_entry(job.job_id, "info", "started")
+        repo.update_job_status(
+            job_id=job.job_id, status="processing", progress=Progress(step="listen", percent=20)
+        )
+        resource_calculator.add("seconds", 3)
+        repo.update_job_status(job.job_id, JobStatus.COMPLETED, results={"transcript": "hello"})
+
+    executor.registry.register("audio", handle_audio_job)
+    parameters = {"filename": "a.mp3", "extra": {"language": "de"}}
+    done = await run(executor, Job(job_type="audio", parameters=parameters))
+    assert (done.status, done.results) == (JobStatus.COMPLETED, {"transcript": "hello"})
+    assert [entry.message for entry in done.logs] == ["started"]
+    assert done.resources == {"seconds": 3}
+
+
+async def test_such_a_handler_can_report_a_failure(executor: Executor) -> None:
+    async def handle(job: Any, repo: Any, resource_calculator: ResourceCalculator) -> None:
+        error = {"code": "DOWNLOAD_FAILED", "message": "404", "details": {"url": "x"}}
+        repo.update_job_status(job.job_id, "failed", error=error)
+
+    executor.registry.register("audio", handle)
+    failed = await run(executor, Job(job_type="audio"))
+    assert failed.error == JobError(code="DOWNLOAD_FAILED", message="404", details={"url": "x"})
+
+
+def test_the_wait_between_tries_grows_and_is_never_the_same_for_all() -> None:
+    error = UpstreamFailed("503")
+    waits = [backoff(error, tries).total_seconds() for tries in range(20)]
+    assert 5 <= waits[0] <= 15 and 20 <= waits[2] <= 60
+    assert max(waits) <= 15 * 60 * 1.5
+    assert len(set(waits)) == len(waits)
+    error.retry_after = timedelta(seconds=7)
+    assert backoff(error, 5) == timedelta(seconds=7)

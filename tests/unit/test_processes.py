@@ -1,0 +1,176 @@
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from secretary import processes
+from secretary.processes import MARK
+
+MIB = 1024 * 1024
+
+#: Forks a child that forks a child, and says their pids.
+FAMILY = """
+import os, sys, time
+print(os.getpid(), flush=True)
+for _ in range(2):
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    else:
+        break
+time.sleep(1000)
+"""
+
+
+class Program:
+    """A Python program of ours, ended with all its kin when the test is over."""
+
+    def __init__(self, source: str, *arguments: str, mark: str | None = None) -> None:
+        environment = dict(os.environ) if mark is None else {**os.environ, MARK: mark}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", source, *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+
+    def says_pid(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    def end(self) -> None:
+        processes.kill_tree(self.pid)
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Program]]:
+    started: list[Program] = []
+
+    def start(source: str, *arguments: str, mark: str | None = None) -> Program:
+        started.append(Program(source, *arguments, mark=mark))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.end()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.01)
+
+
+def test_children_and_their_children_are_descendants(start: Callable[..., Program]) -> None:
+    program = start(FAMILY)
+    root, child, grandchild = (program.says_pid() for _ in range(3))
+    assert [process.pid for process in processes.descendants(root)] == [child, grandchild]
+    assert [process.parent for process in processes.descendants(root)] == [root, child]
+
+
+def test_a_tree_is_its_root_and_everyone_below(start: Callable[..., Program]) -> None:
+    program = start(FAMILY)
+    pids = [program.says_pid() for _ in range(3)]
+    assert [process.pid for process in processes.tree(program.pid)] == pids
+
+
+def test_the_memory_of_a_tree_is_that_of_all(start: Callable[..., Program]) -> None:
+    program = start(FAMILY.replace("print", "hoard = bytes(b'x' * 20_000_000); print"))
+    for _ in range(3):
+        program.says_pid()
+    assert processes.tree_rss(program.pid) > 60_000_000
+
+
+def test_a_process_with_a_strange_name_is_read_right(tmp_path: Path) -> None:
+    strange = tmp_path / "a) R 1 (b"
+    strange.symlink_to("/bin/sleep")
+    process = subprocess.Popen([str(strange), "1000"])
+    try:
+        until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "a) R 1 (b\n")
+        found = processes.find(process.pid)
+        assert found is not None
+        assert found.parent == os.getpid()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_is_alive_until_it_is_killed(start: Callable[..., Program]) -> None:
+    program = start("import time; time.sleep(1000)")
+    started = processes.start_time(program.pid)
+    assert started is not None
+    assert processes.is_alive(program.pid, started)
+    assert not processes.is_alive(program.pid, started - 1)
+    program.process.kill()
+    # Not waited for, it is a zombie now; and that is as dead as it gets.
+    until(lambda: not processes.is_alive(program.pid, started))
+
+
+def test_a_killed_tree_is_gone_even_if_it_will_not_be_terminated(
+    start: Callable[..., Program],
+) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    program = start(ignoring + FAMILY)
+    pids = [program.says_pid() for _ in range(3)]
+    processes.signal_tree(program.pid, signal.SIGTERM)
+    killed = processes.kill_tree(program.pid)
+    assert [process.pid for process in killed] == pids
+    until(lambda: not any(processes.is_alive(p.pid, p.started) for p in killed))
+
+
+def test_a_whole_tree_is_signalled(start: Callable[..., Program]) -> None:
+    program = start(FAMILY)
+    pids = [program.says_pid() for _ in range(3)]
+    processes.signal_tree(program.pid, signal.SIGTERM)
+    until(lambda: all(processes.find(pid) is None for pid in pids))
+
+
+def test_killing_who_is_gone_kills_no_one() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert processes.kill_tree(process.pid) == []
+    assert processes.start_time(process.pid) is None
+    assert processes.descendants(process.pid) == []
+    assert processes.tree_rss(process.pid) == 0
+
+
+def test_a_marked_process_is_found_by_its_token_or_the_one_above(
+    start: Callable[..., Program],
+) -> None:
+    token = secrets.token_hex(8)
+    first = start(FAMILY, mark=f"{token}.1")
+    twelfth = start(FAMILY, mark=f"{token}.12")
+    first_pids = {first.says_pid() for _ in range(3)}
+    twelfth_pids = {twelfth.says_pid() for _ in range(3)}
+    assert {process.pid for process in processes.marked(f"{token}.1")} == first_pids
+    assert {process.pid for process in processes.marked(token)} == first_pids | twelfth_pids
+    assert processes.marked(token[:-1]) == []
+
+
+def test_a_guard_ends_all_that_bear_its_token_when_its_lifeline_breaks(
+    start: Callable[..., Program],
+) -> None:
+    token = secrets.token_hex(8)
+    program = start(FAMILY, mark=f"{token}.1")
+    for _ in range(3):
+        program.says_pid()
+    guard = start(
+        "import runpy, sys; runpy.run_path(sys.argv[2], run_name='__main__')",
+        token,
+        processes.__file__,
+    )
+    assert guard.process.stdin is not None
+    assert len(processes.marked(token)) == 3
+    guard.process.stdin.close()
+    guard.process.stdin = None
+    assert guard.process.wait(10) == 0
+    assert processes.marked(token) == []
