@@ -3,20 +3,26 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
+from . import doctor
+from .api import create_api
 from .config import Retention, Settings
-from .errors import InvalidSettings
+from .desk import Desk
+from .doctor import Finding
+from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
 from .job import JobStatus
 from .registry import Registry
 from .sandbox import Limits, Sandbox
+from .server import HttpServer, listen
 from .store import STORES, JobStore, open_store
 from .upkeep import Upkeep, UpkeepOptions
 from .worker import Worker, WorkerOptions
@@ -35,6 +41,10 @@ def make_registry(settings: Settings) -> Registry:
 
 def make_files(settings: Settings) -> JobFiles:
     return JobFiles(settings.storage.data_dir.resolve())
+
+
+def make_desk(settings: Settings, store: JobStore) -> Desk:
+    return Desk(store, make_registry(settings), make_files(settings))
 
 
 @asynccontextmanager
@@ -123,11 +133,11 @@ async def run_worker(parts: Parts) -> None:
         await parts.sandbox.close()
 
 
-def drain_on_signals(parts: Parts) -> None:
-    """The first signal drains, the second ends at once."""
+def on_signals(act: Callable[[], None]) -> None:
+    """Call `act` each time the process is asked to stop."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, parts.worker.drain)
+        loop.add_signal_handler(number, act)
 
 
 def require_writable(directory: Path) -> None:
@@ -149,6 +159,65 @@ async def work(
     require_writable(settings.storage.data_dir)
     async with opened_store(settings) as store:
         parts = make_worker(settings, store, job_types=job_types, slots=slots)
-        drain_on_signals(parts)
+        on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
         logger.info("Worker %s takes jobs", parts.worker.worker_id)
         await run_worker(parts)
+
+
+async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str], None]) -> None:
+    """`secretary serve`: answer HTTP, and work too, until a signal says to stop."""
+    require_writable(settings.storage.data_dir)
+    keys = settings.access.api_keys
+    with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
+        async with opened_store(settings) as store:
+            parts = make_worker(settings, store) if with_worker else None
+            stopping = asyncio.Event()
+            desk = make_desk(settings, store)
+            api = create_api(desk, api_keys=keys, stopping=stopping.is_set)
+            server = HttpServer(api, listener, ready)
+            on_signals(partial(_stop, stopping, server, parts))
+            await _run_together(server, parts, stopping)
+
+
+def _stop(stopping: asyncio.Event, server: HttpServer, parts: Parts | None) -> None:
+    """The first time the worker drains and the API goes on answering; the second time: now."""
+    if stopping.is_set():
+        server.stop(now=True)
+    stopping.set()
+    if parts is not None:
+        parts.worker.drain()
+
+
+async def _run_together(server: HttpServer, parts: Parts | None, stopping: asyncio.Event) -> None:
+    """Until the worker has drained; or, when one of them breaks, until the other has ended."""
+    answering = asyncio.create_task(server.run_until_stopped())
+    working = asyncio.create_task(run_worker(parts) if parts else _set(stopping))
+    await asyncio.wait({answering, working}, return_when=asyncio.FIRST_COMPLETED)
+    server.stop()
+    stopping.set()
+    if parts is not None:
+        parts.worker.drain()
+    await asyncio.gather(answering, working)
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """`secretary doctor`: what is well with this installation, and what is not."""
+    file = settings.database_file
+    directory = settings.storage.data_dir.resolve()
+    findings = [
+        doctor.look_at_program(),
+        doctor.look_at_handlers(make_registry(settings)),
+        *doctor.look_at_engines(),
+        *doctor.look_at_directory(directory, embedded_store=file is not None),
+    ]
+    if file is not None and not file.exists():
+        return findings  # looking must not make it
+    try:
+        async with opened_store(settings) as store:
+            return [*findings, *await doctor.look_at_store(store)]
+    except StoreUnavailable as error:
+        return [*findings, doctor.unusable_store(error)]

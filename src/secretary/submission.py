@@ -96,7 +96,10 @@ def read(kind: type[R], document: Any) -> R:
 
 def invalid_request(problems: Iterable[Mapping[str, Any]]) -> InvalidParameters:
     told = [
-        {"field": ".".join(str(part) for part in problem["loc"]), "problem": problem["msg"]}
+        {
+            "field": ".".join(str(part) for part in problem["loc"]),
+            "problem": problem["msg"].removeprefix("Value error, "),
+        }
         for problem in problems
     ]
     said = "; ".join(": ".join(filter(None, one.values())) for one in told)

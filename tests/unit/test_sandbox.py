@@ -55,8 +55,8 @@ class Sandboxes:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """For what does its process no harm; `sandboxes` is for the rest."""
-    sandbox = Sandbox(1)
+    """For all who need nothing special: it gets over everything."""
+    sandbox = Sandbox(1, max_calls=10_000)
     await sandbox.open()
     yield sandbox
     await sandbox.close()
@@ -166,8 +166,8 @@ async def test_what_a_call_used_is_counted(sandbox: Sandbox) -> None:
     assert 50 * MIB < resources.used["peak_memory_bytes"] < 120 * MIB
 
 
-async def test_what_a_call_used_is_counted_even_if_it_crashed(sandboxes: Sandboxes) -> None:
-    sandbox, resources = await sandboxes.open(), ResourceCalculator()
+async def test_what_a_call_used_is_counted_even_if_it_crashed(sandbox: Sandbox) -> None:
+    resources = ResourceCalculator()
     with pytest.raises(ProcessingTimeout):
         await sandbox.run(sandboxed.spin, limits=BRIEF, resources=resources)
     assert resources.used["cpu_seconds"] > 0.1
@@ -249,9 +249,8 @@ async def test_a_module_that_cannot_be_preloaded_fails_the_call(
     ],
 )
 async def test_work_that_never_returns_is_stopped_in_time(
-    sandboxes: Sandboxes, function: Callable[[], Any]
+    sandbox: Sandbox, function: Callable[[], Any]
 ) -> None:
-    sandbox = await sandboxes.open()
     await sandbox.run(sandboxed.add, 1, 2)
     begun = time.monotonic()
     with pytest.raises(ProcessingTimeout, match=r"longer than the 0\.3 seconds") as caught:
@@ -261,8 +260,7 @@ async def test_work_that_never_returns_is_stopped_in_time(
     assert await sandbox.run(sandboxed.add, 1, 2) == 3
 
 
-async def test_work_that_gathers_memory_is_stopped(sandboxes: Sandboxes) -> None:
-    sandbox = await sandboxes.open()
+async def test_work_that_gathers_memory_is_stopped(sandbox: Sandbox) -> None:
     with pytest.raises(OutOfMemory, match="more than the 128 MiB of memory") as caught:
         await sandbox.run(
             sandboxed.eat_steadily, 10_000 * MIB, limits=Limits(memory_bytes=128 * MIB)
@@ -277,8 +275,7 @@ async def test_work_that_asks_for_much_memory_at_once_does_not_get_it(sandbox: S
     await sandbox.run(sandboxed.eat_at_once, 300 * MIB, limits=Limits(memory_bytes=512 * MIB))
 
 
-async def test_the_memory_of_all_processes_of_a_call_counts(sandboxes: Sandboxes) -> None:
-    sandbox = await sandboxes.open()
+async def test_the_memory_of_all_processes_of_a_call_counts(sandbox: Sandbox) -> None:
     limits = Limits(memory_bytes=200 * MIB)
     with pytest.raises(OutOfMemory):
         await sandbox.run(sandboxed.eat_in_children, 80 * MIB, 3, limits=limits)
@@ -331,9 +328,8 @@ async def test_a_segfault_fails_its_call_and_no_other(sandboxes: Sandboxes, tmp_
 
 
 async def test_the_last_words_of_a_process_are_for_the_log_only(
-    sandboxes: Sandboxes, caplog: pytest.LogCaptureFixture
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sandbox = await sandboxes.open()
     await sandbox.run(print, "words of another call")
     with pytest.raises(WorkerCrashed) as caught:
         await sandbox.run(sandboxed.print_and_die, "cannot go on")
@@ -342,15 +338,14 @@ async def test_the_last_words_of_a_process_are_for_the_log_only(
     assert "words of another call" not in caplog.text
 
 
-async def test_an_exit_of_the_process_is_a_crash_with_its_code(sandboxes: Sandboxes) -> None:
-    sandbox = await sandboxes.open()
+async def test_an_exit_of_the_process_is_a_crash_with_its_code(sandbox: Sandbox) -> None:
     with pytest.raises(WorkerCrashed, match="exit code 7") as caught:
         await sandbox.run(sandboxed.exit_at_once, 7)
     assert caught.value.details["exit_code"] == 7
 
 
-async def test_a_process_killed_from_outside_fails_its_call(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
+async def test_a_process_killed_from_outside_fails_its_call(sandbox: Sandbox) -> None:
+    heard = Heard()
     call = asyncio.create_task(sandbox.run(sandboxed.sleep, on_message=heard))
     await until(lambda: heard.messages == ["sleeping"])
     os.kill(sandbox.processes[0], signal.SIGKILL)
@@ -359,8 +354,7 @@ async def test_a_process_killed_from_outside_fails_its_call(sandboxes: Sandboxes
     assert await sandbox.run(sandboxed.add, 1, 2) == 3
 
 
-async def test_a_process_killed_while_idle_is_replaced(sandboxes: Sandboxes) -> None:
-    sandbox = await sandboxes.open()
+async def test_a_process_killed_while_idle_is_replaced(sandbox: Sandbox) -> None:
     pid = await sandbox.run(sandboxed.own_pid)
     os.kill(pid, signal.SIGKILL)
     await until(lambda: pid not in sandbox.processes)
@@ -378,8 +372,7 @@ async def test_a_service_manager_cannot_terminate_a_call_that_nobody_cancelled(
     assert await call == "seen"
 
 
-async def test_crashes_leave_no_descriptor_open(sandboxes: Sandboxes) -> None:
-    sandbox = await sandboxes.open()
+async def test_crashes_leave_no_descriptor_open(sandbox: Sandbox) -> None:
     await sandbox.run(sandboxed.add, 1, 2)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
@@ -404,24 +397,24 @@ async def test_what_a_call_forked_is_gone_when_it_returns(sandboxes: Sandboxes) 
     assert bearing(sandboxes.mark) == sandbox.processes
 
 
-async def test_what_a_call_forked_is_gone_when_it_runs_out_of_time(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
+async def test_what_a_call_forked_is_gone_when_it_runs_out_of_time(sandbox: Sandbox) -> None:
+    heard = Heard()
     with pytest.raises(ProcessingTimeout):
         await sandbox.run(sandboxed.leave_children_and_sleep, limits=BRIEF, on_message=heard)
     assert all_gone(heard)
 
 
-async def test_what_a_call_forked_is_gone_when_it_crashes(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
+async def test_what_a_call_forked_is_gone_when_it_crashes(sandbox: Sandbox) -> None:
+    heard = Heard()
     with pytest.raises(WorkerCrashed):
         await sandbox.run(sandboxed.segfault_with_children, on_message=heard)
     assert all_gone(heard)
 
 
 async def test_a_child_that_hid_its_mark_is_found_if_it_was_seen_once(
-    sandboxes: Sandboxes,
+    sandbox: Sandbox,
 ) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
+    heard = Heard()
     with pytest.raises(WorkerCrashed):
         await sandbox.run(sandboxed.leave_an_unmarked_child_and_die, 0.5, on_message=heard)
     [(pid, started)] = heard.messages
@@ -457,8 +450,8 @@ async def test_cancelling_stops_the_work(
     assert pid not in bearing(sandboxes.mark)
 
 
-async def test_cancelling_ends_what_the_call_forked(sandboxes: Sandboxes) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
+async def test_cancelling_ends_what_the_call_forked(sandbox: Sandbox) -> None:
+    heard = Heard()
     call = asyncio.create_task(sandbox.run(sandboxed.leave_children_and_sleep, on_message=heard))
     await until(lambda: len(heard.messages) == 3)
     begun = time.monotonic()
@@ -479,8 +472,8 @@ async def test_a_process_whose_call_obeys_is_kept(
     assert await sandbox.run(sandboxed.own_pid) == pid
 
 
-async def test_a_function_that_is_stopped_may_tidy_up(sandboxes: Sandboxes, tmp_path: Path) -> None:
-    sandbox, heard = await sandboxes.open(), Heard()
+async def test_a_function_that_is_stopped_may_tidy_up(sandbox: Sandbox, tmp_path: Path) -> None:
+    heard = Heard()
     note = tmp_path / "note"
     call = asyncio.create_task(sandbox.run(sandboxed.sleep_and_tidy_up, note, on_message=heard))
     await until(lambda: heard.messages == ["sleeping"])

@@ -46,6 +46,27 @@ CODES = {
     503: "UNAVAILABLE",
 }
 
+ERROR_SCHEMA = {
+    "type": "object",
+    "required": ["status", "error"],
+    "properties": {
+        "status": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "details"],
+            "properties": {
+                "code": {"type": "string", "enum": list(CODES.values())},
+                "message": {"type": "string"},
+                "details": {"type": ["object", "null"]},
+            },
+        },
+    },
+}
+ERROR_RESPONSE = {
+    "description": "What went wrong",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+}
+
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
 
 

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime
 
 from ..desk import Desk
 from ..errors import InvalidParameters
+from ..handler import Handler
 from ..job import Job, JobStatus
 from ..store import JobQuery
 from ..submission import JobRequest
@@ -130,3 +131,37 @@ async def job_types(request: Request, user: Caller) -> JSONResponse:
     registry = desk_of(request).registry
     described = [_described(registry[name]) for name in sorted(registry.job_types)]
     return success(request, "job-types", {"job_types": described})
+
+
+def _told(request: Request, job: Job) -> JSONResponse:
+    return success(request, "jobs", job.document(), process_id=job.job_id)
+
+
+def _statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
+    names = listed(texts)
+    if wrong := names - set(JobStatus):
+        known = ", ".join(JobStatus)
+        raise InvalidParameters(f"status: {', '.join(sorted(wrong))!r} is none of {known}")
+    return frozenset(JobStatus(name) for name in names) or None
+
+
+def _included(texts: list[str] | None) -> frozenset[str]:
+    names = listed(texts)
+    if wrong := names - BIG:
+        raise InvalidParameters(f"include: {', '.join(sorted(wrong))!r} is none of results, logs")
+    return names
+
+
+def listed(texts: list[str] | None) -> frozenset[str]:
+    """`?x=a,b&x=c` as {a, b, c}."""
+    return frozenset(part for text in texts or () for part in text.split(",") if part)
+
+
+def _described(handler: Handler[Any]) -> dict[str, Any]:
+    limits = {
+        # None: the service's own limit.
+        "timeout_s": handler.timeout.total_seconds() if handler.timeout else None,
+        "max_attempts": handler.max_attempts,
+    }
+    schema = handler.parameters.model_json_schema()
+    return {"job_type": handler.job_type, "parameters": schema, "limits": limits}

@@ -66,7 +66,7 @@ def _listed(types: str | None) -> frozenset[str] | None:
 
 def _greet(settings: Settings, with_worker: bool, url: str) -> None:
     slots = settings.generic_worker.max_concurrent_workers
-    worker = f"a worker with {slots} slots" if with_worker else "no worker"
+    worker = f"a worker of {slots} slots" if with_worker else "no worker"
     key = ' -H "Authorization: Bearer $KEY"' if settings.access.api_keys else ""
     json = "-H 'Content-Type: application/json'"
     job = """'{"job_type": "selftest", "parameters": {"seconds": 3}}'"""

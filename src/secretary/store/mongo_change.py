@@ -10,7 +10,7 @@ from pymongo import UpdateOne
 from ..job import Job, JobStatus
 from . import JobQuery
 from .mongo_query import find_documents
-from .mongo_rows import STAGED, UNENDED, new_delivery, now_stamp
+from .mongo_rows import STAGED, UNENDED, new_delivery, now_stamp, stamp
 from .mongo_schema import Database, Document
 
 #: How often a change by query looks again because jobs moved under its hands.
@@ -35,10 +35,13 @@ class Change:
 
 def held_by(job: Job) -> Document:
     """The fence: the job is still in the claim that gave it to its worker."""
+    assert job.processing_started_at is not None
     return {
         "status": "processing",
         "attempt": job.attempt,
         "worker_id": job.worker_id,
+        # A claim that was lost with its server may be made again with the same number.
+        "processing_started_at": stamp(job.processing_started_at),
     }
 
 
@@ -136,11 +139,20 @@ def told(document: Document, event: Any, at: str) -> Document:
     return {"$push": {"deliveries": kept}}
 
 
-async def active_batches(db: Database, batch_ids: Collection[str | None]) -> set[str | None]:
-    """Those of these batches whose jobs may start; no batch is as good as an active one."""
-    ids = [batch_id for batch_id in batch_ids if batch_id is not None]
+async def inactive_batches(db: Database, batch_ids: Collection[str | None]) -> set[str]:
+    ids = [batch_id for batch_id in set(batch_ids) if batch_id is not None]
     if not ids:
-        return {None}
+        return set()
     found = db.batches.find({"_id": {"$in": ids}, "isActive": False}, {"_id": 1})
-    return {None, *ids} - {batch["_id"] async for batch in found}
+    return {batch["_id"] async for batch in found}
 
+
+async def release_held(db: Database, batch_ids: Collection[str]) -> None:
+    """Let the jobs start that wait for one of these batches and need not, as it is active."""
+    active = set(batch_ids) - await inactive_batches(db, batch_ids)
+    if active:
+        await db.durable.jobs.update_many(
+            {"batch_id": {"$in": sorted(active)}, "held": True, "status": "pending"},
+            [{"$set": {"due_at": {"$ifNull": ["$run_at", now_stamp()]}}}, {"$unset": "held"}],
+            hint="held",
+        )

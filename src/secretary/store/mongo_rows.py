@@ -119,14 +119,13 @@ def without_none(**fields: Any) -> Document:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def job_document(job: Job, place: Document, *, arrival: int) -> Document:
+def job_document(job: Job, *, arrival: int) -> Document:
     return without_none(
         _id=job.job_id,
         job_id=job.job_id,
         job_type=job.job_type,
         job_name=job.job_name,
         status=job.status.value,
-        **place,
         **_owner(job),
         batch_id=job.batch_id,
         priority=job.priority,

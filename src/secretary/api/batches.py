@@ -1,0 +1,116 @@
+"""The routes for batches."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request
+from fastapi.responses import JSONResponse
+
+from ..errors import InvalidParameters
+from ..job import Batch
+from ..store import BatchQuery
+from ..submission import BatchRequest
+from .access import Caller
+from .envelope import enqueued, success
+from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, listed
+
+router = APIRouter(prefix="/api", tags=["batches"])
+
+
+@router.post("/jobs/batch", status_code=202, name="submit_batch_of_jobs")
+@router.post("/batches", status_code=202)
+async def submit_batch(
+    request: Request, batch: BatchRequest, user: Caller, key: Key = None
+) -> JSONResponse:
+    """Hand in several jobs, all or none."""
+    stored, job_ids = await desk_of(request).submit_batch(batch, user=user, key=key)
+    data = {"batch_id": stored.batch_id, "job_ids": job_ids, "batch": stored.document()}
+    response = enqueued(request, stored.batch_id, data)
+    response.headers["Location"] = f"/api/batches/{stored.batch_id}"
+    return response
+
+
+@router.get("/batches")
+async def list_batches(
+    request: Request,
+    user: Caller,
+    user_id: str | None = None,
+    archived: Archived = "false",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: str | None = None,
+) -> JSONResponse:
+    """Batches, the newest first."""
+    query = BatchQuery(user_id=user_id, archived=ARCHIVED[archived], limit=limit, cursor=cursor)
+    page = await desk_of(request).batches(query, user=user)
+    batches = [batch.document() for batch in page.items]
+    return success(request, "batches", {"batches": batches, "next_cursor": page.next_cursor})
+
+
+@router.get("/batch/{batch_id}", name="get_batch_by_old_path")
+@router.get("/jobs/batch/{batch_id}", name="get_batch_of_jobs")
+@router.get("/batches/{batch_id}")
+async def get_batch(
+    request: Request,
+    batch_id: str,
+    user: Caller,
+    include: Annotated[list[str] | None, Query(description="`jobs`")] = None,
+) -> JSONResponse:
+    """One batch, with `include=jobs` its jobs too."""
+    names = listed(include)
+    if names - {"jobs"}:
+        raise InvalidParameters("include: a batch has nothing more than jobs")
+    batch = await desk_of(request).batch(batch_id, user=user)
+    document = batch.document()
+    if "jobs" in names:
+        jobs = await desk_of(request).jobs_of_batch(batch_id, user=user)
+        document["jobs"] = [job.document(without=BIG) for job in jobs]
+    return success(request, "batches", document, process_id=batch_id)
+
+
+@router.delete("/batches/{batch_id}")
+async def delete_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+    """Delete a batch that has ended, its jobs and their files."""
+    await desk_of(request).delete_batch(batch_id, user=user)
+    data = {"batch_id": batch_id, "deleted": True}
+    return success(request, "batches", data, process_id=batch_id)
+
+
+@router.post("/batches/{batch_id}/archive")
+async def archive_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+    """Hide a batch and its jobs from lists; nothing is deleted."""
+    return _told(request, await desk_of(request).archive_batch(batch_id, user=user))
+
+
+@router.post("/batches/{batch_id}/toggle-active")
+async def toggle_active(
+    request: Request,
+    batch_id: str,
+    user: Caller,
+    active: Annotated[bool | None, Body(alias="isActive", embed=True)] = None,
+) -> JSONResponse:
+    """Pause or resume a batch: as the body says, else the other way round than it is now."""
+    desk = desk_of(request)
+    return _told(request, await desk.set_batch_active(batch_id, active, user=user))
+
+
+@router.post("/batches/{batch_id}/cancel")
+async def cancel_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+    """Cancel all jobs of a batch that have not ended."""
+    desk = desk_of(request)
+    job_ids = await desk.cancel_batch(batch_id, user=user)
+    return _told(request, await desk.batch(batch_id, user=user), job_ids)
+
+
+@router.post("/batches/{batch_id}/restart-failed")
+async def restart_failed(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+    """Run the failed jobs of a batch again."""
+    desk = desk_of(request)
+    job_ids = await desk.restart_failed(batch_id, user=user)
+    return _told(request, await desk.batch(batch_id, user=user), job_ids)
+
+
+def _told(request: Request, batch: Batch, changed: list[str] | None = None) -> JSONResponse:
+    """The batch, and which of its jobs were changed."""
+    document: dict[str, Any] = batch.document()
+    if changed is not None:
+        document["job_ids"] = changed
+    return success(request, "batches", document, process_id=batch.batch_id)

@@ -1,0 +1,71 @@
+"""Listens on an address and answers with an application until it is told to stop."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+
+import uvicorn
+
+from .errors import InvalidSettings
+
+BACKLOG = 2048
+#: Answers that are on their way when the server stops get so long to arrive.
+GRACE_SECONDS = 5
+
+
+def listen(host: str, port: int, *, loopback_only: bool) -> socket.socket:
+    """A socket on that address. Whoever reaches it may do anything, unless there are keys."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        if loopback_only and not ip_address(address[0]).is_loopback:
+            raise InvalidSettings(
+                f"server.host: {host} can be reached from other machines, so API keys are needed."
+                " Set access.api_keys (SECRETARY_API_KEYS), or use 127.0.0.1."
+            )
+        return socket.create_server(address, family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidSettings(f"server: cannot listen on {host}:{port}: {reason}") from None
+
+
+class HttpServer(uvicorn.Server):
+    """`ready` is called with the URL once requests are answered."""
+
+    def __init__(self, app: Any, listener: socket.socket, ready: Callable[[str], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self._listener = listener
+        self._ready = ready
+
+    async def run_until_stopped(self) -> None:
+        await self.serve(sockets=[self._listener])
+
+    def stop(self, *, now: bool = False) -> None:
+        self.should_exit = True
+        self.force_exit = self.force_exit or now
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._ready(_url(self._listener))
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are for the whole process: see `app.serve`."""
+        yield
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

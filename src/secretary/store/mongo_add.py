@@ -1,0 +1,258 @@
+"""Takes in new jobs: one by one, as a batch that is added whole or not at all, and once per key.
+
+There are no transactions here, as a standalone server has none: one write decides, what comes
+before it is invisible, and what comes after it can be done by anybody (`tidy`).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
+
+from ..errors import Conflict, StoreUnavailable
+from ..job import Batch, Job, utc_now
+from . import Added, IdempotencyKey
+from .mongo_change import batch_end
+from .mongo_contents import drop_values, put_value
+from .mongo_line import Places
+from .mongo_rows import LISTED, PLACE, STAGED, batch_document, job_document, now_stamp, stamp, without_none
+from .mongo_schema import Database, Document
+
+KEY_LIFETIME = timedelta(days=1)
+DUPLICATE_KEY = 11000
+CHUNK = 1000
+MAX_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job and its document, which lacks nothing but its place in line."""
+
+    job: Job
+    document: Document
+
+
+def _conflict() -> Conflict:
+    return Conflict("A job or batch with this id is already stored")
+
+
+async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
+    document = job_document(job, arrival=db.arrivals.next())
+    document |= await put_value(db, job.job_id, "parameters", job.parameters)
+    return NewJob(job, document | ({"idempotency_key": key} if key else {}))
+
+
+async def add_jobs(db: Database, new: Sequence[NewJob]) -> list[Conflict | None]:
+    """Store jobs of different callers in one request; says for each if its id is taken."""
+    places = await _looked_up(db, [item.job for item in new])
+    documents = [item.document | _place(item.job, places) for item in new]
+    taken: set[int] = set()
+    try:
+        await db.durable.jobs.insert_many(documents, ordered=False)
+    except BulkWriteError as error:
+        taken = _duplicates(error)
+        await drop_values(db, [documents[n] for n in taken])
+    return [_conflict() if n in taken else None for n in range(len(new))]
+
+
+def _duplicates(error: BulkWriteError) -> set[int]:
+    """Which documents were not inserted as their ids are taken; any other failure goes on."""
+    failed = error.details["writeErrors"]
+    if error.details["writeConcernErrors"] or any(f["code"] != DUPLICATE_KEY for f in failed):
+        raise error
+    return {one["index"] for one in failed}
+
+
+async def _looked_up(db: Database, jobs: Iterable[Job]) -> Places:
+    places = Places(db)
+    await places.look_up((job.job_type, job.priority, job.user_id) for job in jobs)
+    return places
+
+
+def _place(job: Job, places: Places, *, held: bool = False) -> Document:
+    return places.place(job.job_type, job.priority, job.user_id, run_at=job.run_at, held=held)
+
+
+async def add_batch(
+    db: Database, jobs: Sequence[Job], batch: Batch, *, key: Document | None = None
+) -> None:
+    """The jobs first, as `staged`, which nobody sees; then the batch, and with it they exist."""
+    document = batch_document(batch, arrival=db.arrivals.next())
+    document |= {"idempotency_key": key} if key else {}
+    if not jobs:
+        ended = batch_end(document, failed=False)
+        document |= ended["$set"]
+        if "$push" in ended:
+            document["deliveries"] = ended["$push"]["deliveries"]["$each"]
+        await _insert_batch(db, document)
+        return
+    token = uuid4().hex
+    staged = {"token": token, "at": await _server_time(db)}
+    try:
+        await _stage(db, jobs, staged, held=not batch.is_active)
+    except (Conflict, PyMongoError):
+        with suppress(PyMongoError):  # what cannot be removed now, `tidy` removes
+            await unstage(db, batch.batch_id, token)
+        raise
+    try:
+        await _insert_batch(db, document | {"open": True, "staged": staged})
+    except Conflict:
+        await unstage(db, batch.batch_id, token)
+        raise
+    if await publish(db, batch.batch_id, token) < len(jobs):
+        await _check_complete(db, batch.batch_id, len(jobs))
+
+
+async def _check_complete(db: Database, batch_id: str, size: int) -> None:
+    """Somebody had a hand in the jobs: `tidy` published them, or took them for left over because
+    this process slept for minutes before it added the batch."""
+    listed = {"batch_id": batch_id, "status": {"$in": LISTED}}
+    if await db.jobs.count_documents(listed, hint="by_batch") < size:
+        await db.durable.batches.delete_one({"_id": batch_id})
+        await db.durable.jobs.delete_many({"batch_id": batch_id}, hint="by_batch")
+        raise StoreUnavailable("Adding the batch took too long; nothing of it was stored")
+
+
+async def _server_time(db: Database) -> datetime:
+    now: datetime = (await db.command("hello"))["localTime"]
+    return now
+
+
+async def _insert_batch(db: Database, document: Document) -> None:
+    try:
+        await db.durable.batches.insert_one(document)
+    except DuplicateKeyError as error:
+        raise _conflict() from error
+
+
+async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, held: bool) -> None:
+    places = await _looked_up(db, jobs)
+    for start in range(0, len(jobs), CHUNK):
+        new = [await new_job(db, job) for job in jobs[start : start + CHUNK]]
+        documents = [
+            {**item.document, "status": STAGED}
+            | {"staged": {**staged, "place": _place(item.job, places, held=held)}}
+            for item in new
+        ]
+        try:
+            await db.durable.jobs.insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            await drop_values(db, [documents[n] for n in _duplicates(error)])
+            raise _conflict() from error
+
+
+def staged_jobs(batch_id: str, token: str) -> Document:
+    return {"batch_id": batch_id, "status": STAGED, "staged.token": token}
+
+
+async def publish(db: Database, batch_id: str, token: str) -> int:
+    """Make the jobs of a batch that was added known to everybody."""
+    places = {name: f"$staged.place.{name}" for name in PLACE}
+    published = await db.durable.jobs.update_many(
+        staged_jobs(batch_id, token),
+        [{"$set": {"status": "pending", **places}}, {"$unset": "staged"}],
+        hint="by_batch",
+    )
+    await db.batches.update_one(
+        {"_id": batch_id, "staged.token": token}, {"$unset": {"staged": ""}}
+    )
+    return published.matched_count
+
+
+async def unstage(db: Database, batch_id: str, token: str) -> None:
+    """Remove the jobs of a batch that was not added."""
+    left = await db.jobs.find(
+        staged_jobs(batch_id, token), {"parameters_in": 1}, hint="by_batch"
+    ).to_list()
+    await drop_values(db, left)
+    await db.jobs.delete_many(staged_jobs(batch_id, token), hint="by_batch")
+
+
+Store = Callable[[Sequence[Job], Batch | None, Document], Awaitable[None]]
+
+
+async def add_once(
+    db: Database, jobs: Sequence[Job], batch: Batch | None, key: IdempotencyKey, store: Store
+) -> Added:
+    """Store under an id that is reserved for the key first.
+
+    Whoever comes with the same key stores under the same id: so it does not matter who of
+    them dies on the way, and one alone succeeds.
+    """
+    own_id = batch.batch_id if batch else jobs[0].job_id
+    known = await _reserve(db, key, own_id)
+    if known["fingerprint"] != key.fingerprint:
+        raise Conflict("This idempotency key was used for another request")
+    if "job_ids" in known:
+        return Added(known["job_ids"], known.get("batch_id"), replayed=True)
+    jobs, batch = _under(known["reserved"], jobs, batch)
+    added = Added(
+        [job.job_id for job in jobs],
+        batch.batch_id if batch else None,
+        replayed=known["reserved"] != own_id,
+    )
+    try:
+        await store(jobs, batch, known["_id"])
+    except Conflict:
+        if not await _stored_with(db, known, batch):
+            await db.keys.delete_one({"_id": known["_id"], "job_ids": {"$exists": False}})
+            raise
+        added = await _stored_by_other(db, known["reserved"], batch)
+    await db.keys.update_one(
+        {"_id": known["_id"], "reserved": known["reserved"]},
+        {"$set": without_none(job_ids=added.job_ids, batch_id=added.batch_id)},
+    )
+    return added
+
+
+async def _reserve(db: Database, key: IdempotencyKey, own_id: str) -> Document:
+    """The document of the key: a new one, or that of whoever came first."""
+    new = {
+        "_id": {"scope": key.scope, "key": key.key},
+        "fingerprint": key.fingerprint,
+        "reserved": own_id,
+        "expires_at": stamp(key.expires_at or utc_now() + KEY_LIFETIME),
+    }
+    for _ in range(MAX_TRIES):
+        try:
+            await db.durable.keys.insert_one(new)
+            return new
+        except DuplicateKeyError:
+            known = await db.keys.find_one({"_id": new["_id"]})
+        if known is not None and known["expires_at"] > now_stamp():
+            return known
+        if known is not None:
+            await db.durable.keys.delete_one({"_id": known["_id"], "reserved": known["reserved"]})
+    raise StoreUnavailable("The idempotency key could not be stored, others keep changing it")
+
+
+def _under(
+    reserved: str, jobs: Sequence[Job], batch: Batch | None
+) -> tuple[Sequence[Job], Batch | None]:
+    if batch is None:
+        return [jobs[0].model_copy(update={"job_id": reserved})], None
+    moved = [job.model_copy(update={"batch_id": reserved}) for job in jobs]
+    return moved, batch.model_copy(update={"batch_id": reserved})
+
+
+async def _stored_with(db: Database, known: Document, batch: Batch | None) -> bool:
+    """Whether the id is taken because someone else stored the same request under it."""
+    collection = db.jobs if batch is None else db.batches
+    found = await collection.find_one({"_id": known["reserved"]}, {"idempotency_key": 1})
+    return found is not None and found.get("idempotency_key") == known["_id"]
+
+
+async def _stored_by_other(db: Database, reserved: str, batch: Batch | None) -> Added:
+    if batch is None:
+        return Added([reserved], replayed=True)
+    stored = await db.batches.find_one({"_id": reserved}, {"staged": 1})
+    token = (stored or {}).get("staged", {}).get("token", "")
+    found = db.jobs.find(
+        {"batch_id": reserved, "$or": [{"status": {"$in": LISTED}}, {"staged.token": token}]},
+        {"_id": 1},
+        sort=[("arrival", 1)],
+    )
+    return Added([job["_id"] async for job in found], reserved, replayed=True)

@@ -1,0 +1,359 @@
+"""How attempts end: the job is done, waits for another attempt, or is taken from a lost worker."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from ..errors import LeaseLost
+from ..job import (
+    MAX_ATTEMPTS_KEPT,
+    QUEUED,
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    LogEntry,
+    Outcome,
+    Released,
+    crash_error,
+)
+from . import JobQuery, Rescued
+from .mongo_change import (
+    WITHOUT_VALUES,
+    Change,
+    apply,
+    change_found,
+    held_by,
+    inactive_batches,
+    release_held,
+    told,
+)
+from .mongo_contents import add_logs, drop_values, put_value
+from .mongo_line import Places, placed
+from .mongo_rows import ENDED, UNENDED, ended_attempt, error_to, now_stamp, plain, stamp
+from .mongo_schema import Database, Document
+
+DONE = {"step": "completed", "percent": 100, "message": ""}
+
+Write = Callable[[Change], Awaitable[bool]]
+
+
+async def finish(
+    db: Database, write: Write, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
+) -> None:
+    used = plain(dict(resources)) if resources else None
+    match outcome:
+        case Completed(results=results):
+            values = await put_value(db, job.job_id, "results", results)
+            if not await write(_completed(job, values, used)):
+                await drop_values(db, [values])
+                raise LeaseLost(job.job_id)
+        case Failed(error=error, retry_at=None, crashed=crashed):
+            change = _failed(_document(job), held_by(job), error, crashed=crashed, resources=used)
+            await _must(write, change)
+        case Failed(error=error, retry_at=retry_at, crashed=crashed):
+            counted = {"crashes" if crashed else "failures": 1}
+            await _go_on(db, write, job, used, error=error, run_at=retry_at, counted=counted)
+        case Released():
+            await _go_on(db, write, job, used)
+        case Cancelled(reason=reason):
+            await _must(write, _cancelled(_document(job), held_by(job), reason, resources=used))
+
+
+async def _must(write: Write, change: Change) -> None:
+    if not await write(change):
+        raise LeaseLost(change.job_id)
+
+
+async def _go_on(
+    db: Database,
+    write: Write,
+    job: Job,
+    used: Any,
+    *,
+    error: JobError | None = None,
+    run_at: datetime | None = None,
+    counted: Document | None = None,
+) -> None:
+    """Back to the line, unless someone wants the job cancelled: then this is its end."""
+    document = _document(job)
+    (place,) = await _places(db, [document], run_at=run_at)
+    change = _pending(
+        document,
+        held_by(job) | {"cancel_requested": None},
+        place,
+        error=error,
+        counted=counted,
+        run_at=stamp(run_at) if run_at else None,
+        resources=used,
+    )
+    if await write(change):
+        await _check_held(db, [document], [place])
+    else:
+        reason = Cancelled().reason
+        await _must(write, _cancelled(document, held_by(job), reason, resources=used))
+
+
+def _document(job: Job) -> Document:
+    """What the changes here need to know of a claimed job."""
+    assert job.processing_started_at is not None
+    document = {
+        "_id": job.job_id,
+        "job_type": job.job_type,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "worker_id": job.worker_id,
+        "processing_started_at": stamp(job.processing_started_at),
+        "user_id": job.user_id,
+        "batch_id": job.batch_id,
+    }
+    return document | ({"webhook": True} if job.webhook else {})
+
+
+async def _places(
+    db: Database, documents: Sequence[Document], *, run_at: datetime | None = None
+) -> list[Document]:
+    inactive = await inactive_batches(db, [job.get("batch_id") for job in documents])
+    lanes = [(job["job_type"], job["priority"], job.get("user_id")) for job in documents]
+    places = Places(db)
+    await places.look_up(lanes)
+    return [
+        places.place(*lane, run_at=run_at, held=job.get("batch_id") in inactive)
+        for job, lane in zip(documents, lanes, strict=True)
+    ]
+
+
+async def _check_held(
+    db: Database, documents: Sequence[Document], places: Sequence[Document]
+) -> None:
+    """A batch may have become active just before its job was put aside for it."""
+    batches = {
+        job["batch_id"] for job, place in zip(documents, places, strict=True) if "held" in place
+    }
+    if batches:
+        await release_held(db, batches)
+
+
+def _ended(
+    job: Document, only: Document, event: Literal["completed", "error"], **fields: Any
+) -> Change:
+    now = now_stamp()
+    update = placed({}, completed_at=now, updated_at=now, run_at=None, **fields)
+    return Change(job["_id"], only, update | told(job, event, now), ends_batch=job.get("batch_id"))
+
+
+def _completed(job: Job, values: Document, used: Any) -> Change:
+    results = {"results": None, "results_in": None} | values
+    return _ended(
+        _document(job),
+        held_by(job),
+        "completed",
+        status="completed",
+        progress=DONE,
+        error=None,
+        resources=used,
+        **results,
+    )
+
+
+def _failed(
+    job: Document, only: Document, error: JobError, *, crashed: bool, **fields: Any
+) -> Change:
+    change = _ended(job, only, "error", status="failed", error=error_to(error), **fields)
+    change.update["$inc"] = {"crashes" if crashed else "failures": 1}
+    return change
+
+
+def _cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
+    error = error_to(JobError(code="CANCELLED", message=reason))
+    return _ended(
+        job, only, "error", status="cancelled", cancel_requested=True, error=error, **fields
+    )
+
+
+def _pending(
+    job: Document,
+    only: Document,
+    place: Document,
+    *,
+    error: JobError | None = None,
+    counted: Document | None = None,
+    **fields: Any,
+) -> Change:
+    """Make a running or ended job pending again; the attempt that ends here becomes history."""
+    now = now_stamp()
+    stored = error_to(error) if error else None
+    update = placed(
+        place,
+        status="pending",
+        worker_id=None,
+        processing_started_at=None,
+        completed_at=None,
+        error=stored,
+        updated_at=now,
+        **{"run_at": None, **fields},
+    )
+    if "worker_id" in job:
+        ended_at = job.get("completed_at", now)
+        past = ended_attempt(job, ended_at=ended_at, error=stored or job.get("error"))
+        update["$push"] = {"attempts": {"$each": [past], "$slice": -MAX_ATTEMPTS_KEPT}}
+    if counted:
+        update["$inc"] = counted
+    return Change(job["_id"], only, update)
+
+
+async def cancel(db: Database, query: JobQuery) -> list[str]:
+    async def plan(found: list[Document]) -> list[Change]:
+        return [_cancel_one(job) for job in found]
+
+    return await change_found(db, query, plan, among=UNENDED, only={"cancel_requested": None})
+
+
+def _cancel_one(job: Document) -> Change:
+    only = {"status": job["status"], "cancel_requested": None}
+    if job["status"] == "pending":
+        return _cancelled(job, only, Cancelled().reason)
+    return Change(job["_id"], only, {"$set": {"cancel_requested": True}})
+
+
+async def restart(
+    db: Database, query: JobQuery, parameters: Mapping[str, Any] | None
+) -> list[str]:
+    async def plan(found: list[Document]) -> list[Change]:
+        batches.update(job["batch_id"] for job in found if "batch_id" in job)
+        await _reopen(db, batches)
+        places = await _places(db, found)
+        return [
+            _restart_one(job, place, await _new_parameters(db, job, parameters))
+            for job, place in zip(found, places, strict=True)
+        ]
+
+    batches: set[str] = set()
+    changed = await change_found(db, query, plan, among=ENDED)
+    if batches:
+        # Again: until their jobs were open, anybody could settle the batches.
+        await _reopen(db, batches)
+        await release_held(db, batches)
+    return changed
+
+
+async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
+    if batch_ids:
+        await db.durable.batches.update_many(
+            {"_id": {"$in": sorted(batch_ids)}},
+            {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}},
+        )
+
+
+async def _new_parameters(
+    db: Database, job: Document, parameters: Mapping[str, Any] | None
+) -> Document:
+    if parameters is None:
+        return {}
+    values = await put_value(db, job["_id"], "parameters", parameters)
+    return {"parameters": None, "parameters_in": None} | values
+
+
+def _restart_one(job: Document, place: Document, parameters: Document) -> Change:
+    unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
+    return _pending(
+        job,
+        unchanged,
+        place,
+        failures=None,
+        crashes=None,
+        cancel_requested=None,
+        archived=False,
+        progress=QUEUED.model_dump(),
+        results=None,
+        results_in=None,
+        resources=None,
+        **parameters,
+    )
+
+
+async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
+    """Take the jobs from lost workers. If this stops midway, the next rescue goes on."""
+    holders = await db.jobs.distinct("worker_id", {"worker_id": {"$gt": ""}, "status": "processing"})
+    lapsed = {"$or": ["$lost", {"$lt": ["$lease_until", "$$NOW"]}]}
+    known = {w["_id"]: w["lapsed"] async for w in db.workers.find({}, {"lapsed": lapsed})}
+    suspects = {worker_id for worker_id, over in known.items() if over} | (set(dead) & set(known))
+    unknown = [worker_id for worker_id in holders if worker_id not in known]
+    if not suspects and not unknown:
+        return []
+    lost = await _give_up(db, suspects, dead)
+    jobs = await db.jobs.find(
+        {"worker_id": {"$in": [*lost, *unknown]}, "status": "processing"},
+        WITHOUT_VALUES,
+        hint="running",
+    ).to_list()
+    rescued = await _rescue_jobs(db, jobs, max_crashes)
+    await db.workers.delete_many({"_id": {"$in": lost}, "lost": True})
+    return rescued
+
+
+async def _give_up(db: Database, suspects: Collection[str], dead: Collection[str]) -> list[str]:
+    """Mark workers as lost, from where no renewal leads back, before anything is taken."""
+    await db.workers.update_many(
+        {
+            "_id": {"$in": sorted(suspects)},
+            "$or": [
+                {"_id": {"$in": list(dead)}},
+                {"$expr": {"$lt": ["$lease_until", "$$NOW"]}},
+            ],
+        },
+        {"$set": {"lost": True}},
+    )
+    return [worker["_id"] async for worker in db.workers.find({"lost": True}, {"_id": 1})]
+
+
+async def _rescue_jobs(
+    db: Database, jobs: Sequence[Document], max_crashes: int
+) -> list[Rescued]:
+    if not jobs:
+        return []
+    places = await _places(db, jobs)
+    changes = [
+        _rescue_one(job, place, max_crashes) for job, place in zip(jobs, places, strict=True)
+    ]
+    done = await apply(db, changes)
+    taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
+    await _check_held(db, jobs, places)
+    for job in taken:
+        await add_logs(db, job["_id"], [_obituary(job)], last=job.get("logged", 0) + 1)
+    return [
+        Rescued(
+            job_id=job["_id"],
+            attempt=job["attempt"],
+            worker_id=job["worker_id"],
+            failed=job.get("crashes", 0) + 1 >= max_crashes,
+        )
+        for job in taken
+    ]
+
+
+def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
+    only = {
+        "status": "processing",
+        "attempt": job["attempt"],
+        "worker_id": job["worker_id"],
+        "processing_started_at": job["processing_started_at"],
+        "cancel_requested": job.get("cancel_requested"),
+    }
+    deaths = job.get("crashes", 0) + 1
+    error = crash_error(job["worker_id"], deaths)
+    if job.get("cancel_requested"):
+        change = _cancelled(job, only, Cancelled().reason)
+    elif deaths >= max_crashes:
+        change = _failed(job, only, error, crashed=True)
+    else:
+        change = _pending(job, only, place, error=error, counted={"crashes": 1})
+    change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
+    return change
+
+
+def _obituary(job: Document) -> LogEntry:
+    text = "The worker vanished while it ran this job"
+    attempt, worker_id = job["attempt"], job["worker_id"]
+    return LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")

@@ -1,0 +1,88 @@
+"""Tells waiting tasks that there is news, from this process and from all others."""
+
+import asyncio
+import contextlib
+import logging
+import random
+
+from pymongo.errors import OperationFailure, PyMongoError
+
+from .mongo_schema import Database, Document
+
+logger = logging.getLogger(__name__)
+
+#: How long who waits may sleep while nobody tells of other processes' news.
+POLL_SECONDS = 0.5
+REOPEN_SECONDS = 2.0
+
+NO_REPLICA_SET = 40573
+
+#: Changes that give a worker something to claim or to cancel. Only their ids are sent.
+NEWS: list[Document] = [
+    {
+        "$match": {
+            "$or": [
+                {"operationType": "insert", "fullDocument.line": {"$exists": True}},
+                {"updateDescription.updatedFields.line": {"$exists": True}},
+                {"updateDescription.updatedFields.due_at": {"$exists": True}},
+                {"updateDescription.updatedFields.cancel_requested": True},
+            ]
+        }
+    },
+    {"$project": {"_id": 1}},
+]
+
+
+class Watch:
+    """A number that grows with all news. A change stream brings those of other processes; it is
+    a hint only: without one (a standalone server, a stream that broke) who waits polls."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._generation = 0
+        self._news = asyncio.Event()
+        self._listening = False
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def wait(self, since: int, *, seconds: float) -> int:
+        if self._generation == since:
+            longest = seconds if self._listening else min(seconds, POLL_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), longest)
+        return self._generation
+
+    def tell(self) -> None:
+        self._generation += 1
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except OperationFailure as error:
+                if error.code == NO_REPLICA_SET:
+                    logger.info("MongoDB is no replica set: new jobs are found by polling")
+                    return
+                logger.warning("The change stream on jobs failed: %s", error)
+            except PyMongoError as error:
+                logger.warning("The change stream on jobs broke: %s", error)
+            finally:
+                self._listening = False
+            await asyncio.sleep(random.uniform(0.5, 1) * REOPEN_SECONDS)
+
+    async def _listen(self) -> None:
+        async with await self._db.jobs.watch(NEWS) as stream:
+            self._listening = True
+            self.tell()  # of what happened before
+            async for _ in stream:
+                self.tell()

@@ -1,0 +1,243 @@
+"""The worker's loop: claiming, slots, cancelling, draining, coming back from the dead."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary import JobContext, Registry, handles
+from secretary.executor import Executor
+from secretary.files import JobFiles
+from secretary.handler import AnyParameters
+from secretary.job import Batch, Job, JobStatus
+from secretary.sandbox import Sandbox
+from secretary.store import JobQuery, JobStore, open_store
+from secretary.worker import Worker, WorkerOptions
+
+Context = JobContext[AnyParameters]
+
+
+class Stage:
+    """A handler whose jobs run until they are told to end, and a count of how many do."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.most = 0
+        self.started = 0
+        self.may_end = asyncio.Event()
+
+    async def __call__(self, ctx: Context) -> None:
+        self.started += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.may_end.wait()
+        finally:
+            self.running -= 1
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@asynccontextmanager
+async def working(
+    store: JobStore, stage: Stage, tmp_path: Path, **options: Any
+) -> AsyncIterator[tuple[Worker, "asyncio.Task[None]"]]:
+    executor = Executor(
+        store=store,
+        registry=Registry([handles("wait")(stage)]),
+        sandbox=Sandbox(1),
+        files=JobFiles(tmp_path),
+        default_timeout=timedelta(seconds=60),
+    )
+    worker = Worker(store, executor, WorkerOptions(**options))
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker, task
+    finally:
+        stage.may_end.set()
+        worker.drain()
+        worker.drain()
+        await task
+
+
+async def until(condition: Callable[[], Awaitable[bool]] | Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while True:
+        held = condition()
+        if isinstance(held, Awaitable):
+            held = await held
+        if held:
+            return
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+async def add(store: JobStore, count: int, **fields: Any) -> list[str]:
+    batch = Batch()
+    fields = {"job_type": "wait", **fields}
+    jobs = [Job(batch_id=batch.batch_id, **fields) for _ in range(count)]
+    await store.add(jobs, batch=batch)
+    return [job.job_id for job in jobs]
+
+
+async def count(store: JobStore, status: JobStatus) -> int:
+    return (await store.counts()).get("wait", {}).get(status, 0)
+
+
+async def test_never_more_jobs_run_than_there_are_slots(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    await add(store, 100)
+    async with working(store, stage, tmp_path, slots=3):
+        await until(lambda: stage.running == 3)
+        assert await count(store, JobStatus.PROCESSING) == 3
+        assert await count(store, JobStatus.PENDING) == 97
+        stage.may_end.set()
+        seen = []
+        while await count(store, JobStatus.COMPLETED) < 100:
+            seen.append(await count(store, JobStatus.PROCESSING))
+            await asyncio.sleep(0.001)
+    assert (stage.most, stage.started) == (3, 100)
+    assert max(seen, default=0) <= 3
+
+
+async def test_a_job_starts_as_soon_as_it_is_added(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    async with working(store, stage, tmp_path, poll_interval=timedelta(hours=1)):
+        await until(lambda: _is_idle(store))
+        await add(store, 1)
+        await until(lambda: stage.running == 1)
+
+
+async def _is_idle(store: JobStore) -> bool:
+    return len(await store.workers()) == 1
+
+
+async def test_a_job_with_a_start_time_starts_then(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    stage.may_end.set()
+    async with working(store, stage, tmp_path, poll_interval=timedelta(seconds=0.05)):
+        job = Job(job_type="wait")
+        job = job.model_copy(update={"run_at": job.created_at + timedelta(seconds=0.5)})
+        await store.add([job])
+        await until(lambda: stage.started == 1)
+        done = await store.get(job.job_id)
+        assert done.processing_started_at is not None and job.run_at is not None
+        assert done.processing_started_at >= job.run_at
+
+
+async def test_a_running_job_is_cancelled_within_two_seconds(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    (job_id,) = await add(store, 1)
+    async with working(store, stage, tmp_path):
+        await until(lambda: stage.running == 1)
+        asked = time.monotonic()
+        await store.cancel(JobQuery(job_id=job_id))
+        await until(lambda: stage.running == 0)
+        assert time.monotonic() - asked < 2
+        await until(lambda: _has_status(store, job_id, JobStatus.CANCELLED))
+
+
+async def _has_status(store: JobStore, job_id: str, status: JobStatus) -> bool:
+    return (await store.get(job_id)).status is status
+
+
+async def test_draining_claims_nothing_more_and_waits_for_what_runs(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    ids = await add(store, 2)
+    async with working(store, stage, tmp_path, slots=1) as (worker, task):
+        await until(lambda: stage.running == 1)
+        worker.drain()
+        await until(lambda: _drains(store))
+        assert not task.done()
+        stage.may_end.set()
+        await asyncio.wait_for(task, 10)
+        assert await _has_status(store, ids[0], JobStatus.COMPLETED)
+        assert await _has_status(store, ids[1], JobStatus.PENDING)
+        assert await store.workers() == []
+
+
+async def _drains(store: JobStore) -> bool:
+    return any(worker.draining for worker in await store.workers())
+
+
+async def test_a_job_that_outlasts_the_drain_goes_back_at_no_cost(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    (job_id,) = await add(store, 1)
+    options = {"grace": timedelta(seconds=0.05)}
+    async with working(store, stage, tmp_path, **options) as (worker, task):
+        await until(lambda: stage.running == 1)
+        worker.drain()
+        await asyncio.wait_for(task, 10)
+    job = await store.get(job_id)
+    assert (job.status, job.failures, job.crashes) == (JobStatus.PENDING, 0, 0)
+
+
+async def test_a_second_request_to_drain_does_not_wait(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    (job_id,) = await add(store, 1)
+    async with working(store, stage, tmp_path, grace=timedelta(hours=1)) as (worker, task):
+        await until(lambda: stage.running == 1)
+        worker.drain()
+        worker.drain()
+        await asyncio.wait_for(task, 10)
+    assert await _has_status(store, job_id, JobStatus.PENDING)
+
+
+async def test_a_worker_taken_for_dead_stops_its_jobs_and_comes_back_as_a_new_one(
+    store: JobStore, stage: Stage, tmp_path: Path
+) -> None:
+    (job_id,) = await add(store, 1)
+    async with working(store, stage, tmp_path) as (worker, _):
+        await until(lambda: stage.running == 1)
+        before = worker.worker_id
+        await store.rescue(dead=[before])
+        await until(lambda: worker.worker_id != before)
+        await until(lambda: stage.started == 2)
+        assert stage.most == 1
+        stage.may_end.set()
+        await until(lambda: _has_status(store, job_id, JobStatus.COMPLETED))
+    job = await store.get(job_id)
+    assert [attempt.worker_id for attempt in job.attempts] == [before, worker.worker_id]
+
+
+async def test_limits_by_type_and_user_hold(store: JobStore, stage: Stage, tmp_path: Path) -> None:
+    await add(store, 4, user_id="ann")
+    await add(store, 4, user_id="bob")
+    options: dict[str, Any] = {"slots": 8, "max_per_type": {"wait": 3}, "max_per_user": 2}
+    async with working(store, stage, tmp_path, **options):
+        await until(lambda: stage.running == 3)
+        users = [job.user_id for job in (await store.find(PROCESSING)).items]
+        assert sorted(str(user) for user in users) in (["ann", "ann", "bob"], ["ann", "bob", "bob"])
+        stage.may_end.set()
+        await until(lambda: _all_done(store, 8))
+    assert stage.most == 3
+
+
+PROCESSING = JobQuery(status=frozenset({JobStatus.PROCESSING}))
+
+
+async def _all_done(store: JobStore, number: int) -> bool:
+    return await count(store, JobStatus.COMPLETED) == number
