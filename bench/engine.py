@@ -31,7 +31,7 @@ EXTRA_LIMIT_S = 600
 NOTES = """\
 Medians of {rounds} round(s); "~": the highest was more than {unsteady} times the lowest.
 Enqueues: one client, {jobs:,} jobs one by one, no bulk API.
-Drained: {jobs:,} waiting jobs, from the first start to the last, cut off after {drain_window_s:g} s.
+Drained: {jobs:,} waiting jobs, from first start to last, cut off after {drain_window_s:g} s.
 Latency: {probes} jobs, {gap_ms} ms between them, from the client's call to the job's first line.
 After kill -9: the worker's whole process tree is killed in mid-job and started again at once;
 "> {recovery_cap_s:g}" means that the job was not started again within {recovery_cap_s:g} s.

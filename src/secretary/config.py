@@ -19,8 +19,9 @@ PLAIN_VARIABLES = {
     "SECRETARY_API_KEYS": ("access", "api_keys"),
     "SECRETARY_SERVICE_API_KEY": ("access", "api_keys"),
 }
+#: What a message must not repeat; a group that holds one may have it in the wrong place.
+SECRET = frozenset({"mongodb_uri", "api_keys", "storage", "access"})
 #: Set by us for our own child processes.
-SECRET = frozenset({"mongodb_uri", "api_keys"})
 NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX"})
 
 
@@ -186,6 +187,7 @@ def _explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"{name}: there is no such setting")
         else:
-            shown = "" if problem["loc"][-1] in SECRET else f" (it is {problem['input']!r})"
+            place = problem["loc"] if len(problem["loc"]) == 1 else problem["loc"][1:]
+            shown = "" if SECRET & set(place) else f" (it is {problem['input']!r})"
             lines.append(f"{name}: {problem['msg']}{shown}")
     return "The settings cannot be used:\n  " + "\n  ".join(lines)

@@ -60,7 +60,7 @@ class Executor:
     max_crashes: int = 2
 
     def start(self, job: Job, *, on_worked: Callable[[], None]) -> "Execution":
-        """Run `job` in the background; `on_worked` is called once its work has ended."""
+        """Run `job` in the background; `on_worked` is called when its end is being written."""
         return Execution(self, job, on_worked)
 
 
@@ -85,11 +85,8 @@ class Execution:
 
     async def _run(self) -> None:
         current_job.set(self.job.job_id)
-        try:
-            outcome = await self._outcome()
-        finally:
-            self._worked = True
-            self._on_worked()
+        outcome = await self._outcome()
+        self._worked = True
         if outcome is not None:
             await self._record(outcome)
         await self._tidy_files(outcome)
@@ -162,6 +159,8 @@ class Execution:
             try:
                 await self._reporter.flush()
                 used = self._resources.used
+                # Without a pause before `finish`: whoever claims on this news comes behind it.
+                self._on_worked()
                 await self._executor.store.finish(self.job, outcome, resources=used)
                 return
             except LeaseLost:

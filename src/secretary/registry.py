@@ -34,13 +34,14 @@ class Registry:
     def load(self, origin: str) -> None:
         """Let `module:function` register its handlers: the function gets this registry."""
         module_name, _, name = origin.partition(":")
-        try:
-            register = getattr(import_module(module_name), name or "register")
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InvalidSettings(f"handlers: {origin!r} cannot be loaded: {error}") from error
         self._origin = origin
         try:
-            register(self)
+            getattr(import_module(module_name), name or "register")(self)
+        except InvalidSettings:
+            raise
+        except Exception as error:  # it is someone else's code: it can fail in any way
+            text = f"handlers: {origin!r} cannot be loaded: {type(error).__name__}: {error}"
+            raise InvalidSettings(text) from error
         finally:
             self._origin = None
 

@@ -18,7 +18,16 @@ from . import Added, IdempotencyKey
 from .mongo_change import batch_end
 from .mongo_contents import drop_values, put_value
 from .mongo_line import Places
-from .mongo_rows import LISTED, PLACE, STAGED, batch_document, job_document, now_stamp, stamp, without_none
+from .mongo_rows import (
+    LISTED,
+    PLACE,
+    STAGED,
+    batch_document,
+    job_document,
+    now_stamp,
+    stamp,
+    without_none,
+)
 from .mongo_schema import Database, Document
 
 KEY_LIFETIME = timedelta(days=1)

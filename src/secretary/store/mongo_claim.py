@@ -89,7 +89,7 @@ class Claims:
         """Look again now that the claim is visible: others may have claimed at the same moment.
 
         Of all who claim too much together, the last to look sees it and gives his own back.
-        A worker that was given up meanwhile keeps nothing: whoever gave it up marked it first
+        A worker that was given up meanwhile keeps nothing: whoever gave it up removed it first
         and looked for its jobs then, so one of the two finds them.
         """
         db = self._db
@@ -106,7 +106,7 @@ class Claims:
 
 
 async def must_be_enlisted(db: Database, worker_id: str) -> None:
-    known = await db.workers.find_one({"_id": worker_id, "lost": {"$exists": False}}, {"_id": 1})
+    known = await db.workers.find_one({"_id": worker_id}, {"_id": 1})
     if known is None:
         raise LeaseLost(f"The worker {worker_id} is not enlisted")
 

@@ -15,6 +15,7 @@ from ..job import (
     JobError,
     LogEntry,
     Outcome,
+    Progress,
     Released,
     crash_error,
 )
@@ -39,6 +40,26 @@ DONE = {"step": "completed", "percent": 100, "message": ""}
 Write = Callable[[Change], Awaitable[bool]]
 
 
+async def report(db: Database, job: Job, progress: Progress | None, entries: int) -> int:
+    """Note progress; gives the number of the last of so many new log entries."""
+    update: Document = {"$inc": {"logged": entries}} if entries else {}
+    if progress is not None:
+        update["$set"] = {
+            "progress.step": progress.step,
+            "progress.message": progress.message,
+            "updated_at": now_stamp(),
+        }
+        update["$max"] = {"progress.percent": progress.percent}
+    only = {"_id": job.job_id, **held_by(job)}
+    if update:
+        held = await db.jobs.find_one_and_update(only, update, {"logged": 1})
+    else:
+        held = await db.jobs.find_one(only, {"logged": 1})
+    if held is None:
+        raise LeaseLost(job.job_id)
+    return int(held.get("logged", 0)) + entries
+
+
 async def finish(
     db: Database, write: Write, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
 ) -> None:
@@ -50,7 +71,7 @@ async def finish(
                 await drop_values(db, [values])
                 raise LeaseLost(job.job_id)
         case Failed(error=error, retry_at=None, crashed=crashed):
-            change = _failed(_document(job), held_by(job), error, crashed=crashed, resources=used)
+            change = failed(_document(job), held_by(job), error, crashed=crashed, resources=used)
             await _must(write, change)
         case Failed(error=error, retry_at=retry_at, crashed=crashed):
             counted = {"crashes" if crashed else "failures": 1}
@@ -58,7 +79,7 @@ async def finish(
         case Released():
             await _go_on(db, write, job, used)
         case Cancelled(reason=reason):
-            await _must(write, _cancelled(_document(job), held_by(job), reason, resources=used))
+            await _must(write, cancelled(_document(job), held_by(job), reason, resources=used))
 
 
 async def _must(write: Write, change: Change) -> None:
@@ -78,8 +99,8 @@ async def _go_on(
 ) -> None:
     """Back to the line, unless someone wants the job cancelled: then this is its end."""
     document = _document(job)
-    (place,) = await _places(db, [document], run_at=run_at)
-    change = _pending(
+    (place,) = await places_for(db, [document], run_at=run_at)
+    change = pending(
         document,
         held_by(job) | {"cancel_requested": None},
         place,
@@ -89,10 +110,10 @@ async def _go_on(
         resources=used,
     )
     if await write(change):
-        await _check_held(db, [document], [place])
+        await check_held(db, [document], [place])
     else:
         reason = Cancelled().reason
-        await _must(write, _cancelled(document, held_by(job), reason, resources=used))
+        await _must(write, cancelled(document, held_by(job), reason, resources=used))
 
 
 def _document(job: Job) -> Document:
@@ -111,7 +132,7 @@ def _document(job: Job) -> Document:
     return document | ({"webhook": True} if job.webhook else {})
 
 
-async def _places(
+async def places_for(
     db: Database, documents: Sequence[Document], *, run_at: datetime | None = None
 ) -> list[Document]:
     inactive = await inactive_batches(db, [job.get("batch_id") for job in documents])
@@ -124,7 +145,7 @@ async def _places(
     ]
 
 
-async def _check_held(
+async def check_held(
     db: Database, documents: Sequence[Document], places: Sequence[Document]
 ) -> None:
     """A batch may have become active just before its job was put aside for it."""
@@ -157,7 +178,7 @@ def _completed(job: Job, values: Document, used: Any) -> Change:
     )
 
 
-def _failed(
+def failed(
     job: Document, only: Document, error: JobError, *, crashed: bool, **fields: Any
 ) -> Change:
     change = _ended(job, only, "error", status="failed", error=error_to(error), **fields)
@@ -165,14 +186,14 @@ def _failed(
     return change
 
 
-def _cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
+def cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
     error = error_to(JobError(code="CANCELLED", message=reason))
     return _ended(
         job, only, "error", status="cancelled", cancel_requested=True, error=error, **fields
     )
 
 
-def _pending(
+def pending(
     job: Document,
     only: Document,
     place: Document,
@@ -213,17 +234,15 @@ async def cancel(db: Database, query: JobQuery) -> list[str]:
 def _cancel_one(job: Document) -> Change:
     only = {"status": job["status"], "cancel_requested": None}
     if job["status"] == "pending":
-        return _cancelled(job, only, Cancelled().reason)
+        return cancelled(job, only, Cancelled().reason)
     return Change(job["_id"], only, {"$set": {"cancel_requested": True}})
 
 
-async def restart(
-    db: Database, query: JobQuery, parameters: Mapping[str, Any] | None
-) -> list[str]:
+async def restart(db: Database, query: JobQuery, parameters: Mapping[str, Any] | None) -> list[str]:
     async def plan(found: list[Document]) -> list[Change]:
         batches.update(job["batch_id"] for job in found if "batch_id" in job)
         await _reopen(db, batches)
-        places = await _places(db, found)
+        places = await places_for(db, found)
         return [
             _restart_one(job, place, await _new_parameters(db, job, parameters))
             for job, place in zip(found, places, strict=True)
@@ -257,7 +276,7 @@ async def _new_parameters(
 
 def _restart_one(job: Document, place: Document, parameters: Document) -> Change:
     unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
-    return _pending(
+    return pending(
         job,
         unchanged,
         place,
@@ -275,7 +294,9 @@ def _restart_one(job: Document, place: Document, parameters: Document) -> Change
 
 async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
     """Take the jobs from lost workers. If this stops midway, the next rescue goes on."""
-    holders = await db.jobs.distinct("worker_id", {"worker_id": {"$gt": ""}, "status": "processing"})
+    holders = await db.jobs.distinct(
+        "worker_id", {"worker_id": {"$gt": ""}, "status": "processing"}
+    )
     lapsed = {"$or": ["$lost", {"$lt": ["$lease_until", "$$NOW"]}]}
     known = {w["_id"]: w["lapsed"] async for w in db.workers.find({}, {"lapsed": lapsed})}
     suspects = {worker_id for worker_id, over in known.items() if over} | (set(dead) & set(known))
@@ -308,18 +329,16 @@ async def _give_up(db: Database, suspects: Collection[str], dead: Collection[str
     return [worker["_id"] async for worker in db.workers.find({"lost": True}, {"_id": 1})]
 
 
-async def _rescue_jobs(
-    db: Database, jobs: Sequence[Document], max_crashes: int
-) -> list[Rescued]:
+async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int) -> list[Rescued]:
     if not jobs:
         return []
-    places = await _places(db, jobs)
+    places = await places_for(db, jobs)
     changes = [
         _rescue_one(job, place, max_crashes) for job, place in zip(jobs, places, strict=True)
     ]
     done = await apply(db, changes)
     taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
-    await _check_held(db, jobs, places)
+    await check_held(db, jobs, places)
     for job in taken:
         await add_logs(db, job["_id"], [_obituary(job)], last=job.get("logged", 0) + 1)
     return [
@@ -344,11 +363,11 @@ def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
     deaths = job.get("crashes", 0) + 1
     error = crash_error(job["worker_id"], deaths)
     if job.get("cancel_requested"):
-        change = _cancelled(job, only, Cancelled().reason)
+        change = cancelled(job, only, Cancelled().reason)
     elif deaths >= max_crashes:
-        change = _failed(job, only, error, crashed=True)
+        change = failed(job, only, error, crashed=True)
     else:
-        change = _pending(job, only, place, error=error, counted={"crashes": 1})
+        change = pending(job, only, place, error=error, counted={"crashes": 1})
     change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
     return change
 

@@ -93,7 +93,7 @@ def _survives(value: Any, depth: int = 0) -> bool:
     if kind is list:
         return depth < MAX_NESTING and all(_survives(item, depth + 1) for item in value)
     if kind is int:
-        return -(2**31) <= value < 2**31  # beyond that it comes back as another type
+        return bool(-(2**31) <= value < 2**31)  # beyond that it comes back as another type
     if kind is str:
         return _is_text(value)
     return kind in (float, bool, type(None))
@@ -187,7 +187,7 @@ def error_from(stored: Document | None) -> JobError | None:
     )
 
 
-def ended_attempt(document: Document, *, ended_at: str, error: Document | None) -> Document:
+def ended_attempt(document: Document, *, ended_at: str | None, error: Document | None) -> Document:
     """What is kept of an attempt once the job's own fields tell of the next one."""
     return without_none(
         attempt=document["attempt"],

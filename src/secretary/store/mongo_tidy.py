@@ -72,9 +72,7 @@ async def forget(db: Database, job_ids: Sequence[str]) -> None:
 
 
 async def _settle_open(db: Database) -> None:
-    found = db.batches.find(
-        {"open": True, "staged": {"$exists": False}}, {"_id": 1}, limit=MAX_TIDIED, hint="open"
-    )
+    found = db.batches.find({"open": True, "staged": {"$exists": False}}, {"_id": 1}, hint="open")
     ids = [batch["_id"] for batch in await found.to_list()]
     for batch_id in ids:
         await settle_batch(db, batch_id)

@@ -445,9 +445,11 @@ def _change_batch(
     now = microseconds(utc_now())
     if is_active is not None and is_active != batch.is_active:
         db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
+        # Set free, they join the line with the next claim, as jobs whose time has come.
         db.execute(
-            "UPDATE jobs SET held = ?, turn = NULL WHERE batch_id = ? AND status = 'pending'",
-            (not is_active, batch_id),
+            "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?)"
+            " WHERE batch_id = ? AND status = 'pending'",
+            (not is_active, now, batch_id),
         )
     if archived is not None and archived != batch.archived:
         db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))

@@ -70,10 +70,10 @@ def find_sql(
 
     `OR` and `IN` would lose the order of the index and sort everything that matches.
     """
-    terms = [*_terms(query), *only]
     walks: list[str] = []
     bindings: list[Any] = []
-    for source, ground in _grounds(query.visible_to):
+    for source, table, ground in _grounds(query.visible_to):
+        terms = [*_terms(query), *_times(query, table), *only]
         for status in sorted(query.status) if query.status else [None]:
             parts = [*terms, *ground]
             if status is not None:
@@ -81,7 +81,7 @@ def find_sql(
             where = " AND ".join(text for text, _ in parts) or "1"
             walks.append(
                 f"SELECT * FROM (SELECT jobs.seq, jobs.created_at FROM {source} WHERE {where}"
-                " ORDER BY jobs.created_at DESC, jobs.seq DESC LIMIT ?)"
+                f" ORDER BY {table}.created_at DESC, {table}.seq DESC LIMIT ?)"
             )
             bindings += [value for _, values in parts for value in values]
             bindings.append(limit)
@@ -91,17 +91,23 @@ def find_sql(
     return merged, (*bindings, limit)
 
 
-def _grounds(user: str | None) -> list[tuple[str, list[Term]]]:
+def _grounds(user: str | None) -> list[tuple[str, str, list[Term]]]:
+    """Where to look, which table gives the order, and what must hold."""
     if user is None:
-        return [("jobs", [])]
+        return [("jobs", "jobs", [])]
     return [
-        ("jobs", [("jobs.user_id IS NULL", ())]),
-        ("jobs", [("jobs.user_id = ?", (user,))]),
+        ("jobs", "jobs", [("jobs.user_id IS NULL", ())]),
+        ("jobs", "jobs", [("jobs.user_id = ?", (user,))]),
         (
             "jobs INDEXED BY jobs_public",
+            "jobs",
             [("public = 1 AND jobs.user_id IS NOT NULL AND jobs.user_id <> ?", (user,))],
         ),
-        ("readers CROSS JOIN jobs USING (seq)", [("readers.user_id = ?", (user,))]),
+        (
+            "readers CROSS JOIN jobs ON jobs.seq = readers.seq",
+            "readers",
+            [("readers.user_id = ?", (user,))],
+        ),
     ]
 
 
@@ -118,13 +124,18 @@ def _terms(query: JobQuery) -> list[Term]:
         terms.append(
             ("(job_id = ? OR batch_id = ? OR job_name LIKE ?)", (query.text, query.text, pattern))
         )
+    return terms
+
+
+def _times(query: JobQuery, table: str) -> list[Term]:
+    terms: list[Term] = []
     if query.created_after is not None:
-        terms.append(("jobs.created_at > ?", (microseconds(query.created_after),)))
+        terms.append((f"{table}.created_at > ?", (microseconds(query.created_after),)))
     if query.created_before is not None:
-        terms.append(("jobs.created_at < ?", (microseconds(query.created_before),)))
+        terms.append((f"{table}.created_at < ?", (microseconds(query.created_before),)))
     if query.cursor is not None:
         created_at, _, seq = query.cursor.partition(".")
-        terms.append(("(jobs.created_at, jobs.seq) < (?, ?)", (int(created_at), int(seq))))
+        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", (int(created_at), int(seq))))
     return terms
 
 

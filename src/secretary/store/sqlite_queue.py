@@ -93,7 +93,7 @@ def promote(db: apsw.Connection, now: int) -> None:
     due: list[Any] = db.execute(
         "SELECT seq, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
         " WHERE status = 'pending' AND turn IS NULL AND held = 0"
-        " AND (run_at IS NULL OR run_at <= ?) ORDER BY run_at LIMIT ?",
+        " AND run_at <= ? ORDER BY run_at LIMIT ?",
         (now, MAX_PROMOTED),
     ).fetchall()
     line = Line(db)

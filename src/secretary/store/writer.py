@@ -19,6 +19,9 @@ T = TypeVar("T")
 MAX_GROUP = 512
 BUSY_SECONDS = 30.0
 
+#: A disk that syncs as fast as this is not worth a thread.
+FAST_SYNC = 0.001
+
 #: A checkpoint is due when the log of writes has grown to so many pages (16 MB).
 CHECKPOINT_PAGES = 4000
 
@@ -46,8 +49,9 @@ class Writer:
     A call that fails is undone alone.
 
     The statements of ordinary calls take microseconds and run on the event loop: two threads
-    that hand the interpreter to and fro for each of them take ten times as long. Whatever may
-    take longer goes to a thread: the sync of the disk, the wait for another process, heavy work.
+    that hand the interpreter to and fro for each of them take ten times as long. So does the
+    sync of a fast disk. Whatever may take longer goes to a thread: the sync of a slower disk,
+    the wait for another process, heavy work.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,6 +62,7 @@ class Writer:
         self._may_wait = False
         self._wal_pages = 0
         self._synchronous = ""
+        self._sync_seconds = 1.0  # until we know better, the disk is slow
         self._loop: asyncio.AbstractEventLoop
         self._db: apsw.Connection
 
@@ -104,8 +109,8 @@ class Writer:
             return
         try:
             self._execute(group)
-            if self._synchronous == "NORMAL":  # no sync to wait for
-                self._db.execute("COMMIT")
+            if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
+                self._commit(group)
                 self._answer(group)
             else:
                 self._in_thread(self._commit, group)
@@ -176,7 +181,12 @@ class Writer:
                 call.answer = answer
 
     def _commit(self, group: list[_Call]) -> None:
+        started = time.perf_counter()
         self._db.execute("COMMIT")
+        if self._synchronous == "FULL":
+            took = time.perf_counter() - started
+            # One slow sync is enough to leave the loop; it takes several fast ones to come back.
+            self._sync_seconds = max(took, 0.8 * self._sync_seconds + 0.2 * took)
 
     def _refuse(self, group: list[_Call], error: Exception) -> None:
         if self._db.in_transaction:

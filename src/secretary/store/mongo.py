@@ -1,0 +1,346 @@
+"""Jobs in MongoDB: the store for services that run on several machines."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from pymongo import AsyncMongoClient
+from pymongo.errors import PyMongoError
+
+from ..errors import Conflict, LeaseLost, StoreUnavailable
+from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
+from . import (
+    Added,
+    BatchQuery,
+    IdempotencyKey,
+    JobQuery,
+    Page,
+    Renewal,
+    Rescued,
+    Wanted,
+    WorkerInfo,
+    mongo_add,
+    mongo_outcome,
+    mongo_query,
+    mongo_rescue,
+    mongo_tidy,
+)
+from .mongo_change import Change, apply, change_found, release_held
+from .mongo_claim import Claims
+from .mongo_contents import add_logs
+from .mongo_errors import address_of, unavailable_error
+from .mongo_group import Group
+from .mongo_rows import DELETED, ENDED, LISTED, moment, now_stamp, stamp
+from .mongo_schema import SCHEMA_VERSION, Database, Document, prepare
+from .mongo_watch import Watch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_DATABASE = "secretary"
+
+#: What the driver does unless the address says otherwise.
+OPTIONS: dict[str, Any] = {
+    "appname": "secretary",
+    "tz_aware": True,
+    "retryWrites": True,
+    "serverSelectionTimeoutMS": 5_000,
+    "connectTimeoutMS": 5_000,
+    "timeoutMS": 15_000,
+    "maxPoolSize": 32,
+}
+
+
+def _translated(
+    method: Callable[Concatenate["MongoStore", P], Awaitable[T]],
+) -> Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]]:
+    """Every error of the driver becomes one of ours, and none tells a password."""
+
+    @wraps(method)
+    async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(self, *args, **kwargs)
+        except PyMongoError as error:
+            raise unavailable_error(error, self._address) from error
+
+    return call
+
+
+class MongoStore:
+    #: A claim may overtake the end of a job that was asked for before.
+    in_order = False
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._address = ""
+        self._client: AsyncMongoClient[Document]
+        self._db: Database
+        self._claims: Claims
+        self._watch: Watch
+        self._additions: Group[mongo_add.NewJob, None]
+        self._endings: Group[Change, bool]
+
+    async def open(self) -> None:
+        try:
+            self._address = address_of(self._url)
+            given = {name.lower() for name in parse_qs(urlsplit(self._url).query)}
+            options = {name: v for name, v in OPTIONS.items() if name.lower() not in given}
+            self._client = AsyncMongoClient(self._url, **options)
+            db = Database(self._client.get_default_database(DEFAULT_DATABASE))
+        except (PyMongoError, ValueError):
+            # The driver quotes the part it cannot read, and that may be the password.
+            raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
+        try:
+            await prepare(db)
+        except PyMongoError as error:
+            await self._client.close()
+            raise unavailable_error(error, self._address) from error
+        except StoreUnavailable:
+            await self._client.close()
+            raise
+        self._db = db
+        self._claims = Claims(db)
+        self._additions = Group(partial(mongo_add.add_jobs, db))
+        self._endings = Group(partial(apply, db))
+        self._watch = Watch(db)
+        self._watch.open()
+
+    async def close(self) -> None:
+        await self._watch.close()
+        await self._additions.close()
+        await self._endings.close()
+        await self._client.close()
+
+    # Clients
+
+    @_translated
+    async def add(
+        self,
+        jobs: Sequence[Job],
+        *,
+        batch: Batch | None = None,
+        idempotency: IdempotencyKey | None = None,
+    ) -> Added:
+        if len(jobs) != 1 and batch is None:
+            raise ValueError("Several jobs need a batch")
+        # A caller that gives up must not leave a batch half added.
+        added = await asyncio.shield(asyncio.ensure_future(self._add(jobs, batch, idempotency)))
+        self._watch.tell()
+        return added
+
+    async def _add(
+        self, jobs: Sequence[Job], batch: Batch | None, idempotency: IdempotencyKey | None
+    ) -> Added:
+        if idempotency is not None:
+            return await mongo_add.add_once(self._db, jobs, batch, idempotency, self._store)
+        await self._store(jobs, batch)
+        return Added([job.job_id for job in jobs], batch.batch_id if batch else None)
+
+    async def _store(
+        self, jobs: Sequence[Job], batch: Batch | None, key: Document | None = None
+    ) -> None:
+        if batch is None:
+            await self._additions.call(await mongo_add.new_job(self._db, jobs[0], key))
+        else:
+            await mongo_add.add_batch(self._db, jobs, batch, key=key)
+
+    @_translated
+    async def get(self, job_id: str) -> Job:
+        return await mongo_query.get_job(self._db, job_id)
+
+    @_translated
+    async def find(self, query: JobQuery) -> Page[Job]:
+        return await mongo_query.find_jobs(self._db, query)
+
+    @_translated
+    async def get_batch(self, batch_id: str) -> Batch:
+        return await mongo_query.get_batch(self._db, batch_id)
+
+    @_translated
+    async def find_batches(self, query: BatchQuery) -> Page[Batch]:
+        return await mongo_query.find_batches(self._db, query)
+
+    @_translated
+    async def cancel(self, query: JobQuery) -> list[str]:
+        changed = await mongo_outcome.cancel(self._db, query)
+        self._watch.tell()
+        return changed
+
+    @_translated
+    async def restart(
+        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
+    ) -> list[str]:
+        changed = await mongo_outcome.restart(self._db, query, parameters)
+        self._watch.tell()
+        return changed
+
+    @_translated
+    async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
+        only = {"archived": not archived}
+
+        async def plan(found: list[Document]) -> list[Change]:
+            return [Change(job["_id"], only, {"$set": {"archived": archived}}) for job in found]
+
+        return await change_found(self._db, query, plan, among=LISTED, only=only)
+
+    @_translated
+    async def delete(self, query: JobQuery) -> list[str]:
+        async def plan(found: list[Document]) -> list[Change]:
+            return [
+                Change(job["_id"], {"status": job["status"]}, {"$set": {"status": DELETED}})
+                for job in found
+            ]
+
+        deleted = await change_found(self._db, query, plan, among=ENDED)
+        await mongo_tidy.forget(self._db, deleted)
+        return deleted
+
+    @_translated
+    async def change_batch(
+        self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
+    ) -> Batch:
+        db = self._db.durable
+        before = await mongo_query.get_batch(self._db, batch_id)
+        changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
+        given = {name: value for name, value in changes.items() if value is not None}
+        await db.batches.update_one({"_id": batch_id}, {"$set": given})
+        if is_active is not None and is_active != before.is_active:
+            await self._hold_or_release(batch_id, is_active=is_active)
+        if archived is not None and archived != before.archived:
+            await db.jobs.update_many({"batch_id": batch_id}, {"$set": {"archived": archived}})
+        self._watch.tell()
+        return await mongo_query.get_batch(self._db, batch_id)
+
+    async def _hold_or_release(self, batch_id: str, *, is_active: bool) -> None:
+        if is_active:
+            await release_held(self._db, [batch_id])
+            return
+        await self._db.durable.jobs.update_many(
+            {"batch_id": batch_id, "status": "pending"},
+            {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
+        )
+
+    @_translated
+    async def delete_batch(self, batch_id: str) -> None:
+        if (await mongo_query.get_batch(self._db, batch_id)).total_jobs:
+            raise Conflict(f"The batch {batch_id} still has jobs")
+        await self._db.durable.batches.delete_one({"_id": batch_id})
+
+    @_translated
+    async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
+        return await mongo_query.count_jobs(self._db)
+
+    # Workers
+
+    @_translated
+    async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
+        info = {**asdict(worker), "started_at": stamp(worker.started_at)}
+        del info["seen_at"]
+        literal = {name: {"$literal": value} for name, value in info.items()}
+        await self._db.workers.update_one(
+            {"_id": worker.worker_id}, [{"$set": literal | _lease(lease)}], upsert=True
+        )
+
+    @_translated
+    async def dismiss(self, worker_id: str) -> None:
+        await self._db.workers.delete_one({"_id": worker_id})
+
+    @_translated
+    async def workers(self) -> list[WorkerInfo]:
+        found = self._db.workers.find(sort=[("_id", 1)])
+        return [_worker_from(document) async for document in found]
+
+    @_translated
+    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+        return await self._claims.claim(worker_id, wanted)
+
+    @_translated
+    async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
+        known = await self._db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
+        if not known.matched_count:
+            raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        jobs = await self._db.jobs.find(**jobs_of_worker(worker_id)).to_list()
+        cancelled = frozenset(job["_id"] for job in jobs if job.get("cancel_requested"))
+        return Renewal({job["_id"]: job["attempt"] for job in jobs}, cancelled)
+
+    @_translated
+    async def report(
+        self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
+    ) -> None:
+        last = await mongo_outcome.report(self._db, job, progress, len(logs))
+        if logs:
+            await add_logs(self._db, job.job_id, logs, last=last)
+
+    @_translated
+    async def finish(
+        self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
+    ) -> None:
+        await mongo_outcome.finish(self._db, self._endings.call, job, outcome, resources)
+        if isinstance(outcome, Released):
+            self._watch.tell()
+
+    async def wait(self, since: int, *, seconds: float) -> int:
+        return await self._watch.wait(since, seconds=seconds)
+
+    # Upkeep
+
+    @_translated
+    async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
+        rescued = await mongo_rescue.rescue(self._db, dead, max_crashes)
+        if rescued:
+            self._watch.tell()
+        return rescued
+
+    @_translated
+    async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
+        return await mongo_query.find_expired(self._db, older_than, limit)
+
+    @_translated
+    async def tidy(self) -> None:
+        await mongo_tidy.tidy(self._db)
+
+    @_translated
+    async def describe(self) -> Mapping[str, Any]:
+        hello = await self._db.command("hello")
+        build = await self._db.command("buildInfo")
+        return {
+            "kind": "mongodb",
+            "hosts": self._address,
+            "database": self._db.name,
+            "server_version": build["version"],
+            "schema_version": SCHEMA_VERSION,
+            "topology": _topology(hello),
+            "replica_set": hello.get("setName"),
+            "members": hello.get("hosts", []),
+            "write_concern": "majority, journaled",
+        }
+
+
+def _lease(lease: timedelta) -> Document:
+    """Counted on the server's clock, the only one that all workers share."""
+    until = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
+    return {"lease_until": until, "seen_at": "$$NOW"}
+
+
+def jobs_of_worker(worker_id: str) -> Document:
+    return {
+        "filter": {"worker_id": worker_id, "status": "processing"},
+        "projection": {"attempt": 1, "cancel_requested": 1},
+        "hint": "running",
+    }
+
+
+def _worker_from(document: Document) -> WorkerInfo:
+    own = {"_id", "lease_until", "started_at"}
+    fields = {name: value for name, value in document.items() if name not in own}
+    return WorkerInfo(**fields, started_at=moment(document["started_at"]))
+
+
+def _topology(hello: Document) -> str:
+    if hello.get("msg") == "isdbgrid":
+        return "sharded cluster"
+    return "replica set" if "setName" in hello else "standalone"

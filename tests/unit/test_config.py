@@ -1,0 +1,147 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary import config
+from secretary.config import Settings, load
+from secretary.errors import InvalidSettings
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for a config file, in a directory without one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "settings.yaml"
+
+
+def settings(environment: dict[str, str] | None = None, **options: Any) -> Settings:
+    return load(environment=environment or {}, **options)
+
+
+class TestWhereSettingsComeFrom:
+    def test_without_anything_the_defaults_hold(self, file: Path) -> None:
+        assert settings() == Settings()
+        assert settings().server.host == "127.0.0.1"
+
+    def test_the_file_sets_what_it_names(self, file: Path) -> None:
+        file.write_text("server: {port: 8000}\n")
+        loaded = settings(file=file)
+        assert loaded.server.port == 8000
+        assert loaded.server.host == "127.0.0.1"
+
+    def test_config_yaml_is_found_without_being_named(self, file: Path) -> None:
+        Path("config").mkdir()
+        config.DEFAULT_FILE.write_text("server: {port: 8000}\n")
+        assert settings().server.port == 8000
+
+    def test_an_empty_file_says_nothing(self, file: Path) -> None:
+        file.write_text("# all defaults\n")
+        assert settings(file=file) == Settings()
+
+    def test_the_environment_wins_over_the_file(self, file: Path) -> None:
+        file.write_text("server: {port: 8000, host: 127.0.0.2}\n")
+        loaded = settings({"SECRETARY_SERVER__PORT": "9000"}, file=file)
+        assert (loaded.server.port, loaded.server.host) == (9000, "127.0.0.2")
+
+    def test_the_command_line_wins_over_the_environment(self, file: Path) -> None:
+        loaded = settings({"SECRETARY_SERVER__PORT": "9000"}, overrides={"server": {"port": 1}})
+        assert loaded.server.port == 1
+
+    def test_mappings_in_the_environment_are_yaml(self, file: Path) -> None:
+        name = "SECRETARY_GENERIC_WORKER__MAX_CONCURRENT_PER_TYPE"
+        assert settings({name: "{pdf: 2}"}).generic_worker.max_concurrent_per_type == {"pdf": 2}
+
+    def test_variables_of_other_programs_are_left_alone(self, file: Path) -> None:
+        assert settings({"PATH": "/bin", "SECRET": "x"}) == Settings()
+
+
+class TestPlainVariables:
+    def test_lists_are_split_at_commas(self, file: Path) -> None:
+        loaded = settings({"SECRETARY_HANDLERS": "a.b:register, c:register"})
+        assert loaded.handlers == ("a.b:register", "c:register")
+
+    def test_a_single_key_joins_the_others(self, file: Path) -> None:
+        environment = {"SECRETARY_API_KEYS": "one,two:ann", "SECRETARY_SERVICE_API_KEY": "three"}
+        assert sorted(settings(environment).access.api_keys) == ["one", "three", "two:ann"]
+
+    def test_mongodb_replaces_the_embedded_store(self, file: Path) -> None:
+        loaded = settings({"MONGODB_URI": "mongodb://db.example/jobs"})
+        assert loaded.store_url == "mongodb://db.example/jobs"
+        assert loaded.database_file is None
+
+    def test_else_the_store_is_a_file_in_the_data_directory(self, file: Path) -> None:
+        loaded = settings(overrides={"storage": {"data_dir": "here"}})
+        assert loaded.database_file == Path("here").resolve() / "secretary.db"
+        assert loaded.store_url == f"sqlite://{loaded.database_file}"
+
+
+class TestOldNames:
+    def test_session_worker_is_read_as_generic_worker(self, file: Path) -> None:
+        file.write_text("session_worker: {max_concurrent: 5}\n")
+        assert settings(file=file).generic_worker.max_concurrent_workers == 5
+
+    def test_the_new_name_wins(self, file: Path) -> None:
+        file.write_text(
+            "session_worker: {max_concurrent_workers: 5, poll_interval_sec: 2}\n"
+            "generic_worker: {max_concurrent_workers: 6}\n"
+        )
+        worker = settings(file=file).generic_worker
+        assert (worker.max_concurrent_workers, worker.poll_interval_sec) == (6, 2)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("server: {port: many}", "server.port: .*'many'"),
+            ("server: {port: 99999}", "server.port: .*65535"),
+            ("server: {prot: 1}", "server.prot: there is no such setting"),
+            ("sevrer: {port: 1}", "sevrer: there is no such setting"),
+            ("server: 5", "server: .*"),
+            ("[1, 2]", "must hold groups"),
+            ("a: [", "is not YAML"),
+            ("generic_worker: {max_concurrent_workers: 0}", "max_concurrent"),
+            ("logging: {level: loud}", "logging.level"),
+        ],
+    )
+    def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(
+        self, file: Path, text: str, says: str
+    ) -> None:
+        file.write_text(text)
+        with pytest.raises(InvalidSettings, match=says):
+            settings(file=file)
+
+    def test_a_missing_file_is_refused_when_it_was_named(self, file: Path) -> None:
+        with pytest.raises(InvalidSettings, match="cannot be read: No such file"):
+            settings(file=file)
+
+    @pytest.mark.parametrize("name", ["SECRETARY_PORT", "SECRETARY_SERVER__PROT"])
+    def test_an_unknown_variable_is_refused(self, file: Path, name: str) -> None:
+        with pytest.raises(InvalidSettings, match=r"SECRETARY_PORT|server\.prot"):
+            settings({name: "1"})
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "access: {api_keys: {SECRET: 1}}",
+            "access: {api_keys: [[SECRET]]}",
+            "access: SECRET",
+            "storage: {mongodb_uri: [SECRET]}",
+            "storage: mongodb://ann:SECRET@db.example",
+        ],
+    )
+    def test_a_wrong_secret_is_not_repeated(self, file: Path, text: str) -> None:
+        file.write_text(text)
+        with pytest.raises(InvalidSettings) as caught:
+            settings(file=file)
+        assert "SECRET" not in str(caught.value)
+
+    def test_all_mistakes_are_told_at_once(self, file: Path) -> None:
+        file.write_text("server: {port: x}\nlogging: {format: x}\n")
+        with pytest.raises(InvalidSettings, match=r"(?s)server\.port.*logging\.format"):
+            settings(file=file)
+
+    def test_settings_cannot_be_changed(self, file: Path) -> None:
+        with pytest.raises(ValueError, match="frozen"):
+            Settings().server = config.Server()  # type: ignore[misc]  # that is the point

@@ -1,0 +1,201 @@
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary.desk import Desk, is_alive
+from secretary.errors import AccessDenied, Conflict, InvalidParameters, NotFound
+from secretary.files import JobFiles
+from secretary.job import Completed, Failed, Job, JobError, Outcome, utc_now
+from secretary.registry import Registry
+from secretary.store import BatchQuery, JobQuery, open_store
+from secretary.submission import BatchRequest, JobRequest, read
+from tests.contract.given import claim, worker
+
+FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield Desk(store, Registry(), JobFiles(tmp_path))
+    await store.close()
+
+
+async def submit(desk: Desk, *, user: str | None = None, **document: Any) -> Job:
+    return await desk.submit(read(JobRequest, document), user=user)
+
+
+async def submit_batch(desk: Desk, size: int, **document: Any) -> tuple[str, list[str]]:
+    document = {"jobs": [{}] * size, **document}
+    batch, job_ids = await desk.submit_batch(read(BatchRequest, document))
+    return batch.batch_id, job_ids
+
+
+async def end_next(desk: Desk, outcome: Outcome) -> Job:
+    (job,) = await claim(desk.store)
+    await desk.store.finish(job, outcome)
+    return job
+
+
+class TestOneJob:
+    async def test_a_submitted_job_waits(self, desk: Desk) -> None:
+        job = await submit(desk)
+        assert (await desk.job(job.job_id)).status == "pending"
+
+    async def test_the_same_key_and_request_give_the_same_job(self, desk: Desk) -> None:
+        request = read(JobRequest, {"job_name": "once"})
+        first = await desk.submit(request, key="k")
+        again = await desk.submit(request, key="k")
+        assert again.job_id == first.job_id
+        assert len((await desk.jobs(JobQuery())).items) == 1
+
+    async def test_the_same_key_with_another_request_is_a_conflict(self, desk: Desk) -> None:
+        await desk.submit(read(JobRequest, {"job_name": "one"}), key="k")
+        with pytest.raises(Conflict):
+            await desk.submit(read(JobRequest, {"job_name": "two"}), key="k")
+
+    async def test_users_do_not_share_their_keys(self, desk: Desk) -> None:
+        request = read(JobRequest, {})
+        of_ann = await desk.submit(request, user="ann", key="k")
+        of_bob = await desk.submit(request, user="bob", key="k")
+        assert of_ann.job_id != of_bob.job_id
+
+    async def test_cancelling_twice_does_no_harm(self, desk: Desk) -> None:
+        job = await submit(desk)
+        assert (await desk.cancel(job.job_id)).status == "cancelled"
+        assert (await desk.cancel(job.job_id)).status == "cancelled"
+
+    async def test_a_running_job_is_asked_to_stop(self, desk: Desk) -> None:
+        await submit(desk)
+        (running,) = await claim(desk.store)
+        job = await desk.cancel(running.job_id)
+        assert (job.status, job.cancel_requested) == ("processing", True)
+
+    async def test_a_job_that_completed_cannot_be_cancelled(self, desk: Desk) -> None:
+        await submit(desk)
+        job = await end_next(desk, Completed())
+        with pytest.raises(Conflict, match="has already completed"):
+            await desk.cancel(job.job_id)
+
+    async def test_an_ended_job_can_be_restarted_a_waiting_one_not(self, desk: Desk) -> None:
+        await submit(desk)
+        job = await end_next(desk, FAILED)
+        restarted = await desk.restart(job.job_id)
+        assert (restarted.status, restarted.error) == ("pending", None)
+        with pytest.raises(Conflict, match="is pending"):
+            await desk.restart(job.job_id)
+
+    async def test_an_archived_job_can_still_be_read(self, desk: Desk) -> None:
+        job = await submit(desk)
+        assert (await desk.archive(job.job_id)).archived
+        assert (await desk.jobs(JobQuery(archived=False))).items == []
+        assert not (await desk.archive(job.job_id, archived=False)).archived
+
+    async def test_deleting_removes_the_files_too(self, desk: Desk) -> None:
+        await submit(desk)
+        job = await end_next(desk, Completed())
+        directory = Path(desk.files.of_attempt(job))
+        directory.mkdir(parents=True)
+        await desk.delete(job.job_id)
+        assert not directory.exists()
+        with pytest.raises(NotFound):
+            await desk.job(job.job_id)
+
+    async def test_a_job_that_has_not_ended_cannot_be_deleted(self, desk: Desk) -> None:
+        job = await submit(desk)
+        with pytest.raises(Conflict, match="cancel it before"):
+            await desk.delete(job.job_id)
+
+    async def test_a_made_up_cursor_is_refused(self, desk: Desk) -> None:
+        with pytest.raises(InvalidParameters, match="cursor"):
+            await desk.jobs(JobQuery(cursor="x"))
+        with pytest.raises(InvalidParameters, match="cursor"):
+            await desk.batches(BatchQuery(cursor="x"))
+
+
+class TestAccess:
+    async def test_a_strangers_job_does_not_exist(self, desk: Desk) -> None:
+        job = await submit(desk, user="ann")
+        for ask in (desk.job, desk.cancel, desk.restart, desk.archive, desk.delete):
+            with pytest.raises(NotFound):
+                await ask(job.job_id, user="eve")
+        assert (await desk.jobs(JobQuery(), user="eve")).items == []
+
+    async def test_a_reader_may_look_but_not_touch(self, desk: Desk) -> None:
+        job = await submit(desk, user="ann", access_control={"read_access": ["bob"]})
+        assert (await desk.job(job.job_id, user="bob")).job_id == job.job_id
+        for ask in (desk.cancel, desk.restart, desk.archive, desk.delete):
+            with pytest.raises(AccessDenied):
+                await ask(job.job_id, user="bob")
+
+    async def test_the_same_holds_for_batches(self, desk: Desk) -> None:
+        access = {"read_access": ["bob"]}
+        batch_id, _ = await submit_batch(desk, 1, user_id="ann", access_control=access)
+        with pytest.raises(NotFound):
+            await desk.batch(batch_id, user="eve")
+        for ask in (
+            desk.cancel_batch,
+            desk.archive_batch,
+            desk.restart_failed,
+            desk.set_batch_active,
+            desk.delete_batch,
+        ):
+            with pytest.raises(AccessDenied):
+                await ask(batch_id, user="bob")
+
+
+class TestBatches:
+    async def test_a_batch_holds_its_jobs(self, desk: Desk) -> None:
+        batch_id, job_ids = await submit_batch(desk, 3)
+        assert {job.job_id for job in await desk.jobs_of_batch(batch_id)} == set(job_ids)
+
+    async def test_a_large_batch_is_changed_whole(self, desk: Desk) -> None:
+        batch_id, job_ids = await submit_batch(desk, 2500)
+        assert sorted(await desk.cancel_batch(batch_id)) == sorted(job_ids)
+        assert len(await desk.jobs_of_batch(batch_id)) == 2500
+
+    async def test_only_failed_jobs_are_restarted(self, desk: Desk) -> None:
+        batch_id, _ = await submit_batch(desk, 2)
+        await end_next(desk, Completed())
+        failed = await end_next(desk, FAILED)
+        assert await desk.restart_failed(batch_id) == [failed.job_id]
+        assert await desk.restart_failed(batch_id) == []
+
+    async def test_a_batch_can_be_paused_resumed_and_toggled(self, desk: Desk) -> None:
+        batch_id, _ = await submit_batch(desk, 1)
+        assert not (await desk.set_batch_active(batch_id, False)).is_active
+        assert not (await desk.set_batch_active(batch_id, False)).is_active
+        assert (await desk.set_batch_active(batch_id)).is_active
+
+    async def test_a_paused_batch_starts_nothing(self, desk: Desk) -> None:
+        await submit_batch(desk, 1, isActive=False)
+        assert await claim(desk.store) == []
+
+    async def test_a_batch_can_be_deleted_once_it_has_ended(self, desk: Desk) -> None:
+        batch_id, job_ids = await submit_batch(desk, 2)
+        with pytest.raises(Conflict, match="unfinished"):
+            await desk.delete_batch(batch_id)
+        await desk.cancel_batch(batch_id)
+        await desk.delete_batch(batch_id)
+        with pytest.raises(NotFound):
+            await desk.batch(batch_id)
+        with pytest.raises(NotFound):
+            await desk.job(job_ids[0])
+
+
+class TestWorkers:
+    def test_a_worker_that_was_just_seen_is_alive(self) -> None:
+        assert is_alive(worker())
+
+    def test_a_worker_that_fell_silent_is_not(self) -> None:
+        assert not is_alive(replace(worker(), seen_at=utc_now() - timedelta(minutes=1)))
+
+    async def test_only_those_alive_are_listed(self, desk: Desk) -> None:
+        await desk.store.enlist(worker("here"), timedelta(seconds=60))
+        assert [one.worker_id for one in await desk.workers_alive()] == ["here"]
+

@@ -1,0 +1,180 @@
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary import doctor
+from secretary.doctor import Finding, Verdict
+from secretary.job import Job, utc_now
+from secretary.registry import Registry
+from secretary.store import JobStore, open_store
+from tests.contract.given import worker
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SQLITE = {
+    "kind": "sqlite",
+    "path": "/data/secretary.db",
+    "sqlite_version": "3.54.1",
+    "schema_version": 1,
+    "journal_mode": "wal",
+    "quick_check": "ok",
+    "bytes": 4096,
+}
+MONGODB = {"kind": "mongodb", "version": "7.0.1", "topology": "replica set"}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+def by_subject(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in findings}
+
+
+class TestSqlite:
+    @pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.51.2"])
+    def test_a_library_with_the_wal_reset_bug_is_a_problem(self, version: str) -> None:
+        finding = doctor.judge_sqlite(version)
+        assert finding.verdict == "problem"
+        assert finding.remedy is not None
+
+    @pytest.mark.parametrize("version", ["3.6.23", "3.51.3", "3.54.1", "4.0.0"])
+    def test_other_libraries_are_well(self, version: str) -> None:
+        assert doctor.judge_sqlite(version).verdict == "ok"
+
+    @pytest.mark.parametrize(
+        ("change", "verdict"),
+        [
+            ({}, "ok"),
+            ({"quick_check": "row 3 missing from index"}, "problem"),
+            ({"journal_mode": "delete"}, "warning"),
+        ],
+    )
+    def test_the_database_is_judged(self, change: dict[str, Any], verdict: str) -> None:
+        findings = by_subject(list(doctor.judge_store({**SQLITE, **change})))
+        assert findings["store"].verdict == verdict
+
+
+class TestMongodb:
+    def test_a_replica_set_is_well(self) -> None:
+        (finding,) = doctor.judge_store(MONGODB)
+        assert finding.verdict == "ok"
+        assert "7.0.1" in finding.fact
+
+    def test_a_standalone_server_is_a_warning(self) -> None:
+        (finding,) = doctor.judge_store({**MONGODB, "topology": "standalone"})
+        assert finding.verdict == "warning"
+
+
+class TestDirectory:
+    @pytest.mark.parametrize(
+        ("free", "verdict"),
+        [(99_000_000, "problem"), (999_000_000, "warning"), (1_000_000_000, "ok")],
+    )
+    def test_space_is_judged(self, free: int, verdict: str) -> None:
+        assert doctor.judge_space(free).verdict == verdict
+
+    def test_a_directory_that_is_not_there_yet_is_no_problem(self, tmp_path: Path) -> None:
+        (finding,) = doctor.look_at_directory(tmp_path / "new", embedded_store=True)
+        assert finding.verdict == "info"
+        assert not (tmp_path / "new").exists()
+
+    def test_a_file_in_its_place_is_a_problem(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        (finding,) = doctor.look_at_directory(tmp_path / "file", embedded_store=True)
+        assert finding.verdict == "problem"
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_a_directory_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        findings = by_subject(list(doctor.look_at_directory(tmp_path, embedded_store=True)))
+        assert findings["data"].verdict == "problem"
+
+    @pytest.mark.parametrize(
+        ("kind", "embedded", "verdict"),
+        [("ext4", True, "ok"), ("nfs4", True, "problem"), ("cifs", False, "info")],
+    )
+    def test_a_network_is_no_place_for_sqlite(
+        self, kind: str, embedded: bool, verdict: str
+    ) -> None:
+        assert doctor.judge_file_system(kind, embedded_store=embedded).verdict == verdict
+
+    def test_the_innermost_mount_counts(self, tmp_path: Path) -> None:
+        mounts = tmp_path / "mounts"
+        inner = str(tmp_path / "the data").replace(" ", "\\040")
+        mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {inner} nfs4 rw 0 0\n")
+        assert doctor.file_system(tmp_path / "the data" / "deep", mounts) == "nfs4"
+        assert doctor.file_system(tmp_path, mounts) == "ext4"
+
+    def test_where_no_mounts_are_listed_nothing_is_said(self, tmp_path: Path) -> None:
+        assert doctor.file_system(tmp_path, tmp_path / "none") is None
+
+
+class TestClock:
+    def test_a_clock_that_agrees_is_well(self) -> None:
+        finding = doctor.judge_clock(NOW, server=NOW + timedelta(seconds=1), newest=NOW)
+        assert finding.verdict == "ok"
+
+    @pytest.mark.parametrize("seconds", [-60, 60])
+    def test_a_clock_off_the_servers_is_a_warning(self, seconds: int) -> None:
+        server = NOW + timedelta(seconds=seconds)
+        assert doctor.judge_clock(NOW, server=server).verdict == "warning"
+
+    def test_a_clock_behind_the_newest_job_is_a_warning(self) -> None:
+        assert doctor.judge_clock(NOW, newest=NOW + timedelta(minutes=1)).verdict == "warning"
+        assert doctor.judge_clock(NOW, newest=NOW - timedelta(days=9)).verdict == "ok"
+
+    def test_a_clock_that_was_never_set_is_a_problem(self) -> None:
+        assert doctor.judge_clock(datetime(1970, 1, 2, tzinfo=UTC)).verdict == "problem"
+
+
+class TestWork:
+    async def test_an_idle_store_is_well(self, store: JobStore) -> None:
+        findings = by_subject(await doctor.look_at_store(store))
+        assert findings["jobs"].fact == "0 waiting, 0 running"
+        assert findings["workers"].verdict == "info"
+        assert findings["store"].verdict == "ok"
+
+    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: JobStore) -> None:
+        await store.add([Job(created_at=utc_now() - timedelta(hours=3))])
+        findings = by_subject(await doctor.look_at_store(store))
+        assert findings["workers"].verdict == "warning"
+        assert findings["jobs"].fact == "1 waiting, 0 running, the oldest for more than an hour"
+
+    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: JobStore) -> None:
+        then, later = utc_now() - timedelta(hours=3), utc_now() + timedelta(hours=3)
+        await store.add([Job(created_at=then, run_at=later)])
+        findings = by_subject(await doctor.look_at_store(store))
+        assert findings["jobs"].fact == "1 waiting, 0 running"
+
+    async def test_a_worker_that_is_alive_is_named(self, store: JobStore) -> None:
+        await store.enlist(worker("worker-7"), timedelta(seconds=60))
+        findings = by_subject(await doctor.look_at_store(store))
+        assert findings["workers"].verdict == "ok"
+        assert "worker-7 (3 slots" in findings["workers"].fact
+
+
+class TestRest:
+    def test_missing_engines_are_only_mentioned(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "")
+        findings = list(doctor.look_at_engines())
+        assert {finding.verdict for finding in findings} == {Verdict.INFO}
+        assert findings[0].fact == "not found: needed for sound and video"
+
+    def test_handlers_are_listed(self) -> None:
+        async def audio(job: Any, repo: Any, resources: Any) -> None: ...
+
+        registry = Registry()
+        registry.register("audio", audio)
+        assert doctor.look_at_handlers(registry).fact == "audio"
+
+    def test_the_worst_verdict_counts(self) -> None:
+        found = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]
+        assert doctor.worst(found) == "warning"

@@ -1,0 +1,108 @@
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from secretary.errors import InvalidSettings, UnknownJobType
+from secretary.handler import AnyParameters, JobContext, handles
+from secretary.registry import Registry
+
+MODULE = """
+from secretary import handles
+
+@handles("noted")
+async def noted(ctx):
+    return {}
+
+async def old(job, repo, resource_calculator):
+    pass
+
+def register(registry):
+    registry.add(noted)
+    registry.register("old", old)
+
+def broken(registry):
+    raise RuntimeError("cannot")
+
+not_a_function = 5
+"""
+
+
+class Parameters(BaseModel):
+    url: str
+
+
+@handles("pdf", Parameters, timeout=timedelta(minutes=5), max_attempts=2)
+async def pdf(ctx: JobContext[Parameters]) -> None: ...
+
+
+async def audio(job: Any, repo: Any, resource_calculator: Any) -> None: ...
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module with handlers, as someone else would write it."""
+    (tmp_path / "their_handlers.py").write_text(MODULE)
+    (tmp_path / "their_mistake.py").write_text("import there_is_no_such_module\n")
+    (tmp_path / "their_typo.py").write_text("def register(registry:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "their_handlers"
+    sys.modules.pop("their_handlers", None)
+
+
+class TestBothForms:
+    def test_a_decorated_function_serves_its_type(self) -> None:
+        handler = Registry([pdf])["pdf"]
+        assert handler.parameters is Parameters
+        assert (handler.timeout, handler.max_attempts) == (timedelta(minutes=5), 2)
+
+    def test_a_function_of_the_seeds_form_serves_the_type_it_is_registered_for(self) -> None:
+        registry = Registry()
+        registry.register("audio", audio, timeout=timedelta(hours=2))
+        assert registry["audio"].parameters is AnyParameters
+        assert registry["audio"].timeout == timedelta(hours=2)
+
+    def test_a_type_has_one_handler_only(self) -> None:
+        registry = Registry([pdf])
+        with pytest.raises(InvalidSettings, match="'pdf' already has a handler"):
+            registry.register("pdf", audio)
+
+    def test_the_types_are_known(self) -> None:
+        registry = Registry([pdf])
+        assert registry.job_types == {"pdf"}
+        assert "pdf" in registry
+        assert "audio" not in registry
+
+    def test_an_unknown_type_is_told_which_there_are(self) -> None:
+        with pytest.raises(UnknownJobType, match="'audio'; there are: pdf"):
+            Registry([pdf])["audio"]
+
+
+class TestLoading:
+    def test_a_module_from_outside_registers_both_forms(self, module: str) -> None:
+        registry = Registry()
+        registry.load(f"{module}:register")
+        assert registry.job_types == {"noted", "old"}
+
+    def test_without_a_name_the_function_is_register(self, module: str) -> None:
+        registry = Registry()
+        registry.load(module)
+        assert registry.job_types == {"noted", "old"}
+
+    def test_what_comes_from_outside_knows_where_it_came_from(self, module: str) -> None:
+        registry = Registry([pdf])
+        registry.load(f"{module}:register")
+        assert registry["noted"].origin == f"{module}:register"
+        assert registry["pdf"].origin is None
+
+    @pytest.mark.parametrize(
+        "origin",
+        ["no_such_module:register", "their_handlers:missing", "their_mistake:register", ""],
+    )
+    def test_what_cannot_be_loaded_is_named(self, module: str, origin: str) -> None:
+        with pytest.raises(InvalidSettings, match=f"handlers: {origin!r} cannot be loaded"):
+            Registry().load(origin)
