@@ -23,7 +23,7 @@ async def chaos(ctx: JobContext[AnyParameters]) -> dict[str, Any]:
     beats = max(1, int(parameters["seconds"] / BEAT))
     for beat in range(beats):
         if parameters["blocking"]:
-            time.sleep(BEAT)  # noqa: ASYNC251  # code from outside may do that
+            time.sleep(BEAT)
         else:
             await asyncio.sleep(BEAT)
         _note(journal, ctx, "beat")

@@ -31,7 +31,7 @@ async def hungry(ctx: Context) -> None:
     hoard = []
     while True:
         hoard.append(bytearray(8 * 1024 * 1024))
-        time.sleep(0.005)  # noqa: ASYNC251  # it is meant to be bad
+        time.sleep(0.005)
 
 
 @handles("endless")
@@ -45,11 +45,11 @@ async def stubborn(ctx: Context) -> None:
     """Forks children that will not be ended, and will not be ended itself."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for _ in range(3):
-        subprocess.Popen([sys.executable, "-c", STUBBORN])  # noqa: ASYNC220
+        subprocess.Popen([sys.executable, "-c", STUBBORN])
     await ctx.progress("forked", 50)
     while True:
         try:
-            time.sleep(600)  # noqa: ASYNC251
+            time.sleep(600)
         except BaseException:
             continue
 
@@ -58,7 +58,7 @@ async def stubborn(ctx: Context) -> None:
 async def decent(ctx: Context) -> dict[str, Any]:
     started = time.monotonic()
     while time.monotonic() - started < float(ctx.job.parameters.get("seconds", 0.1)):
-        time.sleep(0.02)  # noqa: ASYNC251
+        time.sleep(0.02)
         await ctx.progress("working", 10)
     return {"pid": os.getpid(), "parent": os.getppid()}
 

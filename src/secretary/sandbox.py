@@ -339,7 +339,6 @@ class _Child(asyncio.Protocol):
 
     exit: asyncio.Task["_Exit"]
     _transport: asyncio.Transport
-    _output: "_Output"
 
     def __init__(self, token: str) -> None:
         self.pid = 0
@@ -352,6 +351,7 @@ class _Child(asyncio.Protocol):
         self._over: asyncio.Future[None] | None = None
         self._death: asyncio.Task[None] | None = None
         self._was_killed = False
+        self._output = _Output()
         self._buffer = bytearray()
         self._cpu_seconds = 0.0
         self._warm_bytes = 0
@@ -368,29 +368,34 @@ class _Child(asyncio.Protocol):
 
     async def start(self, program: str, environment: Mapping[str, str]) -> bool:
         """Whether it came up and has imported what it should."""
-        ours, theirs = socket.socketpair()
-        reading, writing = os.pipe()
-        self._output = _Output(reading)
         try:
-            self.pid = processes.spawn(
-                ["-c", program],
-                {**environment, processes.MARK: self._token},
-                [None, writing, writing, theirs.fileno()],
-            )
+            with await self._connect() as theirs:
+                self._spawn(program, environment, theirs)
         except OSError:
-            ours.close()
-            logger.exception("no process could be spawned")
+            logger.exception("a sandbox process could not be spawned")
             return False
-        finally:
-            theirs.close()
-            os.close(writing)
-        self.exit = asyncio.create_task(_exit_of(self.pid))
-        self.exit.add_done_callback(self._notice_exit)
-        await self._loop.create_unix_connection(lambda: self, sock=ours)
         events: list[asyncio.Future[Any]] = [self._ready, self.exit]
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait(events, timeout=_START_SECONDS, return_when=first)
         return self._ready.done() and not self._ready.cancelled()
+
+    async def _connect(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        await self._loop.create_unix_connection(lambda: self, sock=ours)
+        return theirs
+
+    def _spawn(self, program: str, environment: Mapping[str, str], theirs: socket.socket) -> None:
+        output = self._output.open()
+        try:
+            self.pid = processes.spawn(
+                ["-c", program],
+                {**environment, processes.MARK: self._token},
+                [None, output, output, theirs.fileno()],
+            )
+        finally:
+            os.close(output)
+        self.exit = asyncio.create_task(_exit_of(self.pid))
+        self.exit.add_done_callback(self._notice_exit)
 
     def begin(
         self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
@@ -598,28 +603,31 @@ class _Child(asyncio.Protocol):
 class _Output:
     """What a process prints: read so that it never blocks, and but for its last words forgotten."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._is_open = True
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
         self._tail = b""
-        os.set_blocking(descriptor, False)
-        asyncio.get_running_loop().add_reader(descriptor, self._follow)
+
+    def open(self) -> int:
+        """The descriptor to write to."""
+        self._descriptor, writing = os.pipe()
+        os.set_blocking(self._descriptor, False)
+        asyncio.get_running_loop().add_reader(self._descriptor, self._follow)
+        return writing
 
     @property
     def tail(self) -> str:
         return self._tail.decode(errors="replace")
 
     def forget(self) -> None:
-        if self._is_open:
-            self._read()
+        self._read()
         self._tail = b""
 
     def close(self) -> None:
-        if self._is_open:
-            self._read()
-            self._is_open = False
+        self._read()
+        if self._descriptor is not None:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
+            self._descriptor = None
 
     def _follow(self) -> None:
         if not self._read():
@@ -627,6 +635,8 @@ class _Output:
 
     def _read(self) -> bool:
         """Whether there may be more to come."""
+        if self._descriptor is None:
+            return False
         try:
             data = os.read(self._descriptor, 65536)  # as much as a pipe holds
         except BlockingIOError:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from .errors import SecretaryError
+from .errors import StoreUnavailable
 from .files import JobFiles
 from .job import JobStatus, utc_now
 from .machine import has_died
@@ -22,6 +22,8 @@ PRUNE_BATCH = 200
 class UpkeepOptions:
     sweep_every: timedelta = timedelta(seconds=1)
     tidy_every: timedelta = timedelta(minutes=1)
+    #: After the store was away, no lease is taken for lapsed for so long.
+    pardon: timedelta = timedelta(seconds=5)
     max_crashes: int = 2
     #: How long ended jobs are kept, by state; a state that is missing is kept for ever.
     keep: Mapping[JobStatus, timedelta] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class Upkeep:
         self._store = store
         self._files = files
         self._options = options
+        self._rescue_from = 0.0
 
     async def run(self) -> None:
         tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
@@ -44,7 +47,9 @@ class Upkeep:
                     tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
                     await self.prune()
                     await self._store.tidy()
-            except SecretaryError as error:
+            except StoreUnavailable as error:
+                # Leases lapsed while no one could renew them: let the living do so first.
+                self._rescue_from = time.monotonic() + self._options.pardon.total_seconds()
                 logger.error("Upkeep could not be done, will try again: %s", error)
             except Exception:
                 logger.exception("Upkeep broke, will try again")
@@ -52,6 +57,8 @@ class Upkeep:
 
     async def rescue(self) -> None:
         """Leases lapse after seconds; of a process on this machine we know at once."""
+        if time.monotonic() < self._rescue_from:
+            return
         workers = await self._store.workers()
         dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
         rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)

@@ -198,4 +198,3 @@ class TestWorkers:
     async def test_only_those_alive_are_listed(self, desk: Desk) -> None:
         await desk.store.enlist(worker("here"), timedelta(seconds=60))
         assert [one.worker_id for one in await desk.workers_alive()] == ["here"]
-

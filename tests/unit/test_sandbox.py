@@ -235,6 +235,14 @@ async def test_a_module_that_cannot_be_preloaded_fails_the_call(
     assert "no_such_module" in caplog.text
 
 
+async def test_a_process_that_cannot_be_spawned_fails_the_call() -> None:
+    sandbox = Sandbox(1, environment={"TOO_LONG_FOR_THE_SYSTEM": "x" * MIB})
+    await sandbox.open()
+    with pytest.raises(WorkerCrashed, match="could not be started"):
+        await sandbox.run(sandboxed.add, 1, 2)
+    await sandbox.close()
+
+
 # Limits
 
 

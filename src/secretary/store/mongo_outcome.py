@@ -1,4 +1,4 @@
-"""How attempts end: the job is done, waits for another attempt, or is taken from a lost worker."""
+"""How attempts go and end: the job is done, or it is pending again."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -13,24 +13,20 @@ from ..job import (
     Failed,
     Job,
     JobError,
-    LogEntry,
     Outcome,
     Progress,
     Released,
-    crash_error,
 )
-from . import JobQuery, Rescued
+from . import JobQuery
 from .mongo_change import (
-    WITHOUT_VALUES,
     Change,
-    apply,
     change_found,
     held_by,
     inactive_batches,
     release_held,
     told,
 )
-from .mongo_contents import add_logs, drop_values, put_value
+from .mongo_contents import drop_values, put_value
 from .mongo_line import Places, placed
 from .mongo_rows import ENDED, UNENDED, ended_attempt, error_to, now_stamp, plain, stamp
 from .mongo_schema import Database, Document
@@ -290,89 +286,3 @@ def _restart_one(job: Document, place: Document, parameters: Document) -> Change
         resources=None,
         **parameters,
     )
-
-
-async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
-    """Take the jobs from lost workers. If this stops midway, the next rescue goes on."""
-    holders = await db.jobs.distinct(
-        "worker_id", {"worker_id": {"$gt": ""}, "status": "processing"}
-    )
-    lapsed = {"$or": ["$lost", {"$lt": ["$lease_until", "$$NOW"]}]}
-    known = {w["_id"]: w["lapsed"] async for w in db.workers.find({}, {"lapsed": lapsed})}
-    suspects = {worker_id for worker_id, over in known.items() if over} | (set(dead) & set(known))
-    unknown = [worker_id for worker_id in holders if worker_id not in known]
-    if not suspects and not unknown:
-        return []
-    lost = await _give_up(db, suspects, dead)
-    jobs = await db.jobs.find(
-        {"worker_id": {"$in": [*lost, *unknown]}, "status": "processing"},
-        WITHOUT_VALUES,
-        hint="running",
-    ).to_list()
-    rescued = await _rescue_jobs(db, jobs, max_crashes)
-    await db.workers.delete_many({"_id": {"$in": lost}, "lost": True})
-    return rescued
-
-
-async def _give_up(db: Database, suspects: Collection[str], dead: Collection[str]) -> list[str]:
-    """Mark workers as lost, from where no renewal leads back, before anything is taken."""
-    await db.workers.update_many(
-        {
-            "_id": {"$in": sorted(suspects)},
-            "$or": [
-                {"_id": {"$in": list(dead)}},
-                {"$expr": {"$lt": ["$lease_until", "$$NOW"]}},
-            ],
-        },
-        {"$set": {"lost": True}},
-    )
-    return [worker["_id"] async for worker in db.workers.find({"lost": True}, {"_id": 1})]
-
-
-async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int) -> list[Rescued]:
-    if not jobs:
-        return []
-    places = await places_for(db, jobs)
-    changes = [
-        _rescue_one(job, place, max_crashes) for job, place in zip(jobs, places, strict=True)
-    ]
-    done = await apply(db, changes)
-    taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
-    await check_held(db, jobs, places)
-    for job in taken:
-        await add_logs(db, job["_id"], [_obituary(job)], last=job.get("logged", 0) + 1)
-    return [
-        Rescued(
-            job_id=job["_id"],
-            attempt=job["attempt"],
-            worker_id=job["worker_id"],
-            failed=job.get("crashes", 0) + 1 >= max_crashes,
-        )
-        for job in taken
-    ]
-
-
-def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
-    only = {
-        "status": "processing",
-        "attempt": job["attempt"],
-        "worker_id": job["worker_id"],
-        "processing_started_at": job["processing_started_at"],
-        "cancel_requested": job.get("cancel_requested"),
-    }
-    deaths = job.get("crashes", 0) + 1
-    error = crash_error(job["worker_id"], deaths)
-    if job.get("cancel_requested"):
-        change = cancelled(job, only, Cancelled().reason)
-    elif deaths >= max_crashes:
-        change = failed(job, only, error, crashed=True)
-    else:
-        change = pending(job, only, place, error=error, counted={"crashes": 1})
-    change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
-    return change
-
-
-def _obituary(job: Document) -> LogEntry:
-    text = "The worker vanished while it ran this job"
-    attempt, worker_id = job["attempt"], job["worker_id"]
-    return LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")

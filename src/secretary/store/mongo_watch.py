@@ -6,6 +6,7 @@ import logging
 import random
 
 from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
 
 from .mongo_schema import Database, Document
 
@@ -38,7 +39,7 @@ class Watch:
     a hint only: without one (a standalone server, a stream that broke) who waits polls."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
+        self._jobs = db.jobs.with_options(read_concern=ReadConcern("majority"))
         self._generation = 0
         self._news = asyncio.Event()
         self._listening = False
@@ -69,19 +70,18 @@ class Watch:
         while True:
             try:
                 await self._listen()
-            except OperationFailure as error:
-                if error.code == NO_REPLICA_SET:
+            except PyMongoError as error:
+                if isinstance(error, OperationFailure) and error.code == NO_REPLICA_SET:
                     logger.info("MongoDB is no replica set: new jobs are found by polling")
                     return
-                logger.warning("The change stream on jobs failed: %s", error)
-            except PyMongoError as error:
-                logger.warning("The change stream on jobs broke: %s", error)
+                if self._listening:
+                    logger.warning("The change stream on jobs broke: %s", error)
             finally:
                 self._listening = False
             await asyncio.sleep(random.uniform(0.5, 1) * REOPEN_SECONDS)
 
     async def _listen(self) -> None:
-        async with await self._db.jobs.watch(NEWS) as stream:
+        async with await self._jobs.watch(NEWS) as stream:
             self._listening = True
             self.tell()  # of what happened before
             async for _ in stream:

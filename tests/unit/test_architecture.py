@@ -1,0 +1,144 @@
+"""Which module may import which. Change the tables on purpose, never to make this pass."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "secretary"
+
+#: Part -> the parts it may import. A part is a module or package, with all that begins with its
+#: name and an underscore; one with a dot differs from the package it is in.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "version": set(),
+    "job": set(),
+    "logs": set(),
+    "resources": set(),
+    "processes": set(),
+    "machine": {"processes"},
+    "config": {"errors"},
+    "store": {"job"},
+    "store.policy": {"store"},
+    "store.wakeup": set(),
+    "store.writer": {"errors"},
+    "store.sqlite": {
+        "store", "store.policy", "store.wakeup", "store.writer", "job", "errors", "machine",
+    },
+    "store.mongo": {"store", "store.policy", "job", "errors", "machine"},
+    "files": {"job"},
+    "handler": {"job", "errors", "resources"},
+    "seed": {"handler", "job", "errors", "resources"},
+    "registry": {"handler", "seed", "errors"},
+    "handlers": {"handler", "job", "errors"},
+    "sandbox": {"processes", "resources", "errors"},
+    "isolation": {"sandbox", "registry", "handler", "resources", "job"},
+    "executor": {
+        "store", "registry", "handler", "sandbox", "isolation", "files", "resources", "job",
+        "errors", "logs",
+    },
+    "worker": {"executor", "store", "job", "errors", "machine", "version"},
+    "upkeep": {"store", "files", "job", "errors", "machine"},
+    "submission": {"registry", "job", "errors"},
+    "desk": {"submission", "registry", "store", "files", "job", "errors", "machine"},
+    "doctor": {"desk", "registry", "store", "job", "errors", "version"},
+    "api": {"desk", "submission", "handler", "registry", "store", "files", "job", "errors",
+            "version"},
+    "server": {"errors"},
+    "app": {
+        "api", "server", "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry",
+        "handlers", "store", "files", "config", "job", "errors",
+    },
+    "cli": {
+        "app", "config", "desk", "doctor", "submission", "store", "job", "errors", "logs",
+        "version",
+    },
+    "__main__": {"cli"},
+    "": {"handler", "registry", "job", "errors", "version"},
+}  # fmt: skip
+
+#: Libraries that only one part may know, so that they can be replaced there.
+OWNERS = {
+    "apsw": {"store.sqlite", "store.writer"},
+    "bson": {"store.mongo"},
+    "pymongo": {"store.mongo"},
+    "fastapi": {"api"},
+    "starlette": {"api"},
+    "uvicorn": {"server"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+}
+
+VAGUE = {"base", "common", "factory", "helpers", "manager", "models", "service", "types", "utils"}
+
+
+def part_of(module: str) -> str:
+    """`store.sqlite_rows` -> `store.sqlite`, `api.jobs` -> `api`."""
+    names = [part for part in ALLOWED if part and _belongs(module, part)]
+    return max(names, key=len, default="")
+
+
+def _belongs(module: str, part: str) -> bool:
+    return module == part or module.startswith((f"{part}.", f"{part}_"))
+
+
+def modules() -> Iterator[tuple[str, ast.Module, tuple[str, ...]]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        package = path.relative_to(PACKAGE).parent.parts
+        name = ".".join((*package, path.stem)).removesuffix("__init__").strip(".")
+        yield name, ast.parse(path.read_text()), package
+
+
+def own_imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            for name in [node.module] if node.module else [alias.name for alias in node.names]:
+                yield ".".join((*base, name or ""))
+
+
+def library_imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        f"{name or 'the package'} imports {target}"
+        for name, tree, package in modules()
+        for target in own_imports(tree, package)
+        if part_of(target) not in ALLOWED[part_of(name)] | {part_of(name)}
+    ]
+    assert not wrong
+
+
+def test_no_import_goes_round_the_tables() -> None:
+    assert not [name for name, tree, _ in modules() if "secretary" in library_imports(tree)]
+
+
+def test_a_library_is_known_to_its_part_only() -> None:
+    wrong = [
+        f"{name} imports {library}"
+        for name, tree, _ in modules()
+        for library in library_imports(tree)
+        if library in OWNERS and part_of(name) not in OWNERS[library]
+    ]
+    assert not wrong
+
+
+def test_the_table_names_no_part_that_is_gone() -> None:
+    there = {part_of(name) for name, _, _ in modules()}
+    assert set(ALLOWED) == there
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in modules()])
+def test_a_module_is_called_by_what_it_is(name: str) -> None:
+    assert not VAGUE & set(name.split("."))
+
+
+def test_a_module_says_first_what_its_duty_is() -> None:
+    assert not [name for name, tree, _ in modules() if not ast.get_docstring(tree)]

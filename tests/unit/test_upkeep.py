@@ -1,0 +1,137 @@
+"""The periodic duties: rescuing, pruning, and patience after the store was away."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary.errors import StoreUnavailable
+from secretary.files import JobFiles
+from secretary.job import Completed, Failed, Job, JobError, JobStatus
+from secretary.machine import birth, has_died
+from secretary.store import JobQuery, JobStore, Rescued, Wanted, WorkerInfo, open_store
+from secretary.upkeep import Upkeep, UpkeepOptions
+
+from ..contract.given import LAPSED, LEASE, claimed, worker
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    return JobFiles(tmp_path)
+
+
+async def test_the_jobs_of_a_process_that_died_here_come_back_at_once(
+    store: JobStore, files: JobFiles
+) -> None:
+    dead = _process_that_died()
+    await store.enlist(dead, timedelta(hours=1))
+    await store.add([Job(job_type="pdf")])
+    (job,) = await store.claim(dead.worker_id, Wanted(slots=1))
+    await Upkeep(store, files, UpkeepOptions()).rescue()
+    assert (await store.get(job.job_id)).status is JobStatus.PENDING
+    assert await store.workers() == []
+
+
+async def test_a_worker_that_lives_here_keeps_its_jobs(store: JobStore, files: JobFiles) -> None:
+    living = replace(worker(), pid=os.getpid(), birth=birth(os.getpid()))
+    await store.enlist(living, LEASE)
+    await store.add([Job(job_type="pdf")])
+    (job,) = await store.claim(living.worker_id, Wanted(slots=1))
+    await Upkeep(store, files, UpkeepOptions()).rescue()
+    assert (await store.get(job.job_id)).status is JobStatus.PROCESSING
+
+
+def _process_that_died() -> WorkerInfo:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    info = replace(worker("worker-dead"), pid=process.pid, birth=birth(process.pid))
+    assert not has_died(info.pid, info.birth)
+    process.communicate(b"\n")
+    return info
+
+
+def test_of_another_machine_nothing_is_known() -> None:
+    assert not has_died(1, "another-boot/pid:[4026531836]/12345")
+    assert not has_died(999_999_999, "birth")
+
+
+def test_a_pid_that_was_given_to_another_process_is_not_mistaken() -> None:
+    here, _, _ = birth(os.getpid()).rpartition("/")
+    assert has_died(os.getpid(), f"{here}/1")
+
+
+async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
+    store: JobStore, files: JobFiles
+) -> None:
+    old, failed, young = [await claimed(store) for _ in range(3)]
+    for job in (old, failed, young):
+        directory = Path(files.of_attempt(job))
+        directory.mkdir(parents=True)
+        (directory / "page_001.txt").write_text("x")
+    await store.finish(old, Completed())
+    await store.finish(failed, Failed(JobError(code="X", message="x")))
+    keep = {JobStatus.COMPLETED: timedelta(microseconds=1), JobStatus.FAILED: timedelta(days=30)}
+    assert await Upkeep(store, files, UpkeepOptions(keep=keep)).prune() == 1
+    left = {job.job_id for job in (await store.find(JobQuery())).items}
+    assert left == {failed.job_id, young.job_id}
+    assert {directory.name for directory in files.root.iterdir()} == left
+
+
+async def test_many_old_jobs_are_removed_in_bounded_steps(
+    store: JobStore, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secretary.upkeep.PRUNE_BATCH", 2)
+    for _ in range(5):
+        await store.finish(await claimed(store), Completed())
+    keep = {JobStatus.COMPLETED: timedelta(microseconds=1)}
+    assert await Upkeep(store, files, UpkeepOptions(keep=keep)).prune() == 5
+
+
+async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
+    store: JobStore, files: JobFiles
+) -> None:
+    job = await claimed(store, lease=LAPSED)
+    options = UpkeepOptions(
+        sweep_every=timedelta(milliseconds=5), pardon=timedelta(milliseconds=300)
+    )
+    shaky = _AwayOnce(store)
+    upkeep = asyncio.create_task(Upkeep(shaky, files, options).run())  # type: ignore[arg-type]
+    await shaky.was_away.wait()
+    await asyncio.sleep(0.1)
+    assert (await store.get(job.job_id)).status is JobStatus.PROCESSING
+    async with asyncio.timeout(10):
+        while (await store.get(job.job_id)).status is JobStatus.PROCESSING:
+            await asyncio.sleep(0.02)
+    upkeep.cancel()
+    await asyncio.gather(upkeep, return_exceptions=True)
+
+
+class _AwayOnce:
+    """A store that cannot be reached the first time someone asks."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self.was_away = asyncio.Event()
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        if not self.was_away.is_set():
+            self.was_away.set()
+            raise StoreUnavailable("away")
+        return await self._store.workers()
+
+    async def rescue(self, **arguments: Any) -> list[Rescued]:
+        return await self._store.rescue(**arguments)
