@@ -26,7 +26,11 @@ class Adapter:
 
 
 def adapters(peers_python: Path) -> list[Adapter]:
+    ours = Path(sys.executable)
     return [
+        Adapter("secretary-sqlite", "secretary_peer", ours),
+        Adapter("secretary-loop", "secretary_loop_peer", ours),
+        Adapter("secretary-mongodb", "secretary_peer", ours, service="mongo_service"),
         Adapter("celery", "celery_peer", peers_python, service="redis_service"),
         Adapter("rq", "rq_peer", peers_python, service="redis_service"),
         Adapter("dramatiq", "dramatiq_peer", peers_python, service="redis_service"),

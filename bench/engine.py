@@ -30,7 +30,9 @@ WORK = Path(__file__).resolve().parent.parent / ".bench"
 EXTRA_LIMIT_S = 600
 NOTES = """\
 Medians of {rounds} round(s); "~": the highest was more than {unsteady} times the lowest.
-Enqueues: one client, {jobs:,} jobs one by one, no bulk API.
+Enqueues: one client process, {jobs:,} jobs, no bulk API. One caller: the next enqueue begins when
+the one before has been acknowledged, so this is the time of one enqueue, upside down. {callers}
+callers: as many threads, or coroutines of an async client, each of which waits for its own.
 Drained: {jobs:,} waiting jobs, from first start to last, cut off after {drain_window_s:g} s.
 Latency: {probes} jobs, {gap_ms} ms between them, from the client's call to the job's first line.
 After kill -9: the worker's whole process tree is killed in mid-job and started again at once;
@@ -110,6 +112,9 @@ def _measure_throughput(entry: Entry, plan: Plan, root: Path) -> None:
         entry.row.enqueued_per_s.append(measure.enqueue_rate(arena, plan.jobs))
         rate = measure.drain_rate(arena, plan.jobs, window_s=plan.drain_window_s)
         entry.row.drained_per_s.append(rate)
+    with entry.noting_failure("many callers"), open_arena(entry.adapter, root) as arena:
+        rate = measure.enqueue_rate(arena, plan.jobs, callers=measure.CALLERS)
+        entry.row.enqueued_by_many_per_s.append(rate)
 
 
 def _measure_latency(entry: Entry, plan: Plan, root: Path) -> None:
@@ -177,7 +182,11 @@ def _chosen(only: str | None) -> list[Adapter]:
 
 
 def _notes(plan: Plan) -> str:
-    constants = {"gap_ms": measure.PROBE_GAP_MS, "unsteady": report.UNSTEADY_RATIO}
+    constants = {
+        "callers": measure.CALLERS,
+        "gap_ms": measure.PROBE_GAP_MS,
+        "unsteady": report.UNSTEADY_RATIO,
+    }
     return NOTES.format(**constants, **asdict(plan))
 
 

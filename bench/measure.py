@@ -11,6 +11,7 @@ FIRST_START_LIMIT_S = 30
 WARM_UP_JOBS = 20
 SETTLE_S = 1.0
 PROBE_GAP_MS = 20
+CALLERS = 32
 RESTART_ALONE_S = 3.0
 
 
@@ -35,8 +36,8 @@ class Killed:
     job: int
 
 
-def enqueue_rate(arena: Arena, jobs: int) -> float:
-    answer = arena.client("enqueue", jobs)
+def enqueue_rate(arena: Arena, jobs: int, *, callers: int = 1) -> float:
+    answer = arena.client("enqueue", jobs, callers)
     return float(answer["jobs"] / answer["seconds"])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measure import Idle, Latency
+from measure import CALLERS, Idle, Latency
 
 FSYNC_PROBES = 50
 UNSTEADY_RATIO = 1.5
@@ -16,7 +16,8 @@ HEAD = [
     "",
     "version",
     "synced",
-    "enqueues/s",
+    "enqueues/s, 1 caller",
+    f"{CALLERS} callers",
     "drained/s",
     "to start p50 ms",
     "p95 ms",
@@ -49,6 +50,7 @@ class Row:
     name: str
     about: About = About()
     enqueued_per_s: list[float] = field(default_factory=list)
+    enqueued_by_many_per_s: list[float] = field(default_factory=list)
     drained_per_s: list[float] = field(default_factory=list)
     latency: list[Latency] = field(default_factory=list)
     idle: Idle | None = None
@@ -81,6 +83,7 @@ def _cells(row: Row) -> list[str]:
         row.about.version,
         "yes" if row.about.durable else "no",
         _median(row.enqueued_per_s),
+        _median(row.enqueued_by_many_per_s),
         _median(row.drained_per_s),
         _median([sample.p50_ms for sample in row.latency]),
         _median([sample.p95_ms for sample in row.latency]),
@@ -91,9 +94,9 @@ def _cells(row: Row) -> list[str]:
 
 
 def _extra_table(rows: Sequence[Row]) -> str:
-    titles = list(dict.fromkeys(title for row in rows for title in row.extra))
-    lines = [[row.name, *(_number(row.extra.get(title)) for title in titles)] for row in rows]
-    return _table([["", *titles], *lines])
+    titles = dict.fromkeys(title for row in rows for title in row.extra)
+    lines = [[title, *(_number(row.extra.get(title)) for row in rows)] for title in titles]
+    return _table([["", *(row.name for row in rows)], *lines])
 
 
 def _table(lines: Sequence[Sequence[str]]) -> str:
@@ -124,7 +127,9 @@ def _recovery(recovery: Recovery | None) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "failed"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _cpu_model() -> str:

@@ -1,6 +1,7 @@
 """Dramatiq with its default processes and threads on Redis."""
 
 import os
+from importlib.metadata import version
 
 import dramatiq  # type: ignore[import-not-found]  # only in the peers' environment
 from dramatiq.brokers.redis import (  # type: ignore[import-not-found]  # as above
@@ -13,7 +14,7 @@ dramatiq.set_broker(broker)
 ACTORS = {"noop": dramatiq.actor(record), "hold": dramatiq.actor(hold)}
 
 PEER = Peer(
-    package="dramatiq",
+    version=version("dramatiq"),
     runs_as="2 processes with 8 threads each",
     durable=False,
     worker=(tool("dramatiq"), "dramatiq_peer", "--processes", "2", "--threads", "8"),

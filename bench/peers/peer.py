@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -30,14 +30,14 @@ HOLD_S = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    package: str
-    """The installed distribution whose version is printed."""
+    version: str
     runs_as: str
     """How its worker is started, in a few words for the reader of the table."""
     durable: bool
     """Whether a job whose enqueue has returned survives a power cut."""
     worker: tuple[str, ...]
     """The command of its users; it replaces the process and works until it is killed."""
+    worker_env: Mapping[str, str] = field(default_factory=dict)
     client: Callable[[], AbstractAsyncContextManager[Submit]]
     extra: Callable[[], Awaitable[Mapping[str, float]]] | None = None
     """Figures that only this row has: title → value, for the second table."""
@@ -54,14 +54,19 @@ def hold(sent: int) -> None:
     time.sleep(HOLD_S)
 
 
+@dataclass(frozen=True)
+class Blocking:
+    """A client whose library blocks: `submit` may be called as it is, by many threads at once."""
+
+    submit: Callable[[Job, int], object]
+
+    async def __call__(self, job: Job, sent: int) -> None:
+        self.submit(job, sent)  # the await costs less than a microsecond
+
+
 @asynccontextmanager
 async def blocking(submit: Callable[[Job, int], object]) -> AsyncIterator[Submit]:
-    """A client whose library blocks: the await costs less than a microsecond a job."""
-
-    async def call(job: Job, sent: int) -> None:
-        submit(job, sent)
-
-    yield call
+    yield Blocking(submit)
 
 
 def tool(name: str) -> str:

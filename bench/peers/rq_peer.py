@@ -2,6 +2,7 @@
 
 import os
 from functools import cache
+from importlib.metadata import version
 
 from peer import Job, Peer, blocking, tool
 from redis import Redis  # type: ignore[import-not-found]  # only in the peers' environment
@@ -17,7 +18,7 @@ def queue() -> Queue:
 
 
 PEER = Peer(
-    package="rq",
+    version=version("rq"),
     runs_as="worker-pool of 2, a fork for each job",
     durable=False,
     worker=(tool("rq"), "worker-pool", "default", "--num-workers", "2", "--url", URL),

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from peer import HOLD_S, Job, Peer, Submit, record, tool
 from saq import Queue  # type: ignore[import-not-found]  # only in the peers' environment
@@ -36,7 +37,7 @@ async def client() -> AsyncIterator[Submit]:
 
 
 PEER = Peer(
-    package="saq",
+    version=version("saq"),
     runs_as="2 processes with 10 coroutines each",
     durable=False,
     worker=(tool("saq"), "saq_peer.settings", "--workers", "2"),

@@ -3,6 +3,7 @@
     about             {"version", "runs_as", "durable", "extra"}; what the table says of the row
     worker            becomes the worker; ends only by being killed
     enqueue N         N no-op jobs, one by one, as fast as the API allows; {"jobs", "seconds"}
+    enqueue N M       the same by M callers at once, each waiting for the answers to its own
     probe K GAP_MS    K no-op jobs with a pause after each; {"jobs"}
     hold              one job that runs for ten minutes; {"jobs"}
     extra             {title: value}; figures that only this row has
@@ -17,15 +18,15 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from importlib.metadata import version
+from concurrent.futures import ThreadPoolExecutor
 
-from peer import Peer, Submit
+from peer import Blocking, Peer, Submit
 
 
 def main(module: str, verb: str, *arguments: str) -> None:
     peer: Peer = importlib.import_module(module).PEER
     if verb == "worker":
-        os.execvp(peer.worker[0], peer.worker)
+        os.execvpe(peer.worker[0], peer.worker, os.environ | dict(peer.worker_env))
     print(json.dumps(asyncio.run(_answer(peer, verb, *map(int, arguments)))))
 
 
@@ -37,7 +38,9 @@ async def _answer(peer: Peer, verb: str, *numbers: int) -> Mapping[str, object]:
     async with peer.client() as submit:
         match verb, numbers:
             case "enqueue", (count,):
-                return await _enqueue(submit, count)
+                return await _enqueue(submit, count, callers=1)
+            case "enqueue", (count, callers):
+                return await _enqueue(submit, count, callers=callers)
             case "probe", (count, gap_ms):
                 return await _probe(submit, count, gap_ms=gap_ms)
             case "hold", ():
@@ -48,19 +51,37 @@ async def _answer(peer: Peer, verb: str, *numbers: int) -> Mapping[str, object]:
 
 def _about(peer: Peer) -> Mapping[str, object]:
     return {
-        "version": version(peer.package),
+        "version": peer.version,
         "runs_as": peer.runs_as,
         "durable": peer.durable,
         "extra": peer.extra is not None,
     }
 
 
-async def _enqueue(submit: Submit, count: int) -> Mapping[str, object]:
+async def _enqueue(submit: Submit, count: int, *, callers: int) -> Mapping[str, object]:
     await submit("noop", time.monotonic_ns())  # connects; not timed
+    each = (count - 1) // callers
     started = time.monotonic_ns()
-    for _ in range(count - 1):
+    if isinstance(submit, Blocking) and callers > 1:
+        _enqueue_from_threads(submit, each, callers)
+    else:
+        await asyncio.gather(*(_enqueue_in_turn(submit, each) for _ in range(callers)))
+    return {"jobs": each * callers, "seconds": (time.monotonic_ns() - started) / 1e9}
+
+
+async def _enqueue_in_turn(submit: Submit, count: int) -> None:
+    for _ in range(count):
         await submit("noop", time.monotonic_ns())
-    return {"jobs": count - 1, "seconds": (time.monotonic_ns() - started) / 1e9}
+
+
+def _enqueue_from_threads(client: Blocking, each: int, callers: int) -> None:
+    def work() -> None:
+        for _ in range(each):
+            client.submit("noop", time.monotonic_ns())
+
+    with ThreadPoolExecutor(callers) as threads:
+        for done in [threads.submit(work) for _ in range(callers)]:
+            done.result()
 
 
 async def _probe(submit: Submit, count: int, *, gap_ms: int) -> Mapping[str, object]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import doctor
-from .api import create_api
 from .config import Retention, Settings
 from .desk import Desk
 from .doctor import Finding
@@ -22,10 +22,12 @@ from .handlers import BUILTIN
 from .job import JobStatus
 from .registry import Registry
 from .sandbox import Limits, Sandbox
-from .server import HttpServer, listen
 from .store import STORES, JobStore, open_store
 from .upkeep import Upkeep, UpkeepOptions
 from .worker import Worker, WorkerOptions
+
+if TYPE_CHECKING:
+    from .server import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -166,6 +168,10 @@ async def work(
 
 async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str], None]) -> None:
     """`secretary serve`: answer HTTP, and work too, until a signal says to stop."""
+    # Loaded here, because every other command would wait for it and not need it.
+    from .api import create_api
+    from .server import HttpServer, listen
+
     require_writable(settings.storage.data_dir)
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
@@ -179,7 +185,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             await _run_together(server, parts, stopping)
 
 
-def _stop(stopping: asyncio.Event, server: HttpServer, parts: Parts | None) -> None:
+def _stop(stopping: asyncio.Event, server: "HttpServer", parts: Parts | None) -> None:
     """The first time the worker drains and the API goes on answering; the second time: now."""
     if stopping.is_set():
         server.stop(now=True)
@@ -188,7 +194,7 @@ def _stop(stopping: asyncio.Event, server: HttpServer, parts: Parts | None) -> N
         parts.worker.drain()
 
 
-async def _run_together(server: HttpServer, parts: Parts | None, stopping: asyncio.Event) -> None:
+async def _run_together(server: "HttpServer", parts: Parts | None, stopping: asyncio.Event) -> None:
     """Until the worker has drained; or, when one of them breaks, until the other has ended."""
     answering = asyncio.create_task(server.run_until_stopped())
     working = asyncio.create_task(run_worker(parts) if parts else _set(stopping))

@@ -102,16 +102,19 @@ class Sandbox:
     async def close(self) -> None:
         """Ends every process, and with SandboxClosed every call that still runs or waits."""
         self._is_open = False
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(SandboxClosed("the sandbox was closed"))
+        while waiter := self._next_waiter():
+            waiter.set_exception(SandboxClosed("the sandbox was closed"))
         for child in self._children:
             child.abandon(SandboxClosed("the sandbox was closed"))
         await asyncio.gather(*(child.leave(self._grace) for child in self._idle))
-        await asyncio.gather(*self._background)
+        while self._background:
+            await asyncio.wait(self._background)
         await asyncio.gather(*(child.kill() for child in self._children))
         self._children.clear()
         self._idle.clear()
+        if self._sampler is not None:
+            self._sampler.cancel()
+            self._sampler = None
         if self._guard is not None:
             await self._guard.close()
             self._guard = None

@@ -110,24 +110,34 @@ class _Server:
             self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
+        except ConnectionError:
+            pass
         return True
 
     def _serve_call(self, body: bytes) -> None:
         memory_bytes, self._output_bytes = ALLOWED.unpack_from(body)
-        self._meter.start(memory_bytes)
         try:
-            kind, payload = self._perform(memoryview(body)[ALLOWED.size :])
+            kind, payload = self._perform(memory_bytes, memoryview(body)[ALLOWED.size :])
         except BaseException as error:  # of whatever kind, it is the call's end
             kind, payload = _described(error)
         if os.getpid() != self._pid:
             # A fork of the function's came back out of it: the call is not its to end.
             os._exit(1)
-        self._meter.stop()
         is_clean = self._clear()
         usage = USAGE.pack(self._meter.cpu_seconds(), self._meter.peak_bytes(), is_clean)
         self._send(kind, usage + payload)
 
-    def _perform(self, request: memoryview) -> tuple[int, bytes]:
+    def _perform(self, memory_bytes: int, request: memoryview) -> tuple[int, bytes]:
+        self._meter.start(memory_bytes)
+        try:
+            payload = pickle.dumps(self._call(request), protocol=5)
+        finally:
+            self._meter.stop()
+        if len(payload) > self._output_bytes:
+            return TOO_LARGE, pickle.dumps(len(payload))
+        return RETURNED, payload
+
+    def _call(self, request: memoryview) -> Any:
         self._is_calling = True
         try:
             function, args = pickle.loads(request)
@@ -135,12 +145,9 @@ class _Server:
             if hasattr(result, "__await__"):
                 self._loop = self._loop or _Loop(self._connection)
                 result = self._loop.run(result)
+            return result
         finally:
             self._is_calling = False
-        payload = pickle.dumps(result, protocol=5)
-        if len(payload) > self._output_bytes:
-            return TOO_LARGE, pickle.dumps(len(payload))
-        return RETURNED, payload
 
     def _clear(self) -> bool:
         """Ends what the call forked; as a subreaper we are the parent of all orphans below us."""
@@ -227,8 +234,8 @@ class _Meter:
         if self._clear_refs is not None:
             os.pwrite(self._clear_refs, b"5", 0)  # the peak counts from now on
         if memory_bytes and self._statm is not None:
-            # For what allocates faster than the worker looks. Beyond 5/4 of the limit there is
-            # no honest use: mapped, but never touched.
+            # For what allocates faster than the worker looks; with a margin, as not all that
+            # is mapped is touched.
             had = int(os.pread(self._statm, 128, 0).split()[5]) * resource.getpagesize()
             _limit_data(had + memory_bytes * 5 // 4)
 

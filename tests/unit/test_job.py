@@ -104,8 +104,14 @@ class TestAccess:
 
     @pytest.mark.parametrize(
         ("user", "may"),
-        [("ann", True), ("writer", True), ("boss", True), (None, True)]
-        + [("reader", False), ("eve", False)],
+        [
+            ("ann", True),
+            ("writer", True),
+            ("boss", True),
+            (None, True),
+            ("reader", False),
+            ("eve", False),
+        ],
     )
     def test_who_may_change(self, user: str | None, may: bool) -> None:
         assert shared_job().may_write(user) is may

@@ -1,0 +1,2 @@
+async def figures(store):
+    return {}

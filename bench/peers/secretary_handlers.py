@@ -1,0 +1,34 @@
+"""The two jobs as handlers of Secretary, in processes of their own and on the worker's loop."""
+
+import asyncio
+from dataclasses import replace
+
+from peer import HOLD_S, record
+from pydantic import BaseModel
+
+from secretary import JobContext, Registry, handles
+
+
+class Sent(BaseModel):
+    sent: int
+
+
+@handles("noop", Sent)
+async def noop(ctx: JobContext[Sent]) -> None:
+    record(ctx.parameters.sent)
+
+
+@handles("hold", Sent)
+async def hold(ctx: JobContext[Sent]) -> None:
+    record(ctx.parameters.sent)
+    await asyncio.sleep(HOLD_S)
+
+
+def register(registry: Registry) -> None:
+    registry.add(noop)
+    registry.add(hold)
+
+
+def register_on_loop(registry: Registry) -> None:
+    registry.add(replace(noop, isolated=False))
+    registry.add(replace(hold, isolated=False))

@@ -1,0 +1,65 @@
+"""Secretary with its handlers in child processes, the default, on MongoDB where it is given a
+server, else on SQLite."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import secretary_extra
+from peer import Job, Peer, Submit
+
+import secretary
+from secretary.config import Settings, Storage
+from secretary.store import JobStore, open_store
+
+URL = os.environ.get("BENCH_URL")
+STORAGE = Storage(data_dir=Path(os.environ["BENCH_DIR"]), mongodb_uri=URL)
+SLOTS = 8
+
+
+@asynccontextmanager
+async def opened_store() -> AsyncIterator[JobStore]:
+    store = open_store(Settings(storage=STORAGE).store_url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def client() -> AsyncIterator[Submit]:
+    async with opened_store() as store:
+
+        async def submit(job: Job, sent: int) -> None:
+            await store.add([secretary.Job(job_type=job, parameters={"sent": sent})])
+
+        yield submit
+
+
+async def extra() -> dict[str, float]:
+    async with opened_store() as store:
+        return await secretary_extra.figures(store)
+
+
+def worker(slots: int) -> tuple[str, ...]:
+    directory = str(STORAGE.data_dir)
+    command = (sys.executable, "-m", "secretary", "worker", "--data-dir", directory)
+    return (*command, "--slots", str(slots))
+
+
+def worker_env(handlers: str) -> dict[str, str]:
+    return {"SECRETARY_HANDLERS": handlers} | ({"MONGODB_URI": URL} if URL else {})
+
+
+PEER = Peer(
+    version=secretary.__version__,
+    runs_as=f"1 process with {SLOTS} child processes, in which the handlers run",
+    durable=True,
+    worker=worker(SLOTS),
+    worker_env=worker_env("secretary_handlers:register"),
+    client=client,
+    extra=extra,
+)

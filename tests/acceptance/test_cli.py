@@ -1,0 +1,286 @@
+"""The command line against a running service, as people and scripts use it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary import __version__
+
+from .program import Program, Running
+
+HOOK = {"url": "https://example.org/hook", "token": "SECRET", "headers": {"X-Key": "SECRET"}}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    return Program(tmp_path_factory.mktemp("cli"))
+
+
+@pytest.fixture(scope="module")
+def service(program: Program) -> Iterator[Running]:
+    with program.serving() as running:
+        yield running
+
+
+def submit(program: Program, *arguments: str) -> str:
+    document = program.json("submit", *arguments)
+    job_id: str = document["job_id"]
+    return job_id
+
+
+class TestSubmit:
+    def test_a_job_that_is_waited_for_runs_to_its_end(
+        self, program: Program, service: Running
+    ) -> None:
+        result = program.run("submit", "selftest", "-p", "seconds=0.1", "--wait", "--json")
+        assert result.code == 0
+        assert result.json["status"] == "completed"
+        assert result.json["results"]["structured_data"]["seconds"] == 0.1
+
+    def test_for_people_it_shows_how_the_job_ended(
+        self, program: Program, service: Running
+    ) -> None:
+        result = program.run("submit", "selftest", "-p", "seconds=0", "--wait")
+        assert re.search(r"status +completed", result.out)
+
+    def test_without_wait_it_prints_the_id(self, program: Program, service: Running) -> None:
+        result = program.run("submit", "selftest", "-p", "seconds=0")
+        assert re.fullmatch(r"job-[0-9a-f-]{36}\n", result.out)
+
+    def test_a_job_that_fails_gives_exit_code_1(self, program: Program, service: Running) -> None:
+        result = program.run("submit", "unheard-of", "--wait", "--json")
+        assert result.code == 1
+        assert result.json["error"]["code"] == "UNKNOWN_JOB_TYPE"
+        assert "There is no handler for 'unheard-of' here (there are: selftest)" in result.err
+
+    def test_parameters_come_from_json_a_file_and_pairs(
+        self, program: Program, service: Running
+    ) -> None:
+        (program.directory / "parameters.json").write_text('{"seconds": 5, "steps": 2}')
+        pairs = ("-p", "seconds=0", "-p", "note=a=b", "-p", 'list=[1, "x"]')
+        job = program.json("submit", "selftest", "--parameters", "@parameters.json", *pairs)
+        extra = {"note": "a=b", "list": [1, "x"]}
+        assert job["parameters"] == {"seconds": 0, "steps": 2, "extra": extra}
+
+    def test_options_reach_the_job(self, program: Program, service: Running) -> None:
+        job = program.json(
+            "submit", "selftest", "--name", "Mine", "--priority", "-7", "--user", "ann",
+            "--run-at", "2090-01-01T08:00:00+01:00", "--max-attempts", "9", "--timeout", "60",
+        )  # fmt: skip
+        assert (job["job_name"], job["priority"], job["user_id"]) == ("Mine", -7, "ann")
+        assert job["run_at"].startswith("2090-01-01T")
+        assert (job["max_attempts"], job["timeout_s"]) == (9, 60)
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["-p", "seconds=-1"], "parameters.seconds: Input should be greater than"),
+            (["-p", "seconds"], "-p seconds: it must look like key=value"),
+            (["--parameters", "{"], "--parameters: this is not JSON"),
+            (["--parameters", "[]"], "--parameters: it must be a JSON object"),
+            (["--parameters", "@nowhere.json"], "No such file"),
+            (["--priority", "101"], "priority: "),
+            (["--run-at", "soon"], "run_at: "),
+        ],
+    )
+    def test_what_does_not_fit_is_refused_before_it_is_stored(
+        self, program: Program, service: Running, arguments: list[str], says: str
+    ) -> None:
+        name = f"refused {says}"
+        result = program.run("submit", "selftest", "--name", name, *arguments)
+        assert result.code == 2
+        assert says in result.err
+        assert "Traceback" not in result.err
+        assert name not in program.run("jobs", "list", "--limit", "1000", "--json").out
+
+
+class TestJobs:
+    def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
+        self, program: Program, service: Running
+    ) -> None:
+        ids = [submit(program, "selftest", "--user", "pager", "-p", "seconds=0") for _ in range(3)]
+        page = program.json("jobs", "list", "--user", "pager", "--limit", "2")
+        assert [job["job_id"] for job in page["jobs"]] == ids[:0:-1]
+        assert "results" not in page["jobs"][0]
+        rest = program.json(
+            "jobs", "list", "--user", "pager", "--limit", "2", "--cursor", page["next_cursor"]
+        )
+        assert [job["job_id"] for job in rest["jobs"]] == ids[:1]
+        assert rest["next_cursor"] is None
+
+    def test_the_list_can_be_filtered(self, program: Program, service: Running) -> None:
+        job_id = submit(program, "selftest", "-p", "seconds=0", "--user", "filter")
+        service.wait_until(job_id, "completed")
+        arguments = ("jobs", "list", "--user", "filter", "--type", "selftest")
+        assert len(program.json(*arguments, "--status", "completed")["jobs"]) == 1
+        assert program.json(*arguments, "--status", "failed")["jobs"] == []
+
+    def test_for_people_the_list_is_a_table_with_whole_ids(
+        self, program: Program, service: Running
+    ) -> None:
+        job_id = submit(program, "selftest", "-p", "seconds=0", "--user", "table")
+        result = program.run("jobs", "list", "--user", "table")
+        assert re.search(rf"(?m)^{job_id} +selftest", result.out)
+
+    def test_show_has_everything_about_a_job(self, program: Program, service: Running) -> None:
+        job_id = submit(program, "selftest", "-p", "seconds=0")
+        service.wait_until(job_id, "completed")
+        assert program.json("jobs", "show", job_id)["results"]["structured_data"]["steps"] == 10
+        assert "structured_data" in program.run("jobs", "show", job_id).out
+
+    def test_an_unknown_id_gives_exit_code_4(self, program: Program, service: Running) -> None:
+        for command in ("show", "logs", "cancel", "restart"):
+            result = program.run("jobs", command, "job-none")
+            assert (result.code, result.err) == (4, "There is no job job-none\n")
+
+    def test_a_running_job_is_cancelled(self, program: Program, service: Running) -> None:
+        job_id = service.submit(parameters={"seconds": 60})
+        service.wait_until(job_id, "processing")
+        result = program.run("jobs", "cancel", job_id)
+        assert (result.code, result.out) == (0, f"{job_id} will be cancelled\n")
+        assert service.wait_until(job_id, "cancelled", seconds=4)["error"]["code"] == "CANCELLED"
+
+    def test_what_has_ended_cannot_be_cancelled(self, program: Program, service: Running) -> None:
+        job_id = service.submit(parameters={"seconds": 0})
+        service.wait_until(job_id, "completed")
+        result = program.run("jobs", "cancel", job_id)
+        assert (result.code, result.err) == (1, f"The job {job_id} has already completed\n")
+
+    def test_an_ended_job_runs_again(self, program: Program, service: Running) -> None:
+        job_id = service.submit(parameters={"seconds": 0})
+        service.wait_until(job_id, "completed")
+        assert program.run("jobs", "restart", job_id).code == 0
+        assert service.wait_until(job_id, "completed")["attempt"] == 2
+
+    def test_one_that_cannot_be_changed_does_not_stop_the_others(
+        self, program: Program, service: Running
+    ) -> None:
+        job_id = service.submit(run_at="2090-01-01T00:00:00Z")
+        result = program.run("jobs", "cancel", "job-none", job_id, "--json")
+        assert result.code == 4
+        assert [job["status"] for job in result.json["jobs"]] == ["cancelled"]
+
+    def test_the_log_is_shown_until_the_job_has_ended(
+        self, program: Program, service: Running
+    ) -> None:
+        job_id = service.submit(parameters={"seconds": 0.5})
+        result = program.run("jobs", "logs", job_id, "--follow")
+        assert service.job(job_id)["status"] == "completed"
+        assert re.fullmatch(
+            r"\S+ \S+ info +A sandbox process with Python \S+ answered\n", result.out
+        )
+
+
+class TestBatches:
+    def create(self, program: Program, count: int = 2, **document: Any) -> str:
+        far = {"job_type": "selftest", "run_at": "2090-01-01T00:00:00Z"}
+        text = json.dumps({"jobs": [far] * count, **document})
+        result = program.run("batches", "create", "-", stdin=text)
+        assert result.code == 0, result.err
+        return result.out.strip()
+
+    def test_a_batch_is_made_from_yaml(self, program: Program, service: Running) -> None:
+        (program.directory / "batch.yaml").write_text(
+            "batch_name: Two\njobs:\n"
+            "  - {job_type: selftest, parameters: {seconds: 0}}\n"
+            "  - {job_type: selftest, run_at: 2090-01-01T00:00:00Z}\n"
+        )
+        batch = program.json("batches", "create", "batch.yaml")
+        assert (batch["batch_name"], batch["total_jobs"]) == ("Two", 2)
+        assert "Two" in program.run("batches", "list").out
+        listed = program.json("jobs", "list", "--batch", batch["batch_id"])
+        assert len(listed["jobs"]) == 2
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("jobs: [", "neither JSON nor YAML"),
+            ("jobs: []", "jobs: "),
+            ('{"jobs": [{}, {"job_type": "selftest", "parameters": {"steps": 0}}]}', "jobs.1."),
+        ],
+    )
+    def test_a_batch_that_does_not_fit_is_refused_whole(
+        self, program: Program, service: Running, text: str, says: str
+    ) -> None:
+        result = program.run("batches", "create", "-", stdin=text)
+        assert result.code == 2
+        assert says in result.err
+        assert "Traceback" not in result.err
+
+    def test_a_batch_is_paused_and_resumed(self, program: Program, service: Running) -> None:
+        batch_id = self.create(program)
+        assert program.json("batches", "pause", batch_id)["isActive"] is False
+        assert "paused" in program.run("batches", "list").out
+        assert program.json("batches", "resume", batch_id)["isActive"] is True
+
+    def test_a_batch_is_cancelled_archived_and_deleted(
+        self, program: Program, service: Running
+    ) -> None:
+        batch_id = self.create(program)
+        assert program.run("batches", "delete", batch_id).code == 1
+        assert program.run("batches", "cancel", batch_id).out == "2 jobs cancelled\n"
+        assert program.run("batches", "cancel", batch_id).code == 1
+        assert program.json("batches", "show", batch_id)["cancelled_jobs"] == 2
+        assert program.json("batches", "archive", batch_id)["archived"] is True
+        assert batch_id not in program.run("batches", "list").out
+        assert batch_id in program.run("batches", "list", "--all").out
+        assert program.run("batches", "delete", batch_id).code == 0
+        assert program.run("batches", "show", batch_id).code == 4
+
+    def test_failed_jobs_of_a_batch_run_again(self, program: Program, service: Running) -> None:
+        text = json.dumps({"jobs": [{"job_type": "unheard-of"}]})
+        batch_id = program.run("batches", "create", "-", stdin=text).out.strip()
+        (listed,) = program.json("jobs", "list", "--batch", batch_id)["jobs"]
+        service.wait_until(listed["job_id"], "failed")
+        assert program.run("batches", "restart-failed", batch_id).out == "1 jobs restarted\n"
+
+    def test_no_secret_is_ever_printed(self, program: Program, service: Running) -> None:
+        batch_id = self.create(program, webhook=HOOK)
+        job_id = program.json("jobs", "list", "--batch", batch_id)["jobs"][0]["job_id"]
+        for command in (
+            ("jobs", "list", "--batch", batch_id),
+            ("jobs", "show", job_id),
+            ("batches", "show", batch_id),
+            ("batches", "list"),
+            ("jobs", "cancel", job_id),
+        ):
+            assert "SECRET" not in program.run(*command).out
+            assert "SECRET" not in program.run(*command, "--json").out
+
+
+class TestDoctor:
+    def test_a_running_service_is_well(self, program: Program, service: Running) -> None:
+        document = program.json("doctor")
+        found = {finding["subject"]: finding for finding in document["findings"]}
+        assert found["store"]["verdict"] == "ok"
+        assert found["workers"]["verdict"] == "ok"
+        assert found["handlers"]["fact"] == "selftest"
+
+    def test_for_people_it_is_a_list(self, program: Program, service: Running) -> None:
+        assert re.search(r"(?m)^workers +ok", program.run("doctor").out)
+
+    def test_looking_makes_nothing(self, tmp_path: Path) -> None:
+        program = Program(tmp_path)
+        assert program.run("doctor").code == 0
+        assert not program.data_dir.exists()
+
+
+class TestTheRest:
+    def test_the_version_is_told(self, program: Program) -> None:
+        result = program.run("--version")
+        assert (result.code, result.out) == (0, f"secretary {__version__}\n")
+
+    def test_a_wrong_command_gives_exit_code_2(self, program: Program) -> None:
+        assert program.run("jbos").code == 2
+        assert program.run("jobs", "list", "--limit", "0").code == 2
+
+    def test_a_directory_without_jobs_is_not_filled_by_looking(self, tmp_path: Path) -> None:
+        program = Program(tmp_path)
+        result = program.run("jobs", "list")
+        assert result.code == 2
+        assert "there are no jobs in" in result.err
+        assert not program.data_dir.exists()

@@ -1,0 +1,132 @@
+"""The service and its workers as processes: how they start, answer and end."""
+
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .program import Program, Running
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+class TestStart:
+    def test_what_it_says_to_try_works(self, program: Program) -> None:
+        with program.serving() as service:
+            lines = re.findall(r"(?m)^  (curl .*)$", service.out)
+            assert len(lines) == 3
+            for line in lines:
+                done = subprocess.run(
+                    f"{line} --silent --fail", shell=True, capture_output=True, timeout=10
+                )
+                assert done.returncode == 0, line
+                assert b'"status":"success"' in done.stdout
+
+    def test_without_a_worker_jobs_wait_for_another_process(self, program: Program) -> None:
+        with program.serving("--no-worker") as service:
+            job_id = service.submit(parameters={"seconds": 0})
+            assert service.get("/api/health").json()["data"]["workers"] == 0
+            with program.started("worker", "--slots", "1"):
+                service.wait_until(job_id, "completed")
+
+    def test_a_worker_takes_the_types_it_is_told_to_take(self, program: Program) -> None:
+        with program.serving("--no-worker") as service:
+            other = service.submit(job_type="other")
+            mine = service.submit(parameters={"seconds": 0})
+            with program.started("worker", "--types", "selftest,pdf"):
+                service.wait_until(mine, "completed")
+                assert service.job(other)["status"] == "pending"
+
+    def test_it_can_be_reached_from_elsewhere_only_with_a_key(self, tmp_path: Path) -> None:
+        program = Program(tmp_path, SECRETARY_API_KEYS="right,bound:ann")
+        with program.serving("--host", "0.0.0.0") as service:
+            service.url = service.url.replace("0.0.0.0", "127.0.0.1")
+            assert service.get("/api/health").status_code == 200
+            assert service.get("/api/jobs").status_code == 401
+            key = {"Authorization": "Bearer right"}
+            assert service.get("/api/jobs", headers=key).status_code == 200
+
+
+class TestWaiting:
+    def test_who_waits_for_a_job_is_told_that_no_worker_runs(self, program: Program) -> None:
+        arguments = ("submit", "selftest", "-p", "seconds=0", "--wait")
+        with program.started(*arguments) as waiting:
+            waiting.wait_for("No worker is running, so the job waits. Start one")
+            with program.started("worker"):
+                assert waiting.wait() == 0
+        assert re.search(r"status +completed", waiting.out)
+
+    def test_an_interrupted_wait_gives_exit_code_130(self, program: Program) -> None:
+        with program.started("submit", "selftest", "--wait") as waiting:
+            waiting.wait_for("is waiting to start")
+            waiting.interrupt()
+            assert waiting.wait() == 130
+        assert "Traceback" not in waiting.err
+
+
+class TestEnd:
+    @pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-C"])
+    def test_the_first_signal_lets_running_jobs_end_while_the_api_answers(
+        self, program: Program, how: str
+    ) -> None:
+        with program.serving() as service:
+            job_id = service.submit(parameters={"seconds": 5})
+            service.wait_until(job_id, "processing")
+            waiting_job = service.submit(run_at="2090-01-01T00:00:00Z")
+            assert service.get("/api/health/ready").status_code == 200
+            stop(service, how)
+            ready = wait_for_status(service, "/api/health/ready", 503)
+            assert ready.json()["error"]["code"] == "UNAVAILABLE"
+            assert service.get("/api/health/live").status_code == 200
+            assert service.job(job_id)["status"] == "processing"
+            assert service.wait() == 0
+        assert "Traceback" not in service.err
+        assert program.json("jobs", "show", job_id)["status"] == "completed"
+        assert program.json("jobs", "show", waiting_job)["status"] == "pending"
+
+    def test_the_second_signal_ends_at_once_and_costs_the_job_nothing(
+        self, program: Program
+    ) -> None:
+        with program.serving() as service:
+            job_id = service.submit(parameters={"seconds": 60}, max_attempts=1)
+            service.wait_until(job_id, "processing")
+            service.process.send_signal(signal.SIGTERM)
+            wait_for_status(service, "/api/health/ready", 503)
+            service.process.send_signal(signal.SIGTERM)
+            assert service.wait(seconds=5) == 0
+        job = program.json("jobs", "show", job_id)
+        assert (job["status"], job["error"]) == ("pending", None)
+
+    def test_without_a_worker_it_ends_at_the_first_signal(self, program: Program) -> None:
+        with program.serving("--no-worker") as service:
+            service.interrupt()
+            assert service.wait(seconds=5) == 0
+
+    def test_a_worker_ends_at_a_signal(self, program: Program) -> None:
+        with program.started("worker") as worker:
+            worker.wait_for("takes jobs")
+            worker.interrupt()
+            assert worker.wait(seconds=5) == 0
+        assert "Traceback" not in worker.err
+
+
+def stop(service: Running, how: str) -> None:
+    if how == "SIGTERM":
+        service.process.send_signal(signal.SIGTERM)
+    else:
+        service.interrupt()
+
+
+def wait_for_status(service: Running, path: str, status: int) -> httpx.Response:
+    deadline = time.monotonic() + 5
+    while (response := service.get(path)).status_code != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return response

@@ -1,0 +1,433 @@
+"""The MongoDB store when servers are not as one would like them, and when processes die midway."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pymongo
+import pytest
+from pymongo.database import Database
+
+from secretary.errors import LeaseLost, NotFound, StoreUnavailable
+from secretary.job import Batch, Completed, Job, JobStatus, Webhook, utc_now
+from secretary.store import IdempotencyKey, JobQuery, Wanted
+from secretary.store.mongo import MongoStore
+
+from ..contract.given import LEASE, add_batch, claim, claimed, worker
+from ..mongod import Mongod
+
+Documents = Database[dict[str, Any]]
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def standalone(mongod: Mongod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
+    """Depends on the shared server only to be skipped with it."""
+    server = Mongod(tmp_path_factory.mktemp("standalone"), replica_set=None)
+    server.start()
+    yield server
+    server.stop()
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[MongoStore]:
+    store = MongoStore(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def new_url(server: Mongod) -> str:
+    return server.url(f"test_{uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def url(mongod: Mongod) -> str:
+    return new_url(mongod)
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[MongoStore]:
+    async with opened(url) as store:
+        yield store
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[Documents]:
+    """The documents behind the store's back."""
+    with pymongo.MongoClient[dict[str, Any]](url) as client:
+        yield client.get_default_database()
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+def closed_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class TestStandaloneServer:
+    async def test_a_job_goes_its_whole_way(self, standalone: Mongod) -> None:
+        async with opened(new_url(standalone)) as store:
+            job = await claimed(store, webhook=Webhook(url="https://example.org/hook"))
+            await store.finish(job, Completed({"text": "x"}))
+            done = await store.get(job.job_id)
+            assert (done.status, done.results) == (JobStatus.COMPLETED, {"text": "x"})
+            assert [delivery.event for delivery in done.deliveries] == ["completed"]
+
+    async def test_a_batch_is_added_and_ends(self, standalone: Mongod) -> None:
+        async with opened(new_url(standalone)) as store:
+            batch, _ = await add_batch(store, 3)
+            for job in await claim(store, slots=3):
+                await store.finish(job, Completed())
+            ended = await store.get_batch(batch.batch_id)
+            assert (ended.status, ended.total_jobs) == (JobStatus.COMPLETED, 3)
+
+    async def test_a_key_makes_one_job(self, standalone: Mongod) -> None:
+        async with opened(new_url(standalone)) as store:
+            key = IdempotencyKey("k", "body")
+            added = await asyncio.gather(*(store.add([Job()], idempotency=key) for _ in range(9)))
+            assert len({answer.job_ids[0] for answer in added}) == 1
+
+    async def test_a_lost_worker_is_noticed(self, standalone: Mongod) -> None:
+        async with opened(new_url(standalone)) as store:
+            job = await claimed(store, lease=timedelta(seconds=-1))
+            (rescued,) = await store.rescue()
+            assert rescued.job_id == job.job_id
+            with pytest.raises(LeaseLost):
+                await store.finish(job, Completed())
+
+    async def test_who_waits_is_sent_to_look_for_himself(self, standalone: Mongod) -> None:
+        async with opened(new_url(standalone)) as store:
+            since = await store.wait(-1, seconds=0)
+            assert await asyncio.wait_for(store.wait(since, seconds=60), 10) == since
+
+    async def test_the_description_says_so(self, standalone: Mongod) -> None:
+        async with opened(new_url(standalone)) as store:
+            found = await store.describe()
+            assert (found["topology"], found["replica_set"]) == ("standalone", None)
+
+
+class TestSeveralProcesses:
+    async def test_news_of_one_wakes_those_who_wait_in_another(self, url: str) -> None:
+        async with opened(url) as here, opened(url) as there:
+            heard = asyncio.create_task(self._hear(there))
+            while not heard.done():  # until its change stream is open nothing can be heard
+                await here.add([Job()])
+                await asyncio.wait({heard}, timeout=0.2)
+            await heard
+
+    async def _hear(self, store: MongoStore) -> None:
+        since = await store.wait(-1, seconds=0)
+        while (now := await store.wait(since, seconds=60)) == since:
+            since = now
+
+    async def test_a_job_is_never_claimed_twice(self, url: str) -> None:
+        async with opened(url) as one, opened(url) as two, opened(url) as three:
+            batch, jobs = await add_batch(one, 200)
+            taken = await asyncio.gather(
+                *(self._claim_all(store, f"w{n}") for n, store in enumerate((one, two, three)))
+            )
+            claimed_ids = [job_id for ids in taken for job_id in ids]
+            assert sorted(claimed_ids) == sorted(job.job_id for job in jobs)
+
+    async def _claim_all(self, store: MongoStore, name: str) -> list[str]:
+        await store.enlist(worker(name), LEASE)
+        taken: list[str] = []
+        while (await store.counts())["pdf"].get(JobStatus.PENDING):
+            taken += [job.job_id for job in await store.claim(name, Wanted(slots=7))]
+        return taken
+
+    async def test_limits_hold_though_all_claim_at_once(self, url: str) -> None:
+        async with opened(url) as one, opened(url) as two, opened(url) as three:
+            batch = Batch()
+            users = ["ann", "bob"] * 20
+            jobs = [Job(job_type="pdf", user_id=u, batch_id=batch.batch_id) for u in users]
+            await one.add(jobs, batch=batch)
+            wanted = Wanted(slots=5, max_per_type={"pdf": 3}, max_per_user=2)
+            stores = {"w0": one, "w1": two, "w2": three}
+            for name, store in stores.items():
+                await store.enlist(worker(name), LEASE)
+            done = 0
+            while done < len(jobs):
+                claims = await asyncio.gather(*(s.claim(n, wanted) for n, s in stores.items()))
+                running = [job for jobs in claims for job in jobs]
+                by_user = [job.user_id for job in running]
+                assert len(running) <= 3
+                assert max(by_user.count("ann"), by_user.count("bob")) <= 2
+                await asyncio.gather(*(one.finish(job, Completed()) for job in running))
+                done += len(running)
+
+
+class TestRestart:
+    @pytest.mark.parametrize("replica_set", ["rs0", None])
+    async def test_calls_recover_and_nothing_acknowledged_is_lost(
+        self, mongod: Mongod, tmp_path: Path, replica_set: str | None
+    ) -> None:
+        server = Mongod(tmp_path, replica_set=replica_set)
+        server.start()
+        try:
+            async with opened(server.url("jobs")) as store:
+                finished = await claimed(store)
+                await store.finish(finished, Completed({"text": "kept"}))
+                acknowledged: list[str] = []
+                adding = asyncio.create_task(self._add_until(store, acknowledged))
+                await until(lambda: len(acknowledged) > 20)
+                await asyncio.to_thread(server.restart)
+                recovered_by = time.monotonic() + 10
+                before = len(acknowledged)
+                await until(lambda: len(acknowledged) > before + 20, seconds=10)
+                assert time.monotonic() < recovered_by
+                adding.cancel()
+                await asyncio.wait({adding})
+                assert (await store.get(finished.job_id)).results == {"text": "kept"}
+                for job_id in acknowledged:
+                    assert (await store.get(job_id)).status is JobStatus.PENDING
+                assert len(await claim(store, "worker-2", slots=5)) == 5
+        finally:
+            server.stop()
+
+    async def _add_until(self, store: MongoStore, acknowledged: list[str]) -> None:
+        while True:
+            try:
+                acknowledged += (await store.add([Job(job_type="pdf")])).job_ids
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+
+class TestUnreachableServer:
+    async def test_opening_fails_soon_and_names_the_host_but_never_the_password(self) -> None:
+        port = closed_port()
+        store = MongoStore(
+            f"mongodb://bob:geheim@127.0.0.1:{port}/jobs?serverSelectionTimeoutMS=300"
+        )
+        with pytest.raises(StoreUnavailable) as caught:
+            await asyncio.wait_for(store.open(), 10)
+        assert f"127.0.0.1:{port}" in str(caught.value)
+        assert "does not answer" in str(caught.value)
+        assert "geheim" not in f"{caught.value} {caught.value.__cause__}"
+
+    async def test_a_server_that_is_silent_is_not_waited_for_without_end(self) -> None:
+        async def say_nothing(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        options = "serverSelectionTimeoutMS=600&connectTimeoutMS=300"
+        store = MongoStore(f"mongodb://127.0.0.1:{port}/jobs?{options}")
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(store.open(), 10)
+        silent.close()
+
+    async def test_a_call_fails_when_the_server_has_gone(
+        self, mongod: Mongod, tmp_path: Path
+    ) -> None:
+        server = Mongod(tmp_path)
+        server.start()
+        async with opened(f"{server.url('jobs')}&serverSelectionTimeoutMS=500") as store:
+            job = await claimed(store)
+            await asyncio.to_thread(server.stop)
+            for call in (
+                store.add([Job()]),
+                store.get(job.job_id),
+                store.claim("worker-1", Wanted(slots=1)),
+                store.renew("worker-1", LEASE),
+                store.finish(job, Completed()),
+                store.rescue(),
+            ):
+                with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{server.port}"):
+                    await asyncio.wait_for(call, 10)
+            since = await store.wait(-1, seconds=0)
+            await asyncio.wait_for(store.wait(since, seconds=0.01), 5)
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "mongodb://bob:geheim/@127.0.0.1:1/jobs",
+            "mongodb://bob:gehe@im@127.0.0.1:1/jobs",
+            "mongodb://127.0.0.1:geheim/jobs",
+            "mongodb://bob:geheim@127.0.0.1:1/jobs?replicaSet=",
+        ],
+    )
+    async def test_an_address_that_cannot_be_read_is_not_quoted(self, address: str) -> None:
+        with pytest.raises(StoreUnavailable) as caught:
+            await asyncio.wait_for(MongoStore(address).open(), 10)
+        assert "geheim" not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+    async def test_a_database_of_a_newer_version_is_refused(self, url: str, db: Documents) -> None:
+        db["meta"].insert_one({"_id": "schema", "version": 99})
+        with pytest.raises(StoreUnavailable, match="newer version of Secretary"):
+            await MongoStore(url).open()
+
+    async def test_a_database_of_another_program_is_refused(self, url: str, db: Documents) -> None:
+        db["jobs"].insert_one({"title": "gardener"})
+        with pytest.raises(StoreUnavailable, match="another program"):
+            await MongoStore(url).open()
+        assert db["jobs"].count_documents({}) == 1
+
+
+class TestProcessesThatDiedMidway:
+    async def test_a_batch_that_was_not_added_yet_is_removed(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch, jobs = await add_batch(store, 3)
+        half_added(db, batch, jobs, at=LONG_AGO)
+        db.batches.delete_one({"_id": batch.batch_id})
+        assert await claim(store, slots=5) == []
+        assert (await store.find(JobQuery())).items == []
+        with pytest.raises(NotFound):
+            await store.get(jobs[0].job_id)
+        await store.tidy()
+        assert db.jobs.count_documents({}) == 0
+
+    async def test_a_batch_that_was_added_is_published(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch, jobs = await add_batch(store, 3)
+        half_added(db, batch, jobs, at=LONG_AGO)
+        assert (await store.get_batch(batch.batch_id)).counts == {JobStatus.PENDING: 3}
+        assert await claim(store, slots=5) == []
+        await store.tidy()
+        assert [job.job_id for job in await claim(store, slots=5)] == [j.job_id for j in jobs]
+        assert (await store.get_batch(batch.batch_id)).counts == {JobStatus.PROCESSING: 3}
+
+    async def test_what_someone_is_just_adding_is_left_alone(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch, jobs = await add_batch(store, 3)
+        half_added(db, batch, jobs, at=utc_now())
+        db.batches.delete_one({"_id": batch.batch_id})
+        await store.tidy()
+        assert db.jobs.count_documents({"status": "staged"}) == 3
+
+    async def test_jobs_of_another_try_do_not_get_into_a_batch(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch, jobs = await add_batch(store, 1)
+        foreign, others = await add_batch(store, 2)
+        half_added(db, foreign, others, at=LONG_AGO, token="another try")
+        db.jobs.update_many({"batch_id": foreign.batch_id}, {"$set": {"batch_id": batch.batch_id}})
+        await store.tidy()
+        assert (await store.get_batch(batch.batch_id)).counts == {JobStatus.PENDING: 1}
+        assert db.jobs.count_documents({"batch_id": batch.batch_id}) == 1
+
+    async def test_a_batch_whose_last_job_ended_is_settled_and_tells_its_webhook(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch, _ = await add_batch(store, 1, webhook=Webhook(url="https://example.org/hook"))
+        (job,) = await claim(store)
+        await store.finish(job, Completed())
+        forgotten = {"completed_at": "", "deliveries": ""}
+        db.batches.update_one({}, {"$set": {"open": True}, "$unset": forgotten})
+        await store.tidy()
+        settled = await store.get_batch(batch.batch_id)
+        assert settled.completed_at is not None
+        assert [delivery.event for delivery in settled.deliveries] == ["completed"]
+
+    async def test_a_job_that_waits_for_an_active_batch_is_let_go(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        _, jobs = await add_batch(store, 1)
+        db.jobs.update_one({}, {"$set": {"held": True}, "$unset": {"line": "", "turn": ""}})
+        assert await claim(store) == []
+        await store.tidy()
+        assert [job.job_id for job in await claim(store)] == [jobs[0].job_id]
+
+    async def test_a_job_in_line_of_an_inactive_batch_does_not_start(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch, jobs = await add_batch(store, 1)
+        db.batches.update_one({}, {"$set": {"isActive": False}})
+        assert await claim(store) == []
+        job = await store.get(jobs[0].job_id)
+        assert (job.status, job.attempts, job.worker_id) == (JobStatus.PENDING, (), None)
+        await store.change_batch(batch.batch_id, is_active=True)
+        assert len(await claim(store)) == 1
+
+    async def test_a_job_that_was_half_deleted_is_gone_for_good(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        job = await claimed(store)
+        await store.finish(job, Completed({"text": "x" * 100_000}))
+        db.jobs.update_one({}, {"$set": {"status": "deleted"}})
+        with pytest.raises(NotFound):
+            await store.get(job.job_id)
+        assert await store.counts() == {}
+        await store.tidy()
+        assert db.jobs.count_documents({}) == db["contents"].count_documents({}) == 0
+
+    async def test_a_claim_that_nobody_knows_of_is_given_back(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        await store.add([Job(job_type="pdf")])
+        await store.enlist(worker(), LEASE)
+        claiming = asyncio.create_task(store.claim("worker-1", Wanted(slots=1)))
+        running = {"status": "processing"}
+        while not db.jobs.count_documents(running):
+            await asyncio.sleep(0)
+        claiming.cancel()
+        await asyncio.wait({claiming})
+        assert claiming.cancelled()
+        (job,) = await store.claim("worker-1", Wanted(slots=1))
+        assert (job.crashes, len(job.attempts)) == (0, 1)
+
+    async def test_a_key_reserved_by_a_dead_caller_is_used_by_the_next(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        key = IdempotencyKey("k", "body")
+        first = await store.add([Job()], idempotency=key)
+        db.jobs.delete_many({})
+        db["idempotency_keys"].update_one({}, {"$unset": {"job_ids": ""}})
+        again = await store.add([Job()], idempotency=key)
+        assert (again.job_ids, again.replayed) == (first.job_ids, True)
+        assert (await store.get(first.job_ids[0])).status is JobStatus.PENDING
+
+    async def test_a_batch_with_a_key_of_a_dead_caller_is_added_once(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        key = IdempotencyKey("k", "body")
+        dead = Batch()
+        jobs = [Job(batch_id=dead.batch_id) for _ in range(2)]
+        await store.add(jobs, batch=dead, idempotency=key)
+        half_added(db, dead, jobs, at=utc_now())
+        db.batches.delete_one({})
+        db["idempotency_keys"].update_one({}, {"$unset": {"job_ids": "", "batch_id": ""}})
+        batch = Batch()
+        mine = [Job(batch_id=batch.batch_id) for _ in range(2)]
+        added = await store.add(mine, batch=batch, idempotency=key)
+        assert (added.batch_id, added.replayed) == (dead.batch_id, True)
+        assert added.job_ids == [job.job_id for job in mine]
+        found = (await store.find(JobQuery(batch_id=dead.batch_id))).items
+        assert {job.job_id for job in found} == set(added.job_ids)
+
+
+def half_added(
+    db: Documents, batch: Batch, jobs: list[Job], *, at: datetime, token: str = "half"
+) -> None:
+    """Turn an added batch back to how it is between the write that decides and its publication."""
+    for n, job in enumerate(jobs):
+        place = {"line": f"{job.job_type}/0", "turn": n}
+        staged = {"token": token, "at": at, "place": place}
+        update = {
+            "$set": {"status": "staged", "staged": staged},
+            "$unset": {"line": "", "turn": ""},
+        }
+        db.jobs.update_one({"_id": job.job_id}, update)
+    db.batches.update_one({"_id": batch.batch_id}, {"$set": {"staged": {"token": token, "at": at}}})
