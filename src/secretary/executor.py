@@ -29,7 +29,7 @@ from .job import (
 from .logs import current_job
 from .registry import Registry
 from .resources import ResourceCalculator
-from .sandbox import RemoteError, Sandbox
+from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 from .store import JobStore
 
 logger = logging.getLogger(__name__)
@@ -102,6 +102,8 @@ class Execution:
             return _stopped(self._stop)
         except LeaseLost:
             return None
+        except SandboxInterrupted:
+            return Released()
         except JobFailed as error:
             return self._failed(error)
         except Exception as error:

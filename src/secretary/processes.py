@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import time
@@ -132,16 +133,29 @@ def kill_below(pid: int) -> list[Process]:
     return list(stopped.values())
 
 
-def guard(token: str) -> None:
-    """Waits until whoever holds the other end of stdin is gone, then kills all that bear `token`.
+def guard(token: str, patience: float) -> None:
+    """Kills all that bear `token` when whoever holds the other end of stdin is gone, and when it
+    has once shown that it lives but has not for `patience` seconds: it is stopped, others take
+    its work for abandoned, and nothing may be done twice at once.
 
     A process of its own, as the processes of a sandbox may be stuck in native code when their
     worker is killed.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    while os.read(0, 1):
-        pass
+    wait: float | None = None
+    while True:
+        if not select.select([0], [], [], wait)[0]:
+            _kill_marked(token)
+            wait = None
+        elif os.read(0, 4096):
+            wait = patience
+        else:
+            _kill_marked(token)
+            return
+
+
+def _kill_marked(token: str) -> None:
     deadline = time.monotonic() + 10
     while (left := marked(token)) and time.monotonic() < deadline:
         for process in left:
@@ -215,4 +229,4 @@ def _page_bytes() -> int:
 
 
 if __name__ == "__main__":
-    guard(sys.argv[1])
+    guard(sys.argv[1], float(sys.argv[2]))

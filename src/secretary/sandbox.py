@@ -1,6 +1,7 @@
 """A pool of warm child processes for work that may crash, hang or eat memory."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import pickle
@@ -8,6 +9,7 @@ import secrets
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,13 @@ _DEATH_SECONDS = 5
 _TAIL_BYTES = 2048
 #: What a frame may hold beside a result: usage, or the name and the traceback of an error.
 _FRAME_SLACK = _MIB
+
+
+#: Who has shown life and then none for so long is taken for stopped. Less than a worker's lease,
+#: so that its work has ended when another worker may take it.
+PATIENCE_SECONDS = 4.0
+#: Whoever comes back after so long must assume that the guard has acted.
+SILENCE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,10 @@ class RemoteError(SecretaryError):
         self.remote_traceback = remote_traceback
 
 
+class SandboxInterrupted(SecretaryError):
+    """The call was ended because this process had been stopped; it may be made again."""
+
+
 class SandboxClosed(SecretaryError):
     """The sandbox was closed, or never opened, so the call did not end."""
 
@@ -87,6 +100,8 @@ class Sandbox:
         self._started = 0
         self._is_open = False
         self._guard: _Guard | None = None
+        self._alive_at: float | None = None
+        self._came_back_at = -SILENCE_SECONDS
         self._children: set[_Child] = set()
         self._leaving: set[_Child] = set()
         self._idle: list[_Child] = []
@@ -118,6 +133,24 @@ class Sandbox:
         if self._guard is not None:
             await self._guard.close()
             self._guard = None
+
+    def show_life(self) -> None:
+        """Call this every second or so once you have begun: who is silent for PATIENCE_SECONDS
+        was stopped, and every call is ended as `SandboxInterrupted` though it did no wrong."""
+        if self._is_silent:
+            self._came_back_at = time.monotonic()
+        self._alive_at = time.monotonic()
+        if self._guard is not None:
+            self._guard.show_life()
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._alive_at is not None and time.monotonic() - self._alive_at > SILENCE_SECONDS
+
+    @property
+    def _was_stopped(self) -> bool:
+        """Whether a death that is noticed now may be the guard's doing."""
+        return self._is_silent or time.monotonic() - self._came_back_at < SILENCE_SECONDS
 
     @property
     def processes(self) -> list[int]:
@@ -156,6 +189,8 @@ class Sandbox:
         request = pickle.dumps((function, args), protocol=5)
         child = await self._take()
         call = child.begin(request, limits or self._limits, on_message)
+        if not self._idle:
+            self._fill()
         self._keep_sampling()
         outcome: _Outcome
         try:
@@ -181,7 +216,10 @@ class Sandbox:
                 await _unhurried(self._end(child) if at_once else self._stop(child))
                 raise error
             case _Died():
+                was_stopped = self._was_stopped
                 await _unhurried(self._end(child))
+                if was_stopped:
+                    raise SandboxInterrupted("this process was stopped, and its calls with it")
                 raise child.crash(call)
 
     async def _stop(self, child: "_Child") -> None:
@@ -247,7 +285,11 @@ class Sandbox:
         return None
 
     def _fill(self) -> None:
+        """Have a child for everyone who waits, and one more for the next to come."""
         while self._is_open and len(self._children) < self._size:
+            free = sum(child.call is None for child in self._children)
+            if free > len(self._waiters):
+                return
             self._started += 1
             child = _Child(f"{self._token}.{self._started}")
             self._children.add(child)
@@ -270,6 +312,9 @@ class Sandbox:
             self._fail_to_start(child)
 
     def _fail_to_start(self, child: "_Child") -> None:
+        if self._was_stopped:  # it is not the child's fault
+            self._fill()
+            return
         logger.error("a sandbox process could not be started: %s", child.tail)
         waiter = self._next_waiter()
         if waiter:
@@ -653,14 +698,19 @@ class _Guard:
 
     def __init__(self, token: str) -> None:
         reading, self._lifeline = os.pipe()
+        os.set_blocking(self._lifeline, False)
         try:
             # By path and without site: it needs nothing of the package and stays small.
-            arguments = ["-I", "-S", processes.__file__, token]
+            arguments = ["-I", "-S", processes.__file__, token, str(PATIENCE_SECONDS)]
             self._exit = asyncio.create_task(
                 _exit_of(processes.spawn(arguments, os.environ, [reading, None, None]))
             )
         finally:
             os.close(reading)
+
+    def show_life(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it has enough to read
+            os.write(self._lifeline, b".")
 
     async def close(self) -> None:
         os.close(self._lifeline)

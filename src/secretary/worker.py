@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY = 0.5
 #: However much news there is, leases are not renewed more often than this.
 LOOK_PAUSE = 0.05
+SHOW_LIFE_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class Worker:
             asyncio.create_task(self._claim_jobs()),
             asyncio.create_task(self._watch_for_news()),
             asyncio.create_task(self._keep_leases()),
+            asyncio.create_task(self._show_life()),
         ]
         try:
             await _first(asyncio.create_task(self._draining.wait()), *duties)
@@ -126,6 +128,7 @@ class Worker:
         on_worked = free_slot if self._store.in_order else _nothing
         execution = self._executor.start(job, on_worked=on_worked)
         self._running[job.job_id] = execution
+        self._look_now.set()
         execution.task.add_done_callback(lambda task: self._ended(job, free_slot, task))
 
     def _ended(self, job: Job, free_slot: Callable[[], None], task: asyncio.Task[None]) -> None:
@@ -177,6 +180,12 @@ class Worker:
             if self._running:
                 return
             self._look_now.clear()
+
+    async def _show_life(self) -> None:
+        """A worker that is stopped must not leave work behind that goes on without it."""
+        while True:
+            self._executor.sandbox.show_life()
+            await asyncio.sleep(SHOW_LIFE_EVERY)
 
     async def _start_over(self) -> None:
         """Someone took us for dead and gave our jobs away. Stop them; come back as a new worker."""

@@ -1,8 +1,9 @@
 """Jobs that misbehave and workers that die: the rest goes on, and nothing is left behind."""
 
 import os
+import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,64 @@ async def test_after_kill_9_the_job_runs_again_within_15_seconds(
         assert (job.crashes, job.worker_id != first.worker_id) == (1, True)
     finally:
         second.terminate()
+
+
+async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
+    store: JobStore, worker: WorkerProcess, env: dict[str, str], tmp_path: Path
+) -> None:
+    job_id = await submit(store, "decent", parameters={"seconds": 60})
+    await running(store, job_id)
+    at_work = [process.pid for process in processes.descendants(worker.pid)]
+    worker.process.send_signal(signal.SIGSTOP)
+    second = WorkerProcess(env, tmp_path / "worker-2.log")
+    try:
+
+        async def again() -> Job | None:
+            job = await store.get(job_id)
+            return job if job.attempt == 2 else None
+
+        await until(again, seconds=20, what="the second attempt")
+        left = [pid for pid in at_work if processes.find(pid) and not _is_guard(pid)]
+        assert left == []
+        worker.process.send_signal(signal.SIGCONT)
+        await until(_all_enlisted(store, 2), what="the return of the first worker")
+        job = await store.get(job_id)
+        assert (job.status, job.attempt) == (JobStatus.PROCESSING, 2)
+    finally:
+        second.terminate()
+
+
+def _is_guard(pid: int) -> bool:
+    return b"processes.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def _all_enlisted(store: JobStore, number: int) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return len(await store.workers()) == number
+
+    return look
+
+
+async def test_a_worker_that_was_stopped_for_a_moment_runs_its_job_again_at_no_cost(
+    store: JobStore, worker: WorkerProcess
+) -> None:
+    job_id = await submit(store, "decent", parameters={"seconds": 60})
+    await running(store, job_id)
+    at_work = [p.pid for p in processes.descendants(worker.pid) if not _is_guard(p.pid)]
+    worker.process.send_signal(signal.SIGSTOP)
+
+    async def ended_by_its_guard() -> bool:
+        return not any(processes.find(pid) for pid in at_work)
+
+    await until(ended_by_its_guard, seconds=8, what="the end of its processes")
+    worker.process.send_signal(signal.SIGCONT)
+
+    async def again() -> Job | None:
+        job = await store.get(job_id)
+        return job if job.attempt == 2 else None
+
+    job = await until(again, what="the second attempt")
+    assert (job.crashes, job.failures) == (0, 0)
 
 
 async def test_a_hundred_jobs_run_three_at_a_time_and_nothing_grows(

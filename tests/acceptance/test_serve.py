@@ -5,9 +5,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
+
+from tests.mongod import Mongod
 
 from .program import Program, Running
 
@@ -52,6 +55,23 @@ class TestStart:
             assert service.get("/api/jobs").status_code == 401
             key = {"Authorization": "Bearer right"}
             assert service.get("/api/jobs", headers=key).status_code == 200
+
+
+class TestMongodb:
+    def test_service_worker_and_commands_meet_in_the_database(
+        self, tmp_path: Path, mongod: Mongod
+    ) -> None:
+        url = mongod.url(f"test_{uuid4().hex[:12]}")
+        program = Program(tmp_path, MONGODB_URI=url)
+        with program.serving("--no-worker") as service, program.started("worker"):
+            job_id = service.submit(parameters={"seconds": 0})
+            service.wait_until(job_id, "completed")
+            assert program.json("jobs", "show", job_id)["status"] == "completed"
+            document = program.json("doctor")
+        found = {finding["subject"]: finding for finding in document["findings"]}
+        assert found["store"]["verdict"] == "ok"
+        assert "replica set" in found["store"]["fact"]
+        assert found["workers"]["verdict"] == "ok"
 
 
 class TestWaiting:

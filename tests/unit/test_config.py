@@ -144,4 +144,4 @@ class TestMistakes:
 
     def test_settings_cannot_be_changed(self, file: Path) -> None:
         with pytest.raises(ValueError, match="frozen"):
-            Settings().server = config.Server()  # type: ignore[misc]  # that is the point
+            Settings().server = config.Server()

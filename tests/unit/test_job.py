@@ -203,4 +203,4 @@ class TestDocument:
     def test_a_job_cannot_be_changed(self) -> None:
         job = Job()
         with pytest.raises(ValidationError, match="frozen"):
-            job.status = JobStatus.COMPLETED  # type: ignore[misc]  # that is the point
+            job.status = JobStatus.COMPLETED

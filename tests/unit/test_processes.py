@@ -156,6 +156,27 @@ def test_a_marked_process_is_found_by_its_token_or_the_one_above(
     assert processes.marked(token[:-1]) == []
 
 
+GUARD = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+
+
+def test_a_guard_ends_all_that_bear_its_token_when_a_sign_of_life_fails_to_come(
+    start: Callable[..., Program],
+) -> None:
+    token = secrets.token_hex(8)
+    program = start(FAMILY, mark=f"{token}.1")
+    for _ in range(3):
+        program.says_pid()
+    guard = start(GUARD, processes.__file__, token, "0.5")
+    assert guard.process.stdin is not None
+    guard.process.stdin.write(b".")
+    guard.process.stdin.flush()
+    deadline = time.monotonic() + 10
+    while processes.marked(token) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes.marked(token) == []
+    assert guard.process.poll() is None
+
+
 def test_a_guard_ends_all_that_bear_its_token_when_its_lifeline_breaks(
     start: Callable[..., Program],
 ) -> None:
@@ -163,11 +184,7 @@ def test_a_guard_ends_all_that_bear_its_token_when_its_lifeline_breaks(
     program = start(FAMILY, mark=f"{token}.1")
     for _ in range(3):
         program.says_pid()
-    guard = start(
-        "import runpy, sys; runpy.run_path(sys.argv[2], run_name='__main__')",
-        token,
-        processes.__file__,
-    )
+    guard = start(GUARD, processes.__file__, token, "60")
     assert guard.process.stdin is not None
     assert len(processes.marked(token)) == 3
     guard.process.stdin.close()

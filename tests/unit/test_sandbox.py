@@ -563,8 +563,19 @@ async def test_a_process_that_has_grown_is_replaced(sandboxes: Sandboxes) -> Non
     assert await sandbox.run(sandboxed.own_pid) != pid
 
 
+async def test_processes_are_started_when_they_are_wanted_and_one_ahead(
+    sandboxes: Sandboxes,
+) -> None:
+    sandbox = await sandboxes.open(50)
+    await sandbox.run(sandboxed.add, 1, 2)
+    assert len(sandbox.processes) <= 2
+    await asyncio.gather(*(sandbox.run(sandboxed.add, 1, 2) for _ in range(4)))
+    assert len(sandbox.processes) <= 5
+
+
 async def test_many_calls_leave_as_many_processes_as_before(sandboxes: Sandboxes) -> None:
     sandbox = await sandboxes.open(2, max_calls=1000)
+    await asyncio.gather(*(sandbox.run(sandboxed.add, 1, 2) for _ in range(20)))
     await until(lambda: len(bearing(sandboxes.mark)) == 2)
     before = set(sandbox.processes)
     await asyncio.gather(*(sandbox.run(sandboxed.add, 1, 2) for _ in range(300)))

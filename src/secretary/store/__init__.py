@@ -22,6 +22,10 @@ STORES = {
 AGEING = timedelta(minutes=1)
 
 
+#: A lease is written anew when this part of it or less is left.
+RENEW_BELOW = 0.9
+
+
 class JobQuery(Snapshot):
     """Which jobs: all given terms hold together. Newest first; `cursor` goes on behind a page."""
 

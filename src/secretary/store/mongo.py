@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from pymongo import AsyncMongoClient
-from pymongo.errors import PyMongoError
+from pymongo.errors import BulkWriteError, PyMongoError
 
 from ..errors import Conflict, LeaseLost, StoreUnavailable
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
@@ -50,7 +50,7 @@ OPTIONS: dict[str, Any] = {
     "retryWrites": True,
     "serverSelectionTimeoutMS": 5_000,
     "connectTimeoutMS": 5_000,
-    "timeoutMS": 15_000,
+    "socketTimeoutMS": 20_000,
     "maxPoolSize": 32,
 }
 
@@ -65,7 +65,9 @@ def _translated(
         try:
             return await method(self, *args, **kwargs)
         except PyMongoError as error:
-            raise unavailable_error(error, self._address) from error
+            # An error of many writes carries all they wrote, which no log should show.
+            cause = None if isinstance(error, BulkWriteError) else error
+            raise unavailable_error(error, self._address) from cause
 
     return call
 
@@ -81,6 +83,7 @@ class MongoStore:
         self._db: Database
         self._claims: Claims
         self._watch: Watch
+        self._adding: set[asyncio.Task[Added]] = set()
         self._additions: Group[mongo_add.NewJob, None]
         self._endings: Group[Change, bool]
 
@@ -111,6 +114,7 @@ class MongoStore:
 
     async def close(self) -> None:
         await self._watch.close()
+        await asyncio.gather(*self._adding, return_exceptions=True)
         await self._additions.close()
         await self._endings.close()
         await self._client.close()
@@ -127,10 +131,18 @@ class MongoStore:
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
-        # A caller that gives up must not leave a batch half added.
-        added = await asyncio.shield(asyncio.ensure_future(self._add(jobs, batch, idempotency)))
+        # Shielded: a caller that gives up must not leave a batch half added.
+        task = asyncio.create_task(self._add(jobs, batch, idempotency))
+        self._adding.add(task)
+        task.add_done_callback(self._added)
+        added = await asyncio.shield(task)
         self._watch.tell()
         return added
+
+    def _added(self, task: asyncio.Task[Added]) -> None:
+        self._adding.remove(task)
+        if not task.cancelled():
+            task.exception()  # its caller may not be there any more to hear of it
 
     async def _add(
         self, jobs: Sequence[Job], batch: Batch | None, idempotency: IdempotencyKey | None

@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from pymongo.errors import (
+    BulkWriteError,
     ConnectionFailure,
     DocumentTooLarge,
     ExecutionTimeout,
@@ -10,7 +11,6 @@ from pymongo.errors import (
     NotPrimaryError,
     OperationFailure,
     PyMongoError,
-    ServerSelectionTimeoutError,
     WTimeoutError,
 )
 from pymongo.uri_parser import parse_uri
@@ -33,8 +33,6 @@ def unavailable_error(error: PyMongoError, address: str) -> StoreUnavailable:
     match error:
         case WTimeoutError() | ExecutionTimeout() | NetworkTimeout():
             text = "it did not answer in time"
-        case _ if error.timeout and not isinstance(error, ServerSelectionTimeoutError):
-            text = "it did not answer in time"
         case NotPrimaryError():
             text = "it has no primary now"
         case ConnectionFailure():
@@ -43,6 +41,10 @@ def unavailable_error(error: PyMongoError, address: str) -> StoreUnavailable:
             text = "it refuses the user or password, or the user may not do this"
         case OperationFailure(code=code) if code == DISK_FULL:
             text = "there is no space left on its disk"
+        case BulkWriteError(details={"writeErrors": [{"errmsg": str(reason)}, *_]}):
+            text = reason
+        case BulkWriteError():
+            text = "it did not confirm in time what was written"
         case OperationFailure(details={"errmsg": str(reason)}):
             text = reason
         case DocumentTooLarge():

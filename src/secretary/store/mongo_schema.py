@@ -19,7 +19,7 @@ Documents = AsyncCollection[Document]
 SCHEMA_VERSION = 1
 
 #: Survives the loss of a minority of servers and a power cut.
-DURABLE = WriteConcern("majority", j=True)
+DURABLE = WriteConcern("majority", j=True, wtimeout=10_000)
 #: May be lost with a server: claims, leases and progress, which the fence and the rescue cover.
 QUICK = WriteConcern(1)
 

@@ -19,6 +19,7 @@ from ..errors import Conflict, LeaseLost, StoreUnavailable
 from ..job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
 from ..machine import boot_id
 from . import (
+    RENEW_BELOW,
     Added,
     BatchQuery,
     IdempotencyKey,
@@ -226,7 +227,7 @@ class SqliteStore:
             return lease_until, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
 
         lease_until, renewal = await self._read(look)
-        if lease_until - time.monotonic() < lease.total_seconds() * 2 / 3:
+        if lease_until - time.monotonic() < lease.total_seconds() * RENEW_BELOW:
             await self._writer.call(partial(self._prolong, worker_id=worker_id, lease=lease))
         return renewal
 

@@ -1,0 +1,118 @@
+"""The examples in README and docs do what the text says."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from secretary.registry import Registry
+from secretary.submission import BatchRequest, read
+from tests.acceptance.program import Program
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "http://127.0.0.1:5000"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"(?s)```{language}\n(.*?)```", (ROOT / page).read_text())
+
+
+class Terminal:
+    """A directory with the program on the path, where lines of a page can be typed."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.program = Program(directory, **settings)
+        program = directory / "bin" / "secretary"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m secretary "$@"\n')
+        program.chmod(0o755)
+        path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**self.program.env, "PATH": path}
+
+    def type(self, lines: str, url: str) -> str:
+        """Run the lines of an example, against a service that listens elsewhere."""
+        lines = lines.replace(ADDRESS, url).replace("curl ", "curl --fail --silent --show-error ")
+        # The example's own path would hide that of the checkout.
+        lines = lines.replace("PYTHONPATH=. ", "PYTHONPATH=.:$PYTHONPATH ")
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", lines],
+            cwd=self.program.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, f"{lines}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
+
+
+class TestReadme:
+    START, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
+
+    def test_make_run_starts_the_service(self) -> None:
+        assert self.START == "make run\n"
+        assert "$(BIN)/secretary serve" in (ROOT / "Makefile").read_text()
+
+    def test_the_first_job_by_http(self, terminal: Terminal) -> None:
+        with terminal.program.serving() as service:
+            answers = terminal.type(self.BY_HTTP, service.url)
+        assert answers.count('"status":"success"') == 2
+
+    def test_the_first_job_by_the_command_line(self, terminal: Terminal) -> None:
+        with terminal.program.serving() as service:
+            answers = terminal.type(self.BY_COMMAND, service.url)
+        assert re.search(r"status +completed", answers)
+        assert re.search(r"workers +ok", answers)
+
+    def test_the_handlers_of_both_forms_work(self, tmp_path: Path) -> None:
+        (python,) = blocks("README.md", "python")
+        terminal = Terminal(tmp_path, SECRETARY_HANDLERS="my_handlers:register")
+        (tmp_path / "my_handlers.py").write_text(python)
+        assert self.START_WITH_HANDLERS.endswith("secretary serve\n")
+        assert "SECRETARY_HANDLERS=my_handlers:register" in self.START_WITH_HANDLERS
+        terminal.program.env["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
+        with terminal.program.serving() as service:
+            answers = terminal.type(self.SUBMIT, service.url)
+            assert '"words": 3' in answers
+            shout = self.SUBMIT.replace("submit count", "submit shout")
+            assert "ONE TWO THREE" in terminal.type(shout, service.url)
+
+
+class TestTutorial:
+    def test_every_step_works(self, terminal: Terminal) -> None:
+        start, path, *steps = blocks("docs/tutorial/first-job.md", "sh")
+        assert start == "make run\n"
+        assert ".venv/bin" in path
+        with terminal.program.serving() as service:
+            told = [terminal.type(step, service.url) for step in steps]
+        assert "My first job" in told[0]
+        assert re.search(r"status +completed", told[2])
+        assert "UNKNOWN_JOB_TYPE" in told[3]
+        assert "Three jobs" in told[4]
+
+
+class TestReference:
+    def test_the_batch_file_is_a_batch(self) -> None:
+        (text,) = blocks("docs/reference/cli.md", "yaml")
+        assert len(read(BatchRequest, yaml.safe_load(text)).jobs) == 2
+
+
+class TestHowTo:
+    @pytest.mark.parametrize("code", blocks("docs/how-to/write-a-handler.md", "python"))
+    def test_the_handlers_can_be_registered(self, code: str) -> None:
+        names: dict[str, Any] = {"__name__": "example"}
+        exec(compile(code, "write-a-handler.md", "exec"), names)
+        if "register" in names:
+            registry = Registry()
+            names["register"](registry)
+            assert len(registry.job_types) == 1

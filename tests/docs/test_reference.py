@@ -1,0 +1,141 @@
+"""The reference names everything there is, and nothing else."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from pydantic import BaseModel
+from typer.core import TyperGroup, TyperOption
+
+from secretary import config, errors
+from secretary.api.errors import CODES
+from secretary.cli import EXIT_CODES, INTERRUPTED, app
+from secretary.config import Settings
+from secretary.errors import JobFailed
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """The rows of all tables of a page by the code in their first column."""
+    text = (REFERENCE / page).read_text()
+    found = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| `"):
+            found[cells[0].strip("` |")] = cells
+    return found
+
+
+def settings(model: type[BaseModel] = Settings, group: str = "") -> Iterator[tuple[str, object]]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from settings(kind, f"{name}.")
+        else:
+            yield group + name, field.default
+
+
+class TestSettings:
+    def test_every_setting_has_its_line(self) -> None:
+        assert set(rows("settings.md")) == {name for name, _ in settings()}
+
+    @pytest.mark.parametrize(("name", "default"), list(settings()))
+    def test_the_line_tells_the_default(self, name: str, default: object) -> None:
+        told = rows("settings.md")[name][1]
+        if default is None:
+            assert told == "none"
+        else:
+            assert yaml.safe_load(told.strip("`")) == _plain(default)
+
+    @pytest.mark.parametrize("name", config.PLAIN_VARIABLES)
+    def test_every_variable_of_its_own_is_named(self, name: str) -> None:
+        assert f"`{name}`" in (REFERENCE / "settings.md").read_text()
+
+    def test_the_example_file_holds_all_defaults(self) -> None:
+        file = ROOT / "config" / "config.example.yaml"
+        assert config.load(file, environment={}) == Settings()
+        values = yaml.safe_load(file.read_text())
+        named = {f"{group}.{key}" for group, keys in values.items() if keys for key in keys}
+        assert named | {"handlers"} == {name for name, _ in settings()}
+
+
+def _plain(default: object) -> object:
+    return list(default) if isinstance(default, tuple) else yaml.safe_load(str(default))
+
+
+class TestErrors:
+    def test_every_code_of_the_api_has_its_line_with_its_status(self) -> None:
+        text = (REFERENCE / "errors.md").read_text()
+        for status, code in CODES.items():
+            assert f"| `{code}` | {status} |" in text
+
+    def test_every_code_of_a_job_has_its_line(self) -> None:
+        text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
+        told = set(re.findall(r"(?m)^\| `([A-Z_]+)` \|", text))
+        kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+        codes = {kind.code for kind in kinds if issubclass(kind, JobFailed)}
+        assert told == codes | {"CANCELLED"}
+
+    def test_it_tells_which_are_tried_again(self) -> None:
+        text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
+        told = dict(re.findall(r"(?m)^\| `([A-Z_]+)` \| (\w+) \|", text))
+        for kind in vars(errors).values():
+            if isinstance(kind, type) and issubclass(kind, JobFailed):
+                again = issubclass(kind, errors.ProcessDied) and "once"
+                assert told[kind.code] == (again or ("yes" if kind.retryable else "no"))
+
+
+def commands(command: Any, name: str = "secretary") -> Iterator[tuple[str, Any]]:
+    if isinstance(command, TyperGroup):
+        for part, inner in command.commands.items():
+            yield from commands(inner, f"{name} {part}")
+    else:
+        yield name, command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+SHARED = {"--help", "--json", "--config", "--data-dir"}
+
+
+class TestCommandLine:
+    def sections(self) -> dict[str, str]:
+        text = (REFERENCE / "cli.md").read_text()
+        parts = re.split(r"(?m)^## (.*)$", text)
+        return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+    def test_every_command_has_its_heading(self) -> None:
+        told = {name for name in self.sections() if name.startswith("secretary ")}
+        assert told == set(COMMANDS)
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_option_has_its_line(self, name: str) -> None:
+        options = {
+            option
+            for parameter in COMMANDS[name].params
+            if isinstance(parameter, TyperOption)
+            for option in parameter.opts
+        }
+        told = set(re.findall(r"`(-[\w-]+)`(?=.* \|)", self.sections()[name]))
+        assert told == options - SHARED
+
+    def test_every_exit_code_is_told(self) -> None:
+        told = {
+            int(code) for code in re.findall(r"(?m)^\| (\d+) \|", self.sections()["Exit codes"])
+        }
+        assert told == {0, 1, INTERRUPTED} | set(EXIT_CODES.values())
+
+
+class TestLinks:
+    @pytest.mark.parametrize(
+        "page", [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")], ids=lambda page: page.name
+    )
+    def test_every_link_leads_somewhere(self, page: Path) -> None:
+        links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+        local = [link for link in links if "://" not in link]
+        assert [link for link in local if not (page.parent / link).exists()] == []
