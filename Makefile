@@ -14,7 +14,7 @@ run: .venv/.installed ## Start the service; ARGS="--port 8000" is handed on
 	@$(BIN)/secretary serve $(ARGS)
 
 test: .venv/.dev lint types ## All checks and tests; silent but for the tests' summary
-	@$(PYTEST) -m "not chaos"
+	@$(PYTEST)
 
 check: format test ## Format the code, then check and test it: before handing in
 
@@ -32,8 +32,8 @@ types: .venv/.dev ## Do the types fit?
 bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
 	@$(BIN)/python bench/engine.py $(ARGS)
 
-chaos: .venv/.dev ## Kill and stop processes at random; a few minutes
-	@$(PYTEST) -m chaos
+chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -70,7 +70,7 @@ class Retention(Group):
 
 class Access(Group):
     #: `key`, or `key:user` for one that can act for that user only.
-    api_keys: tuple[str, ...] = ()
+    api_keys: tuple[Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$")], ...] = ()
 
 
 class Logging(Group):

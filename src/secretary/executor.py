@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
@@ -231,6 +232,7 @@ class _StoreReporter:
         self._progress: Progress | None = None
         self._logs: list[LogEntry] = []
         self._writing: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
 
     def progress(self, progress: Progress) -> None:
         self._progress = progress
@@ -245,8 +247,10 @@ class _StoreReporter:
             self._writing = asyncio.create_task(self._write_later())
 
     async def _write_later(self) -> None:
-        await asyncio.sleep(REPORT_EVERY)
         try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_EVERY):
+                    await self._hurry.wait()
             await self._write()
         except LeaseLost:
             self._stop(Stop.LOST)
@@ -267,7 +271,7 @@ class _StoreReporter:
     async def flush(self) -> None:
         """Write what is left, now."""
         if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
+            self._hurry.set()
+            await self._writing
         if self._progress is not None or self._logs:
             await self._write()

@@ -24,6 +24,8 @@ LOOK_EVERY = 0.5
 #: However much news there is, leases are not renewed more often than this.
 LOOK_PAUSE = 0.05
 SHOW_LIFE_EVERY = 1.0
+#: So long a worker that shuts down tries to write down how its jobs ended.
+RECORD_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,9 @@ class Worker:
         await asyncio.wait({hurry, everything}, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         for execution in list(self._running.values()):
             execution.stop(Stop.INTERRUPTED)
+        await asyncio.wait({everything}, timeout=RECORD_SECONDS)
+        for execution in list(self._running.values()):  # the store is away: leases must do
+            execution.task.cancel()
         await everything
         hurry.cancel()
 

@@ -127,7 +127,7 @@ class TestDataDirectory:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MB. Only root can make one: skip here, fail in CI."""
+    """A disk of 4 MB, which only root can make."""
     point = tmp_path / "disk"
     point.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(point)]

@@ -458,11 +458,21 @@ class TestAccess:
             {"Authorization": "Bearer right"},
             {"authorization": "bearer right"},
             {"X-Secretary-Api-Key": "right"},
+            {"X-Secretary-Api-Key": "ümlaut".encode()},
         ],
     )
-    async def test_both_headers_carry_a_key(self, api: FastAPI, headers: dict[str, str]) -> None:
-        async with Client(api, **headers) as client:
-            await client.data("GET", "/api/jobs")
+    async def test_both_headers_carry_a_key(self, api: FastAPI, headers: dict[str, Any]) -> None:
+        async with Client(api) as client:
+            await client.data("GET", "/api/jobs", headers=headers)
+
+    async def test_an_empty_key_opens_nothing(self, desk: Desk) -> None:
+        async with Client(create_api(desk, api_keys=["", ":ann"])) as client:
+            await client.refusal("GET", "/api/jobs", 401)
+
+    async def test_a_user_may_have_any_name(self, client: Client) -> None:
+        headers = {"X-User-ID": "jürgen".encode()}
+        data = await client.data("POST", "/api/jobs", status=202, json={}, headers=headers)
+        assert data["job"]["user_id"] == "jürgen"
 
     @pytest.mark.parametrize(
         "headers",

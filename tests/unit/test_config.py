@@ -103,6 +103,8 @@ class TestMistakes:
             ("a: [", "is not YAML"),
             ("generic_worker: {max_concurrent_workers: 0}", "max_concurrent"),
             ("logging: {level: loud}", "logging.level"),
+            ("access: {api_keys: ['']}", "access.api_keys.0"),
+            ("access: {api_keys: [':ann']}", "access.api_keys.0"),
         ],
     )
     def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(

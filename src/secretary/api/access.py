@@ -47,7 +47,7 @@ class Gate:
     def _known(self, given: str) -> ApiKey:
         # All keys are looked at, so that the time tells nothing about them.
         found = [key for key in self._keys if hmac.compare_digest(key.key, given.encode())]
-        if not found:
+        if not given or not found:
             raise Unauthorized("The API key is missing or not valid")
         return found[0]
 
@@ -55,8 +55,16 @@ class Gate:
 def _given_key(request: Request) -> str:
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
-        return credentials.strip()
-    return request.headers.get("x-secretary-api-key", "")
+        return _text(credentials.strip())
+    return _text(request.headers.get("x-secretary-api-key", ""))
+
+
+def _text(header: str) -> str:
+    """What a client meant that sent UTF-8, which no header knows."""
+    try:
+        return header.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return header
 
 
 def _require_local(request: Request) -> None:
@@ -85,7 +93,7 @@ def _caller(
     ] = None,
 ) -> str | None:
     gate: Gate = request.app.state.gate
-    return gate.user_of(request, x_user_id or None)
+    return gate.user_of(request, _text(x_user_id) if x_user_id else None)
 
 
 #: The user that a request acts for. Every route but the open ones has a parameter of this type.

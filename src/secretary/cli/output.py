@@ -152,11 +152,12 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True, overflow="fold")
-    for name in others:
-        table.add_column(name, overflow="fold")
+def _table(*names: str) -> Table:
+    """Only the last column gives way when there is little room."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in names[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(names[-1], overflow="ellipsis", no_wrap=True)
     return table
 
 

@@ -66,13 +66,14 @@ def _listed(types: str | None) -> frozenset[str] | None:
 
 def _greet(settings: Settings, with_worker: bool, url: str) -> None:
     slots = settings.generic_worker.max_concurrent_workers
+    data_dir = settings.storage.data_dir.resolve()
     worker = f"a worker of {slots} slots" if with_worker else "no worker"
     key = ' -H "Authorization: Bearer $KEY"' if settings.access.api_keys else ""
     json = "-H 'Content-Type: application/json'"
     job = """'{"job_type": "selftest", "parameters": {"seconds": 3}}'"""
     say(
         f"""\
-Secretary {__version__} listens on {url} with {worker}; its data is in {settings.storage.data_dir}
+Secretary {__version__} listens on {url} with {worker}; its data is in {data_dir}
 
 Try it:
   curl{key} {url}/api/jobs {json} -d {job}
