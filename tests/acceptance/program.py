@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from .service import environment
 
 COMMAND = [sys.executable, "-m", "secretary"]
+
+
+def require_curl() -> None:
+    """A program that examples need. Missing: skip here, fail in CI."""
+    if shutil.which("curl") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("There is no curl")
 
 
 @dataclass(frozen=True)

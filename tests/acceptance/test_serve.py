@@ -12,7 +12,7 @@ import pytest
 
 from tests.mongod import Mongod
 
-from .program import Program, Running
+from .program import Program, Running, require_curl
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def program(tmp_path: Path) -> Program:
 
 class TestStart:
     def test_what_it_says_to_try_works(self, program: Program) -> None:
+        require_curl()
         with program.serving() as service:
             lines = re.findall(r"(?m)^  (curl .*)$", service.out)
             assert len(lines) == 3

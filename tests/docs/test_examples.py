@@ -12,7 +12,7 @@ import yaml
 
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
-from tests.acceptance.program import Program
+from tests.acceptance.program import Program, require_curl
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:5000"
@@ -53,6 +53,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Terminal:
+    require_curl()
     return Terminal(tmp_path)
 
 

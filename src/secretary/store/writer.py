@@ -25,6 +25,9 @@ FAST_SYNC = 0.001
 #: A checkpoint is due when the log of writes has grown to so many pages (16 MB).
 CHECKPOINT_PAGES = 4000
 
+#: What is no call's fault, and ends them all.
+TROUBLE = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
+
 Work = Callable[[apsw.Connection], Any]
 #: Does the work of many calls of one kind with few statements.
 #: An answer that is an exception is raised to its caller.
@@ -108,15 +111,18 @@ class Writer:
             self._in_thread(self._all_of, group)
             return
         try:
-            self._execute(group)
+            self._execute(group, _unguarded)
             if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
                 self._commit(group)
                 self._answer(group)
             else:
                 self._in_thread(self._commit, group)
-        except apsw.Error as error:
+        except TROUBLE as error:
             self._refuse(group, error)
             self._answer(group)
+        except Exception:  # it happens seldom: once more, and what fails is undone alone
+            self._db.execute("ROLLBACK")
+            self._in_thread(self._all_of, group)
 
     def _begin(self, group: list[_Call]) -> bool:
         """Begin a transaction, if no other process is in one."""
@@ -143,23 +149,12 @@ class Writer:
         try:
             self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
             self._db.execute("BEGIN IMMEDIATE")
-            self._execute(group)
+            self._execute(group, _undone_if_it_fails)
             self._commit(group)
         finally:
             self._may_wait = False
 
-    def _execute(self, group: list[_Call]) -> None:
-        """Do the work of a group: at first without a net, as calls hardly ever fail."""
-        try:
-            self._each(group, _unguarded)
-        except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError):
-            raise
-        except Exception:
-            self._db.execute("ROLLBACK")
-            self._db.execute("BEGIN IMMEDIATE")
-            self._each(group, _undone_if_it_fails)
-
-    def _each(self, group: list[_Call], guard: "Guard") -> None:
+    def _execute(self, group: list[_Call], guard: "Guard") -> None:
         kinds: dict[Many, list[_Call]] = {}
         for call in group:
             if call.many is not None:
@@ -234,7 +229,7 @@ def _undone_if_it_fails(db: apsw.Connection, work: Work) -> Any:
     db.execute("SAVEPOINT one")
     try:
         answer = work(db)
-    except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError):
+    except TROUBLE:
         raise
     except Exception as error:
         db.execute("ROLLBACK TO one")
@@ -252,6 +247,7 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -65536")
+    db.execute("PRAGMA journal_size_limit = 67108864")
     if read_only:
         db.execute("PRAGMA query_only = ON")
     return db
