@@ -69,7 +69,9 @@ class Mongod:
     def _wait_until_ready(self) -> None:
         address = f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
         deadline = time.monotonic() + 60
-        with pymongo.MongoClient(address, serverSelectionTimeoutMS=200) as client:
+        with pymongo.MongoClient[dict[str, object]](
+            address, serverSelectionTimeoutMS=200
+        ) as client:
             while True:
                 try:
                     if self._is_writable(client):

@@ -37,7 +37,7 @@ Documents = Database[dict[str, Any]]
 #: Jobs that ended, that wait in line, that wait for their time, that run.
 ENDED, IN_LINE, WAITING, RUNNING = 6000, 2000, 300, 60
 PAGE = 20
-LIMITS = {"max_per_type": {"t0": 1000}, "max_per_user": 1000}
+LIMITS: dict[str, Any] = {"max_per_type": {"t0": 1000}, "max_per_user": 1000}
 
 
 @pytest.fixture(scope="module")
@@ -266,8 +266,8 @@ class TestLists:
     ) -> None:
         some = database.jobs.find_one({"status": "completed"})
         assert some is not None
-        for terms in ({}, {"status": frozenset({JobStatus.COMPLETED, JobStatus.FAILED})}):
-            query = JobQuery(batch_id=some["batch_id"], limit=PAGE, **terms)
+        for status in (None, frozenset({JobStatus.COMPLETED, JobStatus.FAILED})):
+            query = JobQuery(batch_id=some["batch_id"], limit=PAGE, status=status)
             found = await statements(database, store.find(query))
             assert_walks(found, keys=PAGE + 15, documents=PAGE + 1)
 
@@ -291,8 +291,11 @@ class TestLists:
     async def test_batches_are_found_newest_first(
         self, store: MongoStore, database: Documents
     ) -> None:
-        for terms in ({}, {"visible_to": "u0"}, {"user_id": "u0"}):
-            query = BatchQuery(limit=2, **terms)
+        for query in (
+            BatchQuery(limit=2),
+            BatchQuery(limit=2, visible_to="u0"),
+            BatchQuery(limit=2, user_id="u0"),
+        ):
             found = await statements(database, store.find_batches(query))
             batches = [one for one in found if ".batches" in one.text]
             assert_walks(batches, keys=5, documents=3)

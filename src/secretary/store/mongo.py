@@ -1,6 +1,5 @@
 """Jobs in MongoDB: the store for services that run on several machines."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -29,6 +28,7 @@ from . import (
     mongo_rescue,
     mongo_tidy,
 )
+from .mongo_calls import Calls, cancellable
 from .mongo_change import Change, apply, change_found, release_held
 from .mongo_claim import Claims
 from .mongo_contents import add_logs
@@ -63,7 +63,8 @@ def _translated(
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return await method(self, *args, **kwargs)
+            with cancellable():
+                return await method(self, *args, **kwargs)
         except PyMongoError as error:
             # An error of many writes carries all they wrote, which no log should show.
             cause = None if isinstance(error, BulkWriteError) else error
@@ -83,7 +84,7 @@ class MongoStore:
         self._db: Database
         self._claims: Claims
         self._watch: Watch
-        self._adding: set[asyncio.Task[Added]] = set()
+        self._calls = Calls()
         self._additions: Group[mongo_add.NewJob, None]
         self._endings: Group[Change, bool]
 
@@ -97,8 +98,10 @@ class MongoStore:
         except (PyMongoError, ValueError):
             # The driver quotes the part it cannot read, and that may be the password.
             raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
+        self._watch = Watch(db)
         try:
             await prepare(db)
+            await self._watch.open()
         except PyMongoError as error:
             await self._client.close()
             raise unavailable_error(error, self._address) from error
@@ -109,12 +112,11 @@ class MongoStore:
         self._claims = Claims(db)
         self._additions = Group(partial(mongo_add.add_jobs, db))
         self._endings = Group(partial(apply, db))
-        self._watch = Watch(db)
-        self._watch.open()
 
     async def close(self) -> None:
         await self._watch.close()
-        await asyncio.gather(*self._adding, return_exceptions=True)
+        await self._calls.close()
+        await self._claims.close()
         await self._additions.close()
         await self._endings.close()
         await self._client.close()
@@ -131,18 +133,9 @@ class MongoStore:
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
-        # Shielded: a caller that gives up must not leave a batch half added.
-        task = asyncio.create_task(self._add(jobs, batch, idempotency))
-        self._adding.add(task)
-        task.add_done_callback(self._added)
-        added = await asyncio.shield(task)
+        added = await self._calls.run(self._add(jobs, batch, idempotency))
         self._watch.tell()
         return added
-
-    def _added(self, task: asyncio.Task[Added]) -> None:
-        self._adding.remove(task)
-        if not task.cancelled():
-            task.exception()  # its caller may not be there any more to hear of it
 
     async def _add(
         self, jobs: Sequence[Job], batch: Batch | None, idempotency: IdempotencyKey | None
@@ -259,6 +252,7 @@ class MongoStore:
 
     @_translated
     async def dismiss(self, worker_id: str) -> None:
+        await self._claims.give_back_unwanted()
         await self._db.workers.delete_one({"_id": worker_id})
 
     @_translated

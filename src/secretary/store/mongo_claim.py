@@ -1,16 +1,19 @@
 """Gives waiting jobs to workers that ask."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from pymongo import UpdateOne
+from pymongo.errors import PyMongoError
 
 from ..errors import LeaseLost
 from ..job import QUEUED, Job
 from . import Wanted
+from .mongo_calls import Calls
 from .mongo_contents import filled
 from .mongo_line import class_of, placed, promote
 from .mongo_query import WITHOUT_DETAILS
@@ -20,6 +23,9 @@ from .policy import Candidate, JobClass, Running, Turns
 
 #: How often a claim tries again when other processes took what it had chosen.
 MAX_TRIES = 4
+
+#: A request that we gave up may reach the server so much later.
+UNWANTED_SECONDS = 60.0
 
 INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
 
@@ -31,32 +37,46 @@ class Claims:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._turns = Turns()
+        self._calls = Calls()
         self._one_at_a_time = asyncio.Lock()
-        #: Interrupted claims, with their worker: nobody knows whether they reached the server.
-        self._doubtful: dict[str, str] = {}
+        #: Claims whose jobs nobody runs, with their worker and until when they may show up:
+        #: their caller was cancelled, or the server did not say what became of them.
+        self._unwanted: dict[str, tuple[str, float]] = {}
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+        token = uuid4().hex
+        try:
+            return await self._calls.run(self._claim(worker_id, wanted, token))
+        except (asyncio.CancelledError, PyMongoError):
+            self._unwanted[token] = worker_id, time.monotonic() + UNWANTED_SECONDS
+            raise
+
+    async def give_back_unwanted(self) -> None:
+        """Undo claims of which their worker knows nothing."""
+        async with self._one_at_a_time:
+            await self._give_back_unwanted()
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    async def _claim(self, worker_id: str, wanted: Wanted, token: str) -> list[Job]:
         async with self._one_at_a_time:
             await must_be_enlisted(self._db, worker_id)
-            await self._undo_doubtful()
+            await self._give_back_unwanted()
             await promote(self._db)
-            token = uuid4().hex
-            self._doubtful[token] = worker_id
             taken = await self._take(worker_id, wanted, token)
-            kept = await self._without_what_may_not_run(worker_id, wanted, taken) if taken else []
-            jobs = [job_from(document) for document in await filled(self._db, kept)]
-            del self._doubtful[token]
-            return jobs
+            kept = await self._without_what_may_not_run(worker_id, wanted, taken)
+            return [job_from(document) for document in await filled(self._db, kept)]
 
-    async def _undo_doubtful(self) -> None:
-        """Give back what an interrupted claim may have taken: its worker knows nothing of it."""
-        for token, worker_id in list(self._doubtful.items()):
+    async def _give_back_unwanted(self) -> None:
+        for token, (worker_id, until) in list(self._unwanted.items()):
             await self._db.jobs.update_many(
                 {"worker_id": worker_id, "status": "processing", "claim": token},
                 _given_back({"due_at": now_stamp()}),
                 hint="running",
             )
-            del self._doubtful[token]
+            if time.monotonic() > until:
+                del self._unwanted[token]
 
     async def _take(self, worker_id: str, wanted: Wanted, token: str) -> list[Document]:
         taken: list[Document] = []
@@ -92,6 +112,8 @@ class Claims:
         A worker that was given up meanwhile keeps nothing: whoever gave it up removed it first
         and looked for its jobs then, so one of the two finds them.
         """
+        if not taken:
+            return []
         db = self._db
         try:
             await must_be_enlisted(db, worker_id)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import random
 
+from pymongo.asynchronous.change_stream import AsyncChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
@@ -42,23 +43,30 @@ class Watch:
         self._jobs = db.jobs.with_options(read_concern=ReadConcern("majority"))
         self._generation = 0
         self._news = asyncio.Event()
-        self._listening = False
+        self._stream: AsyncChangeStream[Document] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run())
+    async def open(self) -> None:
+        try:
+            self._stream = await self._jobs.watch(NEWS)
+        except OperationFailure as error:
+            if error.code != NO_REPLICA_SET:
+                raise
+            logger.info("MongoDB is no replica set: new jobs are found by polling")
+        else:
+            self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        while self._task is not None and not self._task.done():
+            self._task.cancel()  # again and again: the driver may swallow it (see mongo_calls)
+            await asyncio.wait({self._task}, timeout=0.1)
 
     async def wait(self, since: int, *, seconds: float) -> int:
         if self._generation == since:
-            longest = seconds if self._listening else min(seconds, POLL_SECONDS)
+            longest = seconds if self._stream is not None else min(seconds, POLL_SECONDS)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), longest)
+                async with asyncio.timeout(longest):
+                    await self._news.wait()
         return self._generation
 
     def tell(self) -> None:
@@ -71,18 +79,15 @@ class Watch:
             try:
                 await self._listen()
             except PyMongoError as error:
-                if isinstance(error, OperationFailure) and error.code == NO_REPLICA_SET:
-                    logger.info("MongoDB is no replica set: new jobs are found by polling")
-                    return
-                if self._listening:
-                    logger.warning("The change stream on jobs broke: %s", error)
+                logger.warning("The change stream on jobs broke, will open it again: %s", error)
             finally:
-                self._listening = False
+                self._stream = None
             await asyncio.sleep(random.uniform(0.5, 1) * REOPEN_SECONDS)
 
     async def _listen(self) -> None:
-        async with await self._jobs.watch(NEWS) as stream:
-            self._listening = True
+        stream = self._stream or await self._jobs.watch(NEWS)
+        async with stream:
+            self._stream = stream
             self.tell()  # of what happened before
             async for _ in stream:
                 self.tell()
