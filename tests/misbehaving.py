@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from secretary import JobContext, Registry, handles
-from secretary.handler import AnyParameters
+from secretary.handler import AnyParameters, Handler
 
 Context = JobContext[AnyParameters]
 
@@ -64,5 +64,6 @@ async def decent(ctx: Context) -> dict[str, Any]:
 
 
 def register(registry: Registry) -> None:
-    for handler in (segfault, hungry, endless, stubborn, decent):
+    handlers: list[Handler[Any]] = [segfault, hungry, endless, stubborn, decent]
+    for handler in handlers:
         registry.add(handler)

@@ -17,7 +17,7 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import IdempotencyKey, JobQuery, JobStore
+from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore
 
 from .given import claim, claimed
 
@@ -99,6 +99,22 @@ class TestFinding:
         ):
             assert [job.job_id for job in (await store.find(query)).items] == [wanted.job_id]
         assert not (await store.find(JobQuery(created_before=wanted.created_at))).items
+
+    @pytest.mark.parametrize("text", ["my_", "100%", "y_r", "MY_REPORT"])
+    async def test_a_text_is_found_as_it_is_written(self, store: JobStore, text: str) -> None:
+        await store.add([Job(job_name="my_report 100%")])
+        await store.add([Job(job_name="myXreport 1000")])
+        found = (await store.find(JobQuery(text=text))).items
+        assert [job.job_name for job in found] == ["my_report 100%"]
+
+    @pytest.mark.parametrize("cursor", ["", "x", "1", "a.b", "99999999999999999999999999.1", "."])
+    async def test_a_cursor_that_no_list_gave_out_is_refused(
+        self, store: JobStore, cursor: str
+    ) -> None:
+        with pytest.raises(ValueError):
+            await store.find(JobQuery(cursor=cursor))
+        with pytest.raises(ValueError):
+            await store.find_batches(BatchQuery(cursor=cursor))
 
     async def test_states_and_error_codes_are_found(self, store: JobStore) -> None:
         failed = await claimed(store)

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ class TestClaiming:
         (one,) = await add(store, user_id="bob")
         assert one in ids(await claim(store, slots=2))
         await add(store, 3, user_id="cid")
-        users = [job.user_id for job in await claim(store, slots=4)]
+        users = [str(job.user_id) for job in await claim(store, slots=4)]
         assert sorted(users[:2]) == ["ann", "cid"] and sorted(users[2:]) == ["ann", "cid"]
         assert many[0] not in users
 
@@ -107,7 +108,7 @@ class TestClaiming:
     async def test_no_more_of_a_type_run_than_allowed(self, store: JobStore) -> None:
         await add(store, 3, job_type="pdf")
         await add(store, job_type="audio")
-        limits = {"max_per_type": {"pdf": 2}, "slots": 10}
+        limits: dict[str, Any] = {"max_per_type": {"pdf": 2}, "slots": 10}
         first = await claim(store, **limits)
         assert sorted(job.job_type for job in first) == ["audio", "pdf", "pdf"]
         assert await claim(store, "worker-2", **limits) == []
@@ -118,7 +119,7 @@ class TestClaiming:
     async def test_no_more_of_a_user_run_than_allowed(self, store: JobStore) -> None:
         await add(store, 4, user_id="ann")
         await add(store, 1, user_id="bob")
-        limits = {"max_per_user": 2, "slots": 10}
+        limits: dict[str, Any] = {"max_per_user": 2, "slots": 10}
         users = sorted(str(job.user_id) for job in await claim(store, **limits))
         assert users == ["ann", "ann", "bob"]
         assert await claim(store, "worker-2", **limits) == []

@@ -319,6 +319,7 @@ class MongoStore:
             "database": self._db.name,
             "server_version": build["version"],
             "schema_version": SCHEMA_VERSION,
+            "server_time": hello["localTime"],
             "topology": _topology(hello),
             "replica_set": hello.get("setName"),
             "members": hello.get("hosts", []),

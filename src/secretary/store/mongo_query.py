@@ -11,7 +11,16 @@ from ..errors import NotFound
 from ..job import Batch, Job, JobStatus
 from . import BatchQuery, JobQuery, Page
 from .mongo_contents import filled, logs_of
-from .mongo_rows import DETAILS, EVERYBODY, LISTED, STAGED, batch_from, job_from, stamp
+from .mongo_rows import (
+    DETAILS,
+    EVERYBODY,
+    LISTED,
+    STAGED,
+    batch_from,
+    checked_listing,
+    job_from,
+    stamp,
+)
 from .mongo_schema import Database, Document
 
 #: Behind every time that starts with the same characters.
@@ -93,7 +102,8 @@ def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
     if query.text is not None:
         name = {"$regex": re.escape(query.text), "$options": "i"}
         terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
-    listed = _listed(query.created_after, query.created_before, query.cursor)
+    cursor = checked_listing(query.cursor) if query.cursor is not None else None
+    listed = _listed(query.created_after, query.created_before, cursor)
     return terms | ({"listed_at": listed} if listed else {})
 
 
@@ -123,7 +133,7 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
     if query.archived is not None:
         terms["archived"] = query.archived
     if query.cursor is not None:
-        terms["listed_at"] = {"$lt": query.cursor}
+        terms["listed_at"] = {"$lt": checked_listing(query.cursor)}
     found = await db.batches.find(
         terms, {"deliveries": 0}, sort=[("listed_at", -1)], limit=query.limit + 1, hint=index
     ).to_list()

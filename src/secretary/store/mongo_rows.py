@@ -1,6 +1,7 @@
 """Jobs and batches as documents, and documents as jobs and batches."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -66,6 +67,16 @@ def _moment_or_none(text: str | None) -> datetime | None:
 def listing(created_at: datetime, arrival: int) -> str:
     """Where a job or batch stands in lists: both halves have a fixed length, so it sorts."""
     return f"{stamp(created_at)}-{arrival:016x}"
+
+
+def checked_listing(cursor: str) -> str:
+    """The cursor, if a list can have given it out; else ValueError."""
+    if not LISTING.fullmatch(cursor):
+        raise ValueError(cursor)
+    return cursor
+
+
+LISTING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}")
 
 
 def dumps(value: Any) -> str:

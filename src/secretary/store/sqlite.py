@@ -317,7 +317,7 @@ class SqliteStore:
                 "sqlite_version": apsw.sqlite_lib_version(),
                 "schema_version": db.pragma("user_version"),
                 "journal_mode": db.pragma("journal_mode"),
-                "quick_check": db.pragma("quick_check(1)"),
+                "quick_check": db.execute("PRAGMA quick_check(1)").get,
                 "bytes": db.pragma("page_count") * db.pragma("page_size"),
             }
 

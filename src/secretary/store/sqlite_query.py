@@ -1,5 +1,6 @@
 """Finds jobs in SQLite: each list is a walk down one index, however many jobs are stored."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,10 +121,9 @@ def _terms(query: JobQuery) -> list[Term]:
     if query.archived is not None:
         terms.append(("archived = ?", (query.archived,)))
     if query.text is not None:
-        pattern = f"%{query.text.replace('%', '').replace('_', '[_]')}%"
-        terms.append(
-            ("(job_id = ? OR batch_id = ? OR job_name LIKE ?)", (query.text, query.text, pattern))
-        )
+        pattern = "%" + re.sub("([%_!])", r"!\1", query.text) + "%"
+        named = "(job_id = ? OR batch_id = ? OR job_name LIKE ? ESCAPE '!')"
+        terms.append((named, (query.text, query.text, pattern)))
     return terms
 
 
@@ -134,9 +134,16 @@ def _times(query: JobQuery, table: str) -> list[Term]:
     if query.created_before is not None:
         terms.append((f"{table}.created_at < ?", (microseconds(query.created_before),)))
     if query.cursor is not None:
-        created_at, _, seq = query.cursor.partition(".")
-        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", (int(created_at), int(seq))))
+        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", _place(query.cursor)))
     return terms
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    """Where a page ended. ValueError if no list gave out this cursor."""
+    if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
+        raise ValueError(cursor)
+    created_at, _, seq = cursor.partition(".")
+    return int(created_at), int(seq)
 
 
 def get_batch(db: apsw.Connection, batch_id: str) -> Batch:
@@ -158,8 +165,7 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         mine = "(readers IS NULL OR EXISTS (SELECT 1 FROM json_each(readers) WHERE value = ?))"
         terms.append((mine, (query.visible_to,)))
     if query.cursor is not None:
-        created_at, _, seq = query.cursor.partition(".")
-        terms.append(("(created_at, seq) < (?, ?)", (int(created_at), int(seq))))
+        terms.append(("(created_at, seq) < (?, ?)", _place(query.cursor)))
     rows = db.execute(
         f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
