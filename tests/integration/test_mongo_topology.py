@@ -16,9 +16,10 @@ import pytest
 from pymongo.database import Database
 
 from secretary.errors import LeaseLost, NotFound, StoreUnavailable
-from secretary.job import Batch, Completed, Job, JobStatus, Webhook, utc_now
+from secretary.job import Batch, Completed, Job, JobStatus, LogEntry, Webhook, utc_now
 from secretary.store import IdempotencyKey, JobQuery, Wanted
 from secretary.store.mongo import MongoStore
+from secretary.store.mongo_rows import stamp
 
 from ..contract.given import LEASE, add_batch, claim, claimed, worker
 from ..mongod import Mongod
@@ -390,6 +391,21 @@ class TestProcessesThatDiedMidway:
         assert await store.counts() == {}
         await store.tidy()
         assert db.jobs.count_documents({}) == db["contents"].count_documents({}) == 0
+
+    async def test_what_belongs_to_no_job_is_removed(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        kept = await claimed(store)
+        await store.report(kept, logs=[LogEntry(message="kept")])
+        await store.finish(kept, Completed({"text": "x" * 100_000}))
+        old, new = "2000-01-01T00:00:00.000000Z", stamp(utc_now())
+        db["contents"].insert_one({"_id": "a/0", "job_id": "job-none", "at": old, "data": b""})
+        db["contents"].insert_one({"_id": "b/0", "job_id": "job-soon", "at": new, "data": b""})
+        db["logs"].insert_one({"job_id": "job-none", "first": 1, "last": 1, "entries": []})
+        await store.tidy()
+        owners = [part["job_id"] for part in db["contents"].find().sort("job_id")]
+        assert owners == [kept.job_id, "job-soon"]
+        assert [part["job_id"] for part in db["logs"].find()] == [kept.job_id]
 
     async def test_a_claim_cancelled_at_any_moment_loses_no_job(self, store: MongoStore) -> None:
         await store.enlist(worker(), LEASE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -83,6 +83,7 @@ class MongoStore:
         self._client: AsyncMongoClient[Document]
         self._db: Database
         self._claims: Claims
+        self._caretaker: mongo_tidy.Caretaker
         self._watch: Watch
         self._calls = Calls()
         self._additions: Group[mongo_add.NewJob, None]
@@ -110,6 +111,7 @@ class MongoStore:
             raise
         self._db = db
         self._claims = Claims(db)
+        self._caretaker = mongo_tidy.Caretaker(db)
         self._additions = Group(partial(mongo_add.add_jobs, db))
         self._endings = Group(partial(apply, db))
 
@@ -209,13 +211,12 @@ class MongoStore:
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         db = self._db.durable
-        before = await mongo_query.get_batch(self._db, batch_id)
         changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
         given = {name: value for name, value in changes.items() if value is not None}
         await db.batches.update_one({"_id": batch_id}, {"$set": given})
-        if is_active is not None and is_active != before.is_active:
+        if is_active is not None:
             await self._hold_or_release(batch_id, is_active=is_active)
-        if archived is not None and archived != before.archived:
+        if archived is not None:
             await db.jobs.update_many({"batch_id": batch_id}, {"$set": {"archived": archived}})
         self._watch.tell()
         return await mongo_query.get_batch(self._db, batch_id)
@@ -307,7 +308,7 @@ class MongoStore:
 
     @_translated
     async def tidy(self) -> None:
-        await mongo_tidy.tidy(self._db)
+        await self._caretaker.tidy()
 
     @_translated
     async def describe(self) -> Mapping[str, Any]:
@@ -319,7 +320,7 @@ class MongoStore:
             "database": self._db.name,
             "server_version": build["version"],
             "schema_version": SCHEMA_VERSION,
-            "server_time": hello["localTime"],
+            "server_time": _aware(hello["localTime"]),
             "topology": _topology(hello),
             "replica_set": hello.get("setName"),
             "members": hello.get("hosts", []),
@@ -351,3 +352,7 @@ def _topology(hello: Document) -> str:
     if hello.get("msg") == "isdbgrid":
         return "sharded cluster"
     return "replica set" if "setName" in hello else "standalone"
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

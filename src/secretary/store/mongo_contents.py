@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from ..job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
-from .mongo_rows import dumps, moment, plain, stamp
+from .mongo_rows import dumps, moment, now_stamp, plain, stamp
 from .mongo_schema import Database, Document
 
 #: Up to this size a value stays in its job's document.
@@ -35,7 +35,8 @@ async def put_value(
     blob = uuid4().hex
     chunks = range(0, len(data), CHUNK_BYTES)
     for n, start in enumerate(chunks):
-        chunk = {"_id": f"{blob}/{n}", "job_id": job_id, "data": data[start : start + CHUNK_BYTES]}
+        chunk: Document = {"_id": f"{blob}/{n}", "job_id": job_id, "at": now_stamp()}
+        chunk["data"] = data[start : start + CHUNK_BYTES]
         await db.durable.contents.insert_one(chunk)
     return {f"{name}_in": {"blob": blob, "chunks": len(chunks)}}
 

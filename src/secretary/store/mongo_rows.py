@@ -80,7 +80,7 @@ LISTING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}")
 
 
 def dumps(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if _is_text(text):
         return text
     return json.dumps(value, separators=(",", ":"))  # half a surrogate pair: escaped, it survives
@@ -183,8 +183,10 @@ def _webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
 
 
 def error_to(error: JobError) -> Document:
-    details = None if error.details is None else plain(error.details)
-    return without_none(code=error.code, message=error.message, details=details)
+    # By way of JSON: a handler may have put anything into the details.
+    details = json.loads(error.model_dump_json())["details"]
+    stored = None if details is None else plain(details)
+    return without_none(code=error.code, message=error.message, details=stored)
 
 
 def error_from(stored: Document | None) -> JobError | None:

@@ -54,7 +54,8 @@ class Database(Collections):
         self.arrivals = Arrivals()
 
     async def command(self, name: str) -> Document:
-        return await self.jobs.database.client.admin.command(name)
+        admin = self.jobs.database.client.admin
+        return await admin.command(name, codec_options=self.jobs.codec_options)
 
 
 class Arrivals:
@@ -131,5 +132,5 @@ async def prepare(db: Database) -> None:
         await db.durable.jobs.create_indexes(JOB_INDEXES)
         await db.durable.batches.create_indexes(BATCH_INDEXES)
         await db.durable.keys.create_indexes([_index("expiry", ("expires_at", UP))])
-        await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP))])
+        await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])

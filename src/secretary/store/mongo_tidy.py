@@ -3,24 +3,52 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from ..job import utc_now
 from .mongo_add import publish, unstage
 from .mongo_change import release_held, settle_batch
-from .mongo_rows import DELETED, STAGED, now_stamp
-from .mongo_schema import Database, Document
+from .mongo_rows import DELETED, STAGED, now_stamp, stamp
+from .mongo_schema import Database, Document, Documents
 
 #: A process that is alive is done with its part long before.
 UNFINISHED_AFTER = timedelta(minutes=1)
 ABANDONED_AFTER = timedelta(minutes=10)
+ORPHANED_AFTER = timedelta(days=1)
 
 MAX_TIDIED = 1000
 
 
-async def tidy(db: Database) -> None:
-    await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
-    await _publish_added(db)
-    await _remove_staged(db)
-    await _remove_deleted(db)
-    await _settle_open(db)
+class Caretaker:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        #: How far the search for what belongs to no job has come, by collection.
+        self._swept: dict[str, str] = {}
+
+    async def tidy(self) -> None:
+        db = self._db
+        await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
+        await _publish_added(db)
+        await _remove_staged(db)
+        await _remove_deleted(db)
+        await _settle_open(db)
+        await self._sweep(db.logs)
+        # A job's parameters are written shortly before the job itself.
+        await self._sweep(db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
+
+    async def _sweep(self, parts: Documents, only: Document | None = None) -> None:
+        """Remove what a process wrote for a job just before it died, or after the job was deleted.
+
+        A bounded walk through the index; the next call goes on where this one ended.
+        """
+        after = {"job_id": {"$gt": self._swept.get(parts.name, "")}} | (only or {})
+        found = await parts.find(
+            after, {"_id": 0, "job_id": 1}, sort=[("job_id", 1)], limit=MAX_TIDIED, hint="of_job"
+        ).to_list()
+        owners = {part["job_id"] for part in found}
+        among = {"$in": sorted(owners)}
+        existing = {job["_id"] async for job in self._db.jobs.find({"_id": among}, {"_id": 1})}
+        if orphaned := sorted(owners - existing):
+            await parts.delete_many({"job_id": {"$in": orphaned}} | (only or {}))
+        self._swept[parts.name] = found[-1]["job_id"] if len(found) == MAX_TIDIED else ""
 
 
 async def _publish_added(db: Database) -> None:

@@ -50,9 +50,10 @@ class Watch:
         try:
             self._stream = await self._jobs.watch(NEWS)
         except OperationFailure as error:
-            if error.code != NO_REPLICA_SET:
-                raise
-            logger.info("MongoDB is no replica set: new jobs are found by polling")
+            if error.code == NO_REPLICA_SET:
+                logger.info("MongoDB is no replica set: new jobs are found by polling")
+            else:
+                logger.warning("MongoDB gives no change stream, new jobs are polled: %s", error)
         else:
             self._task = asyncio.create_task(self._run())
 
