@@ -93,6 +93,10 @@ def make_worker(
         sandbox=sandbox,
         files=files,
         default_timeout=timedelta(seconds=settings.generic_worker.timeout_sec),
+        timeouts={
+            job_type: timedelta(seconds=seconds)
+            for job_type, seconds in settings.generic_worker.timeout_sec_per_type.items()
+        },
         max_crashes=settings.generic_worker.max_crashes,
     )
     upkeep_options = UpkeepOptions(

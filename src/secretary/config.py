@@ -55,6 +55,8 @@ class GenericWorker(Group):
     max_concurrent_per_user: int | None = Field(default=None, ge=1)
     #: A job of a type that names no limit of its own may run for so long.
     timeout_sec: float = Field(default=3600, gt=0)
+    #: The operator's word on single types; it wins over what their handlers say.
+    timeout_sec_per_type: dict[str, Annotated[float, Field(gt=0)]] = {}
     memory_limit_mb: int = Field(default=2048, ge=64)
     max_crashes: int = Field(default=2, ge=1)
     shutdown_grace_sec: float = Field(default=30, ge=0)

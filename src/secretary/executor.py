@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
@@ -58,7 +58,13 @@ class Executor:
     sandbox: Sandbox
     files: JobFiles
     default_timeout: timedelta
+    #: By type; they win over what a handler says of itself.
+    timeouts: Mapping[str, timedelta] = field(default_factory=dict)
     max_crashes: int = 2
+
+    def time_limit(self, handler: Handler[Any]) -> timedelta:
+        """How long a job of this type may take that does not say itself."""
+        return self.timeouts.get(handler.job_type) or handler.timeout or self.default_timeout
 
     def start(self, job: Job, *, on_worked: Callable[[], None]) -> "Execution":
         """Run `job` in the background; `on_worked` is called when its end is being written."""
@@ -121,7 +127,7 @@ class Execution:
             run=self._run_in_sandbox,
             attempt_directory=executor.files.of_attempt(job),
         )
-        seconds = job.timeout_s or (handler.timeout or executor.default_timeout).total_seconds()
+        seconds = job.timeout_s or executor.time_limit(handler).total_seconds()
         limit = asyncio.timeout(seconds)
         try:
             async with limit:

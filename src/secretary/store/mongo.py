@@ -73,6 +73,19 @@ def _translated(
     return call
 
 
+def _to_its_end(
+    method: Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]]:
+    """For calls of several steps: none stops halfway because its caller has given up."""
+
+    @_translated
+    @wraps(method)
+    async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._calls.run(method(self, *args, **kwargs))
+
+    return call
+
+
 class MongoStore:
     #: A claim may overtake the end of a job that was asked for before.
     in_order = False
@@ -89,24 +102,22 @@ class MongoStore:
         self._additions: Group[mongo_add.NewJob, None]
         self._endings: Group[Change, bool]
 
+    @_translated
     async def open(self) -> None:
         try:
             self._address = address_of(self._url)
             given = {name.lower() for name in parse_qs(urlsplit(self._url).query)}
             options = {name: v for name, v in OPTIONS.items() if name.lower() not in given}
             self._client = AsyncMongoClient(self._url, **options)
-            db = Database(self._client.get_default_database(DEFAULT_DATABASE))
         except (PyMongoError, ValueError):
             # The driver quotes the part it cannot read, and that may be the password.
             raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
-        self._watch = Watch(db)
         try:
+            db = Database(self._client.get_default_database(DEFAULT_DATABASE))
+            self._watch = Watch(db)
             await prepare(db)
             await self._watch.open()
-        except PyMongoError as error:
-            await self._client.close()
-            raise unavailable_error(error, self._address) from error
-        except StoreUnavailable:
+        except BaseException:
             await self._client.close()
             raise
         self._db = db
@@ -125,7 +136,7 @@ class MongoStore:
 
     # Clients
 
-    @_translated
+    @_to_its_end
     async def add(
         self,
         jobs: Sequence[Job],
@@ -135,7 +146,7 @@ class MongoStore:
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
-        added = await self._calls.run(self._add(jobs, batch, idempotency))
+        added = await self._add(jobs, batch, idempotency)
         self._watch.tell()
         return added
 
@@ -171,13 +182,13 @@ class MongoStore:
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
         return await mongo_query.find_batches(self._db, query)
 
-    @_translated
+    @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await mongo_outcome.cancel(self._db, query)
         self._watch.tell()
         return changed
 
-    @_translated
+    @_to_its_end
     async def restart(
         self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
     ) -> list[str]:
@@ -185,7 +196,7 @@ class MongoStore:
         self._watch.tell()
         return changed
 
-    @_translated
+    @_to_its_end
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
         only = {"archived": not archived}
 
@@ -194,7 +205,7 @@ class MongoStore:
 
         return await change_found(self._db, query, plan, among=LISTED, only=only)
 
-    @_translated
+    @_to_its_end
     async def delete(self, query: JobQuery) -> list[str]:
         async def plan(found: list[Document]) -> list[Change]:
             return [
@@ -206,7 +217,7 @@ class MongoStore:
         await mongo_tidy.forget(self._db, deleted)
         return deleted
 
-    @_translated
+    @_to_its_end
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
@@ -251,7 +262,7 @@ class MongoStore:
             {"_id": worker.worker_id}, [{"$set": literal | _lease(lease)}], upsert=True
         )
 
-    @_translated
+    @_to_its_end
     async def dismiss(self, worker_id: str) -> None:
         await self._claims.give_back_unwanted()
         await self._db.workers.delete_one({"_id": worker_id})
@@ -282,7 +293,7 @@ class MongoStore:
         if logs:
             await add_logs(self._db, job.job_id, logs, last=last)
 
-    @_translated
+    @_to_its_end
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
@@ -295,7 +306,7 @@ class MongoStore:
 
     # Upkeep
 
-    @_translated
+    @_to_its_end
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
         rescued = await mongo_rescue.rescue(self._db, dead, max_crashes)
         if rescued:

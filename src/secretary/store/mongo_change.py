@@ -1,11 +1,14 @@
 """Fenced writes: each finds its job as it expected it, or changes nothing."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from pymongo import UpdateOne
+from pymongo.errors import PyMongoError
 
 from ..job import Job, JobStatus
 from . import JobQuery
@@ -59,9 +62,9 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
         found = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
         written = {job.get("receipt") async for job in found}
         done = [receipt in written for receipt in receipts]
-    for batch_id in {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}:
-        if batch_id is not None:
-            await settle_batch(db, batch_id)
+    ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}
+    with suppress(PyMongoError):  # the jobs did end; what is missing now, `tidy` does
+        await asyncio.gather(*(settle_batch(db, batch_id) for batch_id in ended if batch_id))
     return done
 
 
