@@ -16,7 +16,7 @@ import pytest
 from pymongo.database import Database
 
 from secretary.errors import LeaseLost, NotFound, StoreUnavailable
-from secretary.job import Batch, Completed, Job, JobStatus, LogEntry, Webhook, utc_now
+from secretary.job import Batch, Completed, Job, JobStatus, LogEntry, Released, Webhook, utc_now
 from secretary.store import IdempotencyKey, JobQuery, Wanted
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo_rows import stamp
@@ -300,6 +300,44 @@ class TestUnreachableServer:
         with pytest.raises(StoreUnavailable, match="another program"):
             await MongoStore(url).open()
         assert db["jobs"].count_documents({}) == 1
+
+
+class TestCallersThatGiveUp:
+    async def test_a_batch_is_added_whole_though_its_caller_was_cancelled(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        batch = Batch()
+        jobs = [Job(batch_id=batch.batch_id) for _ in range(3000)]
+        adding = asyncio.create_task(store.add(jobs, batch=batch))
+        while not db.jobs.count_documents({"status": "staged"}):
+            await asyncio.sleep(0.001)
+        adding.cancel()
+        await asyncio.wait({adding})
+        assert adding.cancelled()
+        await until(lambda: db.jobs.count_documents({"status": "pending"}) == 3000)
+        await until(lambda: db.batches.count_documents({"staged": {"$exists": False}}) == 1)
+
+    async def test_a_job_ends_though_who_ended_it_was_cancelled(
+        self, store: MongoStore, db: Documents
+    ) -> None:
+        job = await claimed(store)
+        finishing = asyncio.create_task(store.finish(job, Released()))
+        await asyncio.sleep(0)
+        finishing.cancel()
+        await asyncio.wait({finishing})
+        await until(lambda: db.jobs.count_documents({"status": "pending"}) == 1)
+
+    async def test_a_call_that_was_cancelled_says_so_at_every_moment(
+        self, store: MongoStore
+    ) -> None:
+        """Before Python 3.12 the driver may forget a cancellation."""
+        for step in range(200):
+            reading = asyncio.create_task(store.counts())
+            await asyncio.wait({reading}, timeout=step / 100_000)
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait({reading})
+                assert reading.cancelled()
 
 
 class TestProcessesThatDiedMidway:

@@ -1,7 +1,6 @@
 """Jobs in MongoDB: the store for services that run on several machines."""
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -10,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from pymongo import AsyncMongoClient
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from ..errors import Conflict, LeaseLost, StoreUnavailable
+from ..errors import Conflict, StoreUnavailable
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
 from . import (
     Added,
@@ -27,6 +26,7 @@ from . import (
     mongo_query,
     mongo_rescue,
     mongo_tidy,
+    mongo_workers,
 )
 from .mongo_calls import Calls, cancellable
 from .mongo_change import Change, apply, change_found, release_held
@@ -34,7 +34,7 @@ from .mongo_claim import Claims
 from .mongo_contents import add_logs
 from .mongo_errors import address_of, unavailable_error
 from .mongo_group import Group
-from .mongo_rows import DELETED, ENDED, LISTED, moment, now_stamp, stamp
+from .mongo_rows import DELETED, ENDED, LISTED, now_stamp
 from .mongo_schema import SCHEMA_VERSION, Database, Document, prepare
 from .mongo_watch import Watch
 
@@ -255,12 +255,7 @@ class MongoStore:
 
     @_translated
     async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
-        info = {**asdict(worker), "started_at": stamp(worker.started_at)}
-        del info["seen_at"]
-        literal = {name: {"$literal": value} for name, value in info.items()}
-        await self._db.workers.update_one(
-            {"_id": worker.worker_id}, [{"$set": literal | _lease(lease)}], upsert=True
-        )
+        await mongo_workers.enlist(self._db, worker, lease)
 
     @_to_its_end
     async def dismiss(self, worker_id: str) -> None:
@@ -269,8 +264,7 @@ class MongoStore:
 
     @_translated
     async def workers(self) -> list[WorkerInfo]:
-        found = self._db.workers.find(sort=[("_id", 1)])
-        return [_worker_from(document) async for document in found]
+        return await mongo_workers.all_workers(self._db)
 
     @_translated
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
@@ -278,12 +272,7 @@ class MongoStore:
 
     @_translated
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        known = await self._db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
-        if not known.matched_count:
-            raise LeaseLost(f"The worker {worker_id} is not enlisted")
-        jobs = await self._db.jobs.find(**jobs_of_worker(worker_id)).to_list()
-        cancelled = frozenset(job["_id"] for job in jobs if job.get("cancel_requested"))
-        return Renewal({job["_id"]: job["attempt"] for job in jobs}, cancelled)
+        return await mongo_workers.renew(self._db, worker_id, lease)
 
     @_translated
     async def report(
@@ -337,26 +326,6 @@ class MongoStore:
             "members": hello.get("hosts", []),
             "write_concern": "majority, journaled",
         }
-
-
-def _lease(lease: timedelta) -> Document:
-    """Counted on the server's clock, the only one that all workers share."""
-    until = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
-    return {"lease_until": until, "seen_at": "$$NOW"}
-
-
-def jobs_of_worker(worker_id: str) -> Document:
-    return {
-        "filter": {"worker_id": worker_id, "status": "processing"},
-        "projection": {"attempt": 1, "cancel_requested": 1},
-        "hint": "running",
-    }
-
-
-def _worker_from(document: Document) -> WorkerInfo:
-    own = {"_id", "lease_until", "started_at"}
-    fields = {name: value for name, value in document.items() if name not in own}
-    return WorkerInfo(**fields, started_at=moment(document["started_at"]))
 
 
 def _topology(hello: Document) -> str:

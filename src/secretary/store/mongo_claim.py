@@ -20,6 +20,7 @@ from .mongo_line import class_of, placed, promote
 from .mongo_query import WITHOUT_DETAILS
 from .mongo_rows import job_from, now_stamp
 from .mongo_schema import Database, Document
+from .mongo_workers import must_be_enlisted
 from .policy import Candidate, JobClass, Running, Turns
 
 #: How often a claim tries again when other processes took what it had chosen.
@@ -143,12 +144,6 @@ class Claims:
         refused |= {j["_id"]: {"held": True} for j in taken if j.get("batch_id") in inactive}
         await _give_back(db, refused, taken)
         return [job for job in taken if job["_id"] not in refused]
-
-
-async def must_be_enlisted(db: Database, worker_id: str) -> None:
-    known = await db.workers.find_one({"_id": worker_id}, {"_id": 1})
-    if known is None:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
 
 
 def _serves(wanted: Wanted, line: JobClass) -> bool:
