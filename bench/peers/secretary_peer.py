@@ -3,7 +3,7 @@ server, else on SQLite."""
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from secretary.config import Settings, Storage
 from secretary.store import JobStore, open_store
 
 URL = os.environ.get("BENCH_URL")
-STORAGE = Storage(data_dir=Path(os.environ["BENCH_DIR"]), mongodb_uri=URL)
+DIRECTORY = Path(os.environ["BENCH_DIR"])
+STORE_URL = Settings(storage=Storage(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
 SLOTS = 8
 
 
 @asynccontextmanager
 async def opened_store() -> AsyncIterator[JobStore]:
-    store = open_store(Settings(storage=STORAGE).store_url)
+    store = open_store(STORE_URL)
     await store.open()
     try:
         yield store
@@ -39,14 +40,13 @@ async def client() -> AsyncIterator[Submit]:
         yield submit
 
 
-async def extra() -> dict[str, float]:
+async def extra() -> Mapping[str, float]:
     async with opened_store() as store:
-        return await secretary_extra.figures(store)
+        return await secretary_extra.figures(store, STORE_URL)
 
 
 def worker(slots: int) -> tuple[str, ...]:
-    directory = str(STORAGE.data_dir)
-    command = (sys.executable, "-m", "secretary", "worker", "--data-dir", directory)
+    command = (sys.executable, "-m", "secretary", "worker", "--data-dir", str(DIRECTORY))
     return (*command, "--slots", str(slots))
 
 

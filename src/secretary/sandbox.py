@@ -31,6 +31,7 @@ _COOPERATION_SECONDS = 0.3
 _START_SECONDS = 120
 _DEATH_SECONDS = 5
 _TAIL_BYTES = 2048
+_READ_BYTES = 65536
 #: What a frame may hold beside a result: usage, or the name and the traceback of an error.
 _FRAME_SLACK = _MIB
 
@@ -382,7 +383,7 @@ class _Call:
             self.outcome.set_result(outcome)
 
 
-class _Child(asyncio.Protocol):
+class _Child(asyncio.BufferedProtocol):
     """One child as its worker sees it: frames on a socket, output in a pipe, and an exit."""
 
     exit: asyncio.Task["_Exit"]
@@ -401,6 +402,7 @@ class _Child(asyncio.Protocol):
         self._was_killed = False
         self._output = _Output()
         self._buffer = bytearray()
+        self._incoming = memoryview(bytearray(_READ_BYTES))
         self._cpu_seconds = 0.0
         self._warm_bytes = 0
         self._peak_bytes = 0
@@ -569,9 +571,13 @@ class _Child(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._die()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # Kept: asyncio would allocate 256 KiB for each read.
+        return self._incoming
+
+    def buffer_updated(self, nbytes: int) -> None:
         buffer = self._buffer
-        buffer += data
+        buffer += self._incoming[:nbytes]
         start = 0
         while len(buffer) - start >= HEADER.size:
             kind, size = HEADER.unpack_from(buffer, start)

@@ -52,10 +52,11 @@ class TestAdding:
         assert [job.job_id for job in first] == [job.job_id for job in jobs[:2]]
 
     async def test_an_empty_batch_is_completed(self, store: JobStore) -> None:
-        batch, _ = await add_batch(store, 0)
+        batch, _ = await add_batch(store, 0, webhook=Webhook(url="https://example.org/hook"))
         read = await store.get_batch(batch.batch_id)
         assert read.status is JobStatus.COMPLETED
         assert read.completed_at is not None
+        assert [delivery.event for delivery in read.deliveries] == ["completed"]
 
 
 class TestCounting:

@@ -54,6 +54,14 @@ class TestReading:
         with pytest.raises(Conflict):
             await store.add([job])
 
+    async def test_any_text_comes_back_as_it_was(self, store: JobStore) -> None:
+        parameters = {"a.b": {"$c": "\ud800 \u0000 ü 𝄞"}, "": [2**62, -1.5, True, None]}
+        job = await claimed(store, parameters=parameters)
+        await store.finish(job, Completed({"text": "half a pair: \udc00"}))
+        read = await store.get(job.job_id)
+        assert (job.parameters, read.parameters) == (parameters, parameters)
+        assert read.results == {"text": "half a pair: \udc00"}
+
     async def test_big_results_come_back_whole(self, store: JobStore) -> None:
         job = await claimed(store)
         results = {"extracted_text": "ä" * 9_000_000, "page_texts": ["x"] * 1000}

@@ -1,7 +1,6 @@
 """Gives waiting jobs to workers that ask."""
 
 import asyncio
-import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,10 +28,6 @@ MAX_TRIES = 4
 #: A request that we gave up may reach the server so much later.
 UNWANTED_SECONDS = 60.0
 
-#: When others claim at the same time, take at random out of so many times what is wanted:
-#: a little disorder at the head of the line for far fewer claims in vain.
-CROWDED_WINDOW = 8
-
 INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
 
 
@@ -45,8 +40,6 @@ class Claims:
         self._turns = Turns()
         self._calls = Calls()
         self._one_at_a_time = asyncio.Lock()
-        #: Whether others took jobs that the last claim had chosen.
-        self._crowded = False
         #: Claims whose jobs nobody runs, with their worker and until when they may show up:
         #: their caller was cancelled, or the server did not say what became of them.
         self._unwanted: dict[str, tuple[str, float]] = {}
@@ -95,8 +88,7 @@ class Claims:
                 break
             won = await _mark(self._db, chosen, worker_id, token)
             taken += won
-            self._crowded = len(won) < len(chosen)
-            if not self._crowded:
+            if len(won) == len(chosen):
                 break
         return taken
 
@@ -107,20 +99,10 @@ class Claims:
             return []
         running = await _running(self._db, wanted)
         waiting = await asyncio.gather(
-            *(self._waiting(line, wanted, running) for line in lines.values())
+            *(_waiting(self._db, line, wanted, running) for line in lines.values())
         )
         heads = {line: iter(jobs) for line, jobs in zip(lines, waiting, strict=True)}
         return self._turns.choose(heads, wanted, running)
-
-    async def _waiting(self, line: str, wanted: Wanted, running: Running) -> list[Candidate]:
-        if wanted.max_per_user is not None:
-            found = await _waiting_below_limit(self._db, line, wanted, running)
-        else:
-            window = wanted.slots * (CROWDED_WINDOW if self._crowded else 1)
-            found = await self._db.jobs.find(**first_in_line(line, window)).to_list()
-        if self._crowded and len(found) > wanted.slots:
-            found = sorted(random.sample(found, wanted.slots), key=_turn)
-        return [Candidate(job, job.get("user_id"), job["arrival"]) for job in found]
 
     async def _without_what_may_not_run(
         self, worker_id: str, wanted: Wanted, taken: list[Document]
@@ -165,6 +147,14 @@ def running_jobs() -> Document:
         "projection": {"_id": 0, "job_type": 1, "user_id": 1},
         "hint": "running",
     }
+
+
+async def _waiting(db: Database, line: str, wanted: Wanted, running: Running) -> list[Candidate]:
+    if wanted.max_per_user is not None:
+        found = await _waiting_below_limit(db, line, wanted, running)
+    else:
+        found = await db.jobs.find(**first_in_line(line, wanted.slots)).to_list()
+    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in found]
 
 
 def first_in_line(line: str, limit: int) -> Document:

@@ -440,7 +440,8 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
     """Note the end of a batch once, in the transaction that ended the last of its jobs."""
     row = db.execute(
         "UPDATE batches SET completed_at = updated_at WHERE batch_id = ? AND completed_at IS NULL"
-        " AND pending = 0 AND processing = 0 RETURNING webhook, completed, updated_at",
+        " AND pending = 0 AND processing = 0"
+        " RETURNING webhook, completed OR NOT (failed OR cancelled), updated_at",
         (batch_id,),
     ).fetchone()
     if row is None or row[0] is None:

@@ -4,8 +4,12 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from pathlib import Path
 from uuid import uuid4
+
+#: A directory that changed this recently may change again without a new time of change.
+SETTLED_SECONDS = 0.1
 
 
 class WakeUp:
@@ -15,10 +19,12 @@ class WakeUp:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._generation = 0
-        self._news = asyncio.Event()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._socket: socket.socket | None = None
         self._name = f"{uuid4().hex[:12]}.sock"
         self._poking = False
+        self._others: list[str] = []
+        self._others_at = 0
         self._loop: asyncio.AbstractEventLoop
 
     def open(self) -> None:
@@ -43,8 +49,15 @@ class WakeUp:
 
     async def wait(self, since: int, *, seconds: float) -> int:
         if self._generation == since:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), seconds)
+            # Not wait_for: its task and its turns of the loop are half of the way to a claim.
+            news = self._loop.create_future()
+            timer = self._loop.call_later(seconds, _settle, news)
+            self._waiters.add(news)
+            try:
+                await news
+            finally:
+                timer.cancel()
+                self._waiters.discard(news)
         return self._generation
 
     def tell(self) -> None:
@@ -59,16 +72,24 @@ class WakeUp:
         self._poking = False
         if self._socket is None:
             return
-        for entry in os.scandir(self._directory):
-            if entry.name != self._name:
-                self._poke(Path(entry.path))
+        changed_at = os.stat(self._directory).st_mtime_ns
+        if changed_at != self._others_at:
+            self._others = [
+                _address(Path(entry.path))
+                for entry in os.scandir(self._directory)
+                if entry.name != self._name
+            ]
+            settled = time.time_ns() - changed_at > SETTLED_SECONDS * 1e9
+            self._others_at = changed_at if settled else 0
+        for address in self._others:
+            self._poke(address)
 
-    def _poke(self, path: Path) -> None:
+    def _poke(self, address: str) -> None:
         assert self._socket is not None
         try:
-            self._socket.sendto(b"", _address(path))
+            self._socket.sendto(b"", address)
         except ConnectionRefusedError:
-            path.unlink(missing_ok=True)  # its process died
+            Path(address).unlink(missing_ok=True)  # its process died
         except OSError:
             pass  # its buffer is full, so it is awake; or it has just gone
 
@@ -81,8 +102,13 @@ class WakeUp:
 
     def _wake(self) -> None:
         self._generation += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        for news in self._waiters:
+            _settle(news)
+
+
+def _settle(news: "asyncio.Future[None]") -> None:
+    if not news.done():
+        news.set_result(None)
 
 
 def _address(path: Path) -> str:

@@ -242,6 +242,8 @@ def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
     db = apsw.Connection(str(path), flags=flags)
     db.set_busy_handler(_wait_while_busy(lambda: True))
+    # Else SQLite prepares a statement anew whenever a value changes that its planner might heed.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded only by a new file
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA foreign_keys = ON")

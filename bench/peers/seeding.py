@@ -1,0 +1,191 @@
+"""Fills a store of Secretary with ended jobs, as months of work leave them behind.
+
+Three jobs are brought to their ends by the store itself. All others are copies of what it wrote,
+inserted in bulk, with ids, types, owners, batches and times of their own.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import pymongo
+
+from secretary import Batch, Job
+from secretary.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
+from secretary.store import JobStore, Wanted, WorkerInfo
+from secretary.store.mongo_rows import listing, stamp
+from secretary.store.sqlite_rows import microseconds
+from secretary.store.writer import connect
+
+WORKER = "seeding"
+TYPES = [f"type-{n}" for n in range(5)]
+USERS = [f"user-{n:03}" for n in range(200)]
+#: Of twenty ended jobs so many ended in this way.
+ENDS: list[tuple[Outcome, int]] = [
+    (Completed({"filename": "report.md", "pages": 12, "summary": "Nothing to report. " * 10}), 16),
+    (Failed(JobError(code="NETWORK_ERROR", message="The page did not answer")), 3),
+    (Cancelled(), 1),
+]
+INTERVAL = timedelta(seconds=30)
+BATCH = 1000
+CHUNK = 10_000
+
+
+class Ended(NamedTuple):
+    """In what an ended job differs from the one it is a copy of."""
+
+    template: str
+    job_id: str
+    job_type: str
+    user_id: str
+    batch_id: str | None
+    created_at: datetime
+
+
+async def enlist(store: JobStore) -> None:
+    now = utc_now()
+    worker = WorkerInfo(
+        worker_id=WORKER, host="", pid=0, birth="", slots=1, version="", started_at=now, seen_at=now
+    )
+    await store.enlist(worker, timedelta(days=1))
+
+
+async def make_templates(store: JobStore) -> list[str]:
+    """Twenty ids of jobs to copy, some of them often."""
+    ids: list[str] = []
+    for outcome, share in ENDS:
+        parameters = {"url": "https://example.org/documents/report.pdf", "language": "de"}
+        added = await store.add([Job(user_id=USERS[0], parameters=parameters)])
+        (job,) = await store.claim(WORKER, Wanted(slots=1))
+        await store.finish(job, outcome, resources={"cpu_seconds": 1.5})
+        ids += added.job_ids * share
+    return ids
+
+
+async def add_pending(store: JobStore, count: int) -> None:
+    for start in range(0, count, BATCH):
+        batch = Batch()
+        jobs = [
+            Job(
+                job_type=TYPES[n % len(TYPES)],
+                user_id=USERS[n // 7 % len(USERS)],
+                batch_id=batch.batch_id,
+            )
+            for n in range(start, min(start + BATCH, count))
+        ]
+        await store.add(jobs, batch=batch)
+
+
+async def add_ended(
+    store: JobStore, url: str, templates: Sequence[str], count: int, *, until: datetime
+) -> None:
+    """So many ended jobs, one each `INTERVAL`, the newest at `until`. Half of them in batches."""
+    batches = [Batch() for _ in range(count // BATCH // 2 + 1)]
+    await asyncio.gather(*(store.add([], batch=batch) for batch in batches))
+    jobs = _ended(templates, count, batches, until=until)
+    if url.startswith("sqlite://"):
+        await asyncio.to_thread(_fill_sqlite, Path(url.removeprefix("sqlite://")), templates, jobs)
+    else:
+        await asyncio.to_thread(_fill_mongodb, url, templates, jobs)
+
+
+def _ended(
+    templates: Sequence[str], count: int, batches: Sequence[Batch], *, until: datetime
+) -> Iterator[Ended]:
+    for n in range(count):
+        mixed = n * 7919  # a prime: type, owner and end do not go together
+        batch = batches[n // BATCH // 2] if n // BATCH % 2 else None
+        yield Ended(
+            template=templates[mixed // 1000 % len(templates)],
+            job_id=new_id("job"),
+            job_type=TYPES[mixed % len(TYPES)],
+            user_id=USERS[mixed // 10 % len(USERS)],
+            batch_id=batch.batch_id if batch else None,
+            created_at=until - (count - n) * INTERVAL,
+        )
+
+
+def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
+    while chunk := list(islice(jobs, CHUNK)):
+        yield chunk
+
+
+def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
+    db = connect(path)
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("PRAGMA cache_size = -262144")
+    rows = {one: _row(db, "jobs", "job_id", one) for one in set(templates)}
+    contents = {one: _row(db, "contents", "seq", row["seq"]) for one, row in rows.items()}
+    seq: Any = db.execute("SELECT max(seq) + 1 FROM jobs").get
+    for chunk in _chunks(jobs):
+        numbered = list(enumerate(chunk, seq))
+        seq += len(chunk)
+        db.execute("BEGIN IMMEDIATE")
+        _insert(db, "jobs", [rows[job.template] | _changed(n, job) for n, job in numbered])
+        _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
+        db.execute("COMMIT")
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    db.close()
+
+
+def _row(db: apsw.Connection, table: str, key: str, value: object) -> dict[str, Any]:
+    columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+    row: Any = db.execute(f"SELECT * FROM {table} WHERE {key} = ?", (value,)).fetchone()
+    return dict(zip(columns, row, strict=True))
+
+
+def _changed(seq: int, job: Ended) -> dict[str, Any]:
+    created_at = microseconds(job.created_at)
+    ended_at = created_at + 10_000_000
+    return {
+        "seq": seq,
+        "job_id": job.job_id,
+        "job_type": job.job_type,
+        "user_id": job.user_id,
+        "batch_id": job.batch_id,
+        "created_at": created_at,
+        "processing_started_at": created_at + 2_000_000,
+        "completed_at": ended_at,
+        "updated_at": ended_at,
+    }
+
+
+def _insert(db: apsw.Connection, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    values = ", ".join(f":{name}" for name in rows[0])
+    db.executemany(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES ({values})", rows)
+
+
+def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
+    with pymongo.MongoClient[dict[str, Any]](url) as client:
+        collection = client.get_default_database()["jobs"]
+        known = {one["_id"]: one for one in collection.find({"_id": {"$in": list(templates)}})}
+        arrival = max(one["arrival"] for one in known.values())
+        for chunk in _chunks(jobs):
+            documents = [
+                known[job.template] | _changed_fields(arrival + n, job)
+                for n, job in enumerate(chunk, 1)
+            ]
+            arrival += len(chunk)
+            collection.insert_many(documents, ordered=False)
+
+
+def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
+    ended_at = stamp(job.created_at + timedelta(seconds=10))
+    fields = {
+        "_id": job.job_id,
+        "job_id": job.job_id,
+        "job_type": job.job_type,
+        "user_id": job.user_id,
+        "readers": [job.user_id],
+        "arrival": arrival,
+        "listed_at": listing(job.created_at, arrival),
+        "created_at": stamp(job.created_at),
+        "processing_started_at": stamp(job.created_at + timedelta(seconds=2)),
+        "completed_at": ended_at,
+        "updated_at": ended_at,
+    }
+    return fields | ({"batch_id": job.batch_id} if job.batch_id else {})
