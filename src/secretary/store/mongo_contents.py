@@ -6,7 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 from ..job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
-from .mongo_rows import dumps, moment, now_stamp, plain, stamp
+from .json_text import dumps
+from .mongo_rows import moment, now_stamp, plain, stamp
 from .mongo_schema import Database, Document
 
 #: Up to this size a value stays in its job's document.

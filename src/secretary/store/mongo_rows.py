@@ -23,6 +23,7 @@ from ..job import (
     new_delivery_id,
     utc_now,
 )
+from .json_text import dumps, is_text
 from .mongo_schema import Document
 
 #: Statuses of documents that are no jobs yet, or no longer. Nobody sees them.
@@ -79,13 +80,6 @@ def checked_listing(cursor: str) -> str:
 LISTING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}")
 
 
-def dumps(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    if _is_text(text):
-        return text
-    return json.dumps(value, separators=(",", ":"))  # half a surrogate pair: escaped, it survives
-
-
 def plain(value: Mapping[str, Any]) -> Mapping[str, Any] | str:
     """The value itself, readable and open to queries, if BSON gives it back unchanged; or JSON."""
     return value if _survives(value) else dumps(value)
@@ -106,24 +100,14 @@ def _survives(value: Any, depth: int = 0) -> bool:
     if kind is int:
         return bool(-(2**31) <= value < 2**31)  # beyond that it comes back as another type
     if kind is str:
-        return _is_text(value)
+        return is_text(value)
     return kind in (float, bool, type(None))
 
 
 def _is_field(key: Any) -> bool:
     if type(key) is not str or key == "" or key[0] == "$":
         return False
-    return "." not in key and "\0" not in key and _is_text(key)
-
-
-def _is_text(value: str) -> bool:
-    if value.isascii():
-        return True
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "." not in key and "\0" not in key and is_text(key)
 
 
 def without_none(**fields: Any) -> Document:

@@ -32,8 +32,9 @@ from . import (
     sqlite_query,
     sqlite_queue,
 )
+from .json_text import dumps
 from .policy import Turns
-from .sqlite_rows import dumps, insert_batch, microseconds, moment
+from .sqlite_rows import insert_batch, microseconds, moment
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
 

@@ -28,8 +28,9 @@ from ..job import (
     utc_now,
 )
 from . import Rescued, Wanted
+from .json_text import dumps
 from .policy import Candidate, JobClass, Running, Turns
-from .sqlite_rows import JOB_COLUMNS, JOBS, dumps, insert_job, job_from, microseconds, moment
+from .sqlite_rows import JOB_COLUMNS, JOBS, insert_job, job_from, microseconds, moment
 
 #: Jobs whose time has come are moved into the line in bounded steps.
 MAX_PROMOTED = 1000

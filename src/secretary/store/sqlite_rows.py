@@ -21,6 +21,7 @@ from ..job import (
     Webhook,
     dropped_note,
 )
+from .json_text import dumps
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -49,10 +50,6 @@ def moment(value: int) -> datetime:
 
 def moment_or_none(value: int | None) -> datetime | None:
     return None if value is None else EPOCH + value * MICROSECOND
-
-
-def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def job_from(
