@@ -19,7 +19,7 @@ from secretary.errors import LeaseLost, NotFound, StoreUnavailable
 from secretary.job import Batch, Completed, Job, JobStatus, LogEntry, Released, Webhook, utc_now
 from secretary.store import IdempotencyKey, JobQuery, Wanted
 from secretary.store.mongo import MongoStore
-from secretary.store.mongo_rows import stamp
+from secretary.store.mongo.rows import stamp
 
 from ..contract.given import LEASE, add_batch, claim, claimed, worker
 from ..mongod import Mongod

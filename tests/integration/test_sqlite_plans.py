@@ -11,8 +11,9 @@ import apsw
 import pytest
 
 from secretary.job import Batch, Job, JobStatus, utc_now
-from secretary.store import JobQuery, Wanted, open_store, sqlite_query, sqlite_queue
+from secretary.store import JobQuery, Wanted, open_store
 from secretary.store.policy import Turns
+from secretary.store.sqlite import queue, reading
 
 from ..contract.given import LEASE, worker
 
@@ -116,7 +117,7 @@ def rows_walked(db: apsw.Connection, work: Any) -> int:
 )
 def test_a_claim_never_scans(db: apsw.Connection, wanted: Wanted) -> None:
     def work() -> None:
-        assert sqlite_queue.claim(db, Turns(), "worker-1", wanted)
+        assert queue.claim(db, Turns(), "worker-1", wanted)
 
     plans = plans_of(db, work)
     assert len(plans) >= 6
@@ -128,13 +129,11 @@ def test_a_claim_never_scans(db: apsw.Connection, wanted: Wanted) -> None:
 
 
 def test_completing_and_reporting_go_by_key(db: apsw.Connection) -> None:
-    (job,) = [
-        sqlite_query.find_jobs(db, JobQuery(status=frozenset({JobStatus.PROCESSING}))).items[0]
-    ]
+    (job,) = [reading.find_jobs(db, JobQuery(status=frozenset({JobStatus.PROCESSING}))).items[0]]
 
     def work() -> None:
-        sqlite_queue.report(db, job, job.progress, [])
-        answers = sqlite_queue.complete(db, [sqlite_queue.Completion(job, '{"a":1}', None)])
+        queue.report(db, job, job.progress, [])
+        answers = queue.complete(db, [queue.Completion(job, '{"a":1}', None)])
         assert answers == [None]
 
     for text in plans_of(db, work):
@@ -161,7 +160,7 @@ CURSOR = "1700000000000000.5"
 def test_a_list_page_walks_one_index_in_its_order(
     db: apsw.Connection, query: JobQuery, index: str
 ) -> None:
-    text = plan(db, *sqlite_query.find_sql(query, limit=100))
+    text = plan(db, *reading.find_sql(query, limit=100))
     assert index in text
     assert "TEMP B-TREE" not in text
 
@@ -174,8 +173,8 @@ def test_a_list_page_walks_one_index_in_its_order(
     ],
 )
 def test_a_merged_list_sorts_no_more_than_its_pages(db: apsw.Connection, query: JobQuery) -> None:
-    text = plan(db, *sqlite_query.find_sql(query, limit=100))
+    text = plan(db, *reading.find_sql(query, limit=100))
     # What is sorted are the few rows that each walk hands over, never what it walks.
     for step, following in pairwise(text.split(" | ")):
         assert not (following.startswith("USE TEMP") and "subquery" not in step), text
-    assert rows_walked(db, lambda: sqlite_query.find_seqs(db, query)) < 20
+    assert rows_walked(db, lambda: reading.find_seqs(db, query)) < 20

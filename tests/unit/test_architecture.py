@@ -21,19 +21,16 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"errors"},
     "store": {"job"},
     "store.policy": {"store"},
-    "store.wakeup": set(),
-    "store.writer": {"errors"},
-    "store.sqlite": {
-        "store", "store.policy", "store.wakeup", "store.writer", "job", "errors", "machine",
-    },
+    "store.sqlite": {"store", "store.policy", "job", "errors", "machine"},
     "store.mongo": {"store", "store.policy", "job", "errors", "machine"},
     "files": {"job"},
     "handler": {"job", "errors", "resources"},
     "seed": {"handler", "job", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
     "handlers": {"handler", "job", "errors"},
-    "sandbox": {"processes", "resources", "errors"},
-    "isolation": {"sandbox", "registry", "handler", "resources", "job"},
+    "sandbox_child": {"processes", "errors"},
+    "sandbox": {"processes", "resources", "errors", "sandbox_child"},
+    "isolation": {"sandbox", "registry", "handler", "resources", "job", "sandbox_child"},
     "executor": {
         "store", "registry", "handler", "sandbox", "isolation", "files", "resources", "job",
         "errors", "logs",
@@ -60,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
 
 #: Libraries that only one part may know, so that they can be replaced there.
 OWNERS = {
-    "apsw": {"store.sqlite", "store.writer"},
+    "apsw": {"store.sqlite"},
     "bson": {"store.mongo"},
     "pymongo": {"store.mongo"},
     "fastapi": {"api"},
@@ -74,13 +71,13 @@ VAGUE = {"base", "common", "factory", "helpers", "manager", "models", "service",
 
 
 def part_of(module: str) -> str:
-    """`store.sqlite_rows` -> `store.sqlite`, `api.jobs` -> `api`."""
+    """`store.sqlite.rows` -> `store.sqlite`, `api.jobs` -> `api`."""
     names = [part for part in ALLOWED if part and _belongs(module, part)]
     return max(names, key=len, default="")
 
 
 def _belongs(module: str, part: str) -> bool:
-    return module == part or module.startswith((f"{part}.", f"{part}_"))
+    return module == part or module.startswith(f"{part}.")
 
 
 def modules() -> Iterator[tuple[str, ast.Module, tuple[str, ...]]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from secretary.job import AccessControl, Job, JobError, JobStatus, Progress, Webhook
-from secretary.store.mongo_rows import (
+from secretary.store.mongo.rows import (
     error_from,
     error_to,
     job_document,

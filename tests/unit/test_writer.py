@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from secretary.errors import Conflict
-from secretary.store.writer import Writer, connect
+from secretary.store.sqlite.writer import Writer, connect
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from ..errors import LeaseLost
-from ..job import (
+from ...errors import LeaseLost
+from ...job import (
     MAX_ATTEMPTS_KEPT,
     QUEUED,
     Cancelled,
@@ -17,8 +17,8 @@ from ..job import (
     Progress,
     Released,
 )
-from . import JobQuery
-from .mongo_change import (
+from .. import JobQuery
+from .change import (
     Change,
     change_found,
     held_by,
@@ -26,10 +26,10 @@ from .mongo_change import (
     release_held,
     told,
 )
-from .mongo_contents import drop_values, put_value
-from .mongo_line import Places, placed
-from .mongo_rows import ENDED, UNENDED, ended_attempt, error_to, now_stamp, plain, stamp
-from .mongo_schema import Database, Document
+from .contents import drop_values, put_value
+from .line import Places, placed
+from .rows import ENDED, UNENDED, ended_attempt, error_to, now_stamp, plain, stamp
+from .schema import Database, Document
 
 DONE = {"step": "completed", "percent": 100, "message": ""}
 

@@ -10,17 +10,17 @@ from uuid import uuid4
 from pymongo import UpdateOne
 from pymongo.errors import PyMongoError
 
-from ..errors import LeaseLost
-from ..job import QUEUED, Job
-from . import Wanted
-from .mongo_calls import Calls
-from .mongo_contents import filled
-from .mongo_line import class_of, placed, promote
-from .mongo_query import WITHOUT_DETAILS
-from .mongo_rows import job_from, now_stamp
-from .mongo_schema import Database, Document
-from .mongo_workers import must_be_enlisted
-from .policy import Candidate, JobClass, Running, Turns
+from ...errors import LeaseLost
+from ...job import QUEUED, Job
+from .. import Wanted
+from ..policy import Candidate, JobClass, Running, Turns
+from .calls import Calls
+from .contents import filled
+from .line import class_of, placed, promote
+from .reading import WITHOUT_DETAILS
+from .rows import job_from, now_stamp
+from .schema import Database, Document
+from .workers import must_be_enlisted
 
 #: How often a claim tries again when other processes took what it had chosen.
 MAX_TRIES = 4

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Sequence
 
-from ..job import Cancelled, LogEntry, crash_error
-from . import Rescued
-from .mongo_change import WITHOUT_VALUES, Change, apply
-from .mongo_contents import add_logs
-from .mongo_outcome import cancelled, check_held, failed, pending, places_for
-from .mongo_schema import Database, Document
+from ...job import Cancelled, LogEntry, crash_error
+from .. import Rescued
+from .change import WITHOUT_VALUES, Change, apply
+from .contents import add_logs
+from .ending import cancelled, check_held, failed, pending, places_for
+from .schema import Database, Document
 
 
 async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 from pymongo import AsyncMongoClient
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from ..errors import Conflict, StoreUnavailable
-from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
-from . import (
+from ...errors import Conflict, StoreUnavailable
+from ...job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
+from .. import (
     Added,
     BatchQuery,
     IdempotencyKey,
@@ -21,22 +21,17 @@ from . import (
     Rescued,
     Wanted,
     WorkerInfo,
-    mongo_add,
-    mongo_outcome,
-    mongo_query,
-    mongo_rescue,
-    mongo_tidy,
-    mongo_workers,
 )
-from .mongo_calls import Calls, cancellable
-from .mongo_change import Change, apply, change_found, release_held
-from .mongo_claim import Claims
-from .mongo_contents import add_logs
-from .mongo_errors import address_of, unavailable_error
-from .mongo_group import Group
-from .mongo_rows import DELETED, ENDED, LISTED, now_stamp
-from .mongo_schema import SCHEMA_VERSION, Database, Document, prepare
-from .mongo_watch import Watch
+from . import add, ending, reading, rescue, tidy, workers
+from .calls import Calls, cancellable
+from .change import Change, apply, change_found, release_held
+from .claim import Claims
+from .contents import add_logs
+from .errors import address_of, unavailable_error
+from .group import Group
+from .rows import DELETED, ENDED, LISTED, now_stamp
+from .schema import SCHEMA_VERSION, Database, Document, prepare
+from .watch import Watch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,10 +91,10 @@ class MongoStore:
         self._client: AsyncMongoClient[Document]
         self._db: Database
         self._claims: Claims
-        self._caretaker: mongo_tidy.Caretaker
+        self._caretaker: tidy.Caretaker
         self._watch: Watch
         self._calls = Calls()
-        self._additions: Group[mongo_add.NewJob, None]
+        self._additions: Group[add.NewJob, None]
         self._endings: Group[Change, bool]
 
     @_translated
@@ -122,8 +117,8 @@ class MongoStore:
             raise
         self._db = db
         self._claims = Claims(db)
-        self._caretaker = mongo_tidy.Caretaker(db)
-        self._additions = Group(partial(mongo_add.add_jobs, db))
+        self._caretaker = tidy.Caretaker(db)
+        self._additions = Group(partial(add.add_jobs, db))
         self._endings = Group(partial(apply, db))
 
     async def close(self) -> None:
@@ -154,7 +149,7 @@ class MongoStore:
         self, jobs: Sequence[Job], batch: Batch | None, idempotency: IdempotencyKey | None
     ) -> Added:
         if idempotency is not None:
-            return await mongo_add.add_once(self._db, jobs, batch, idempotency, self._store)
+            return await add.add_once(self._db, jobs, batch, idempotency, self._store)
         await self._store(jobs, batch)
         return Added([job.job_id for job in jobs], batch.batch_id if batch else None)
 
@@ -162,29 +157,29 @@ class MongoStore:
         self, jobs: Sequence[Job], batch: Batch | None, key: Document | None = None
     ) -> None:
         if batch is None:
-            await self._additions.call(await mongo_add.new_job(self._db, jobs[0], key))
+            await self._additions.call(await add.new_job(self._db, jobs[0], key))
         else:
-            await mongo_add.add_batch(self._db, jobs, batch, key=key)
+            await add.add_batch(self._db, jobs, batch, key=key)
 
     @_translated
     async def get(self, job_id: str) -> Job:
-        return await mongo_query.get_job(self._db, job_id)
+        return await reading.get_job(self._db, job_id)
 
     @_translated
     async def find(self, query: JobQuery) -> Page[Job]:
-        return await mongo_query.find_jobs(self._db, query)
+        return await reading.find_jobs(self._db, query)
 
     @_translated
     async def get_batch(self, batch_id: str) -> Batch:
-        return await mongo_query.get_batch(self._db, batch_id)
+        return await reading.get_batch(self._db, batch_id)
 
     @_translated
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
-        return await mongo_query.find_batches(self._db, query)
+        return await reading.find_batches(self._db, query)
 
     @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await mongo_outcome.cancel(self._db, query)
+        changed = await ending.cancel(self._db, query)
         self._watch.tell()
         return changed
 
@@ -192,7 +187,7 @@ class MongoStore:
     async def restart(
         self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
     ) -> list[str]:
-        changed = await mongo_outcome.restart(self._db, query, parameters)
+        changed = await ending.restart(self._db, query, parameters)
         self._watch.tell()
         return changed
 
@@ -214,7 +209,7 @@ class MongoStore:
             ]
 
         deleted = await change_found(self._db, query, plan, among=ENDED)
-        await mongo_tidy.forget(self._db, deleted)
+        await tidy.forget(self._db, deleted)
         return deleted
 
     @_to_its_end
@@ -230,7 +225,7 @@ class MongoStore:
         if archived is not None:
             await db.jobs.update_many({"batch_id": batch_id}, {"$set": {"archived": archived}})
         self._watch.tell()
-        return await mongo_query.get_batch(self._db, batch_id)
+        return await reading.get_batch(self._db, batch_id)
 
     async def _hold_or_release(self, batch_id: str, *, is_active: bool) -> None:
         if is_active:
@@ -243,19 +238,19 @@ class MongoStore:
 
     @_translated
     async def delete_batch(self, batch_id: str) -> None:
-        if (await mongo_query.get_batch(self._db, batch_id)).total_jobs:
+        if (await reading.get_batch(self._db, batch_id)).total_jobs:
             raise Conflict(f"The batch {batch_id} still has jobs")
         await self._db.durable.batches.delete_one({"_id": batch_id})
 
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
-        return await mongo_query.count_jobs(self._db)
+        return await reading.count_jobs(self._db)
 
     # Workers
 
     @_translated
     async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
-        await mongo_workers.enlist(self._db, worker, lease)
+        await workers.enlist(self._db, worker, lease)
 
     @_to_its_end
     async def dismiss(self, worker_id: str) -> None:
@@ -264,7 +259,7 @@ class MongoStore:
 
     @_translated
     async def workers(self) -> list[WorkerInfo]:
-        return await mongo_workers.all_workers(self._db)
+        return await workers.all_workers(self._db)
 
     @_translated
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
@@ -272,13 +267,13 @@ class MongoStore:
 
     @_translated
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        return await mongo_workers.renew(self._db, worker_id, lease)
+        return await workers.renew(self._db, worker_id, lease)
 
     @_translated
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
     ) -> None:
-        last = await mongo_outcome.report(self._db, job, progress, len(logs))
+        last = await ending.report(self._db, job, progress, len(logs))
         if logs:
             await add_logs(self._db, job.job_id, logs, last=last)
 
@@ -286,7 +281,7 @@ class MongoStore:
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
-        await mongo_outcome.finish(self._db, self._endings.call, job, outcome, resources)
+        await ending.finish(self._db, self._endings.call, job, outcome, resources)
         if isinstance(outcome, Released):
             self._watch.tell()
 
@@ -297,14 +292,14 @@ class MongoStore:
 
     @_to_its_end
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        rescued = await mongo_rescue.rescue(self._db, dead, max_crashes)
+        rescued = await rescue.rescue(self._db, dead, max_crashes)
         if rescued:
             self._watch.tell()
         return rescued
 
     @_translated
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        return await mongo_query.find_expired(self._db, older_than, limit)
+        return await reading.find_expired(self._db, older_than, limit)
 
     @_translated
     async def tidy(self) -> None:

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ..errors import Conflict, LeaseLost, StoreUnavailable
-from ..job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
-from ..machine import boot_id
-from . import (
+from ...errors import Conflict, LeaseLost, StoreUnavailable
+from ...job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
+from ...machine import boot_id
+from .. import (
     RENEW_BELOW,
     Added,
     BatchQuery,
@@ -29,12 +29,11 @@ from . import (
     Rescued,
     Wanted,
     WorkerInfo,
-    sqlite_query,
-    sqlite_queue,
 )
-from .json_text import dumps
-from .policy import Turns
-from .sqlite_rows import insert_batch, microseconds, moment
+from ..json_text import dumps
+from ..policy import Turns
+from . import queue, reading
+from .rows import insert_batch, microseconds, moment
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
 
@@ -93,27 +92,27 @@ class SqliteStore:
         return added
 
     async def get(self, job_id: str) -> Job:
-        return await self._read(partial(sqlite_query.get_job, job_id=job_id))
+        return await self._read(partial(reading.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
-        return await self._read(partial(sqlite_query.find_jobs, query=query))
+        return await self._read(partial(reading.find_jobs, query=query))
 
     async def get_batch(self, batch_id: str) -> Batch:
-        return await self._read(partial(sqlite_query.get_batch, batch_id=batch_id))
+        return await self._read(partial(reading.get_batch, batch_id=batch_id))
 
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
-        return await self._read(partial(sqlite_query.find_batches, query=query))
+        return await self._read(partial(reading.find_batches, query=query))
 
     async def cancel(self, query: JobQuery) -> list[str]:
         only = ("status IN ('pending', 'processing') AND cancel_requested = 0", ())
-        changed = await self._change(query, only, sqlite_queue.cancel)
+        changed = await self._change(query, only, queue.cancel)
         self._wakeup.tell()
         return changed
 
     async def restart(
         self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
     ) -> list[str]:
-        work = partial(sqlite_queue.restart, parameters=parameters)
+        work = partial(queue.restart, parameters=parameters)
         changed = await self._change(query, _ENDED, work)
         self._wakeup.tell()
         return changed
@@ -146,7 +145,7 @@ class SqliteStore:
 
     async def delete_batch(self, batch_id: str) -> None:
         def work(db: apsw.Connection) -> None:
-            if sqlite_query.get_batch(db, batch_id).total_jobs:
+            if reading.get_batch(db, batch_id).total_jobs:
                 raise Conflict(f"The batch {batch_id} still has jobs")
             db.execute("DELETE FROM deliveries WHERE batch_id = ?", (batch_id,))
             db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
@@ -207,7 +206,7 @@ class SqliteStore:
         answers: list[list[Job] | LeaseLost] = []
         for worker_id, wanted in claims:
             try:
-                answers.append(sqlite_queue.claim(db, self._turns, worker_id, wanted))
+                answers.append(queue.claim(db, self._turns, worker_id, wanted))
             except LeaseLost as error:
                 answers.append(error)
         return answers
@@ -243,7 +242,7 @@ class SqliteStore:
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
     ) -> None:
-        await self._writer.call(lambda db: sqlite_queue.report(db, job, progress, logs))
+        await self._writer.call(lambda db: queue.report(db, job, progress, logs))
 
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
@@ -251,12 +250,12 @@ class SqliteStore:
         if isinstance(outcome, Completed):
             results = None if outcome.results is None else dumps(outcome.results)
             used = dumps(resources) if resources else None
-            completion = sqlite_queue.Completion(job, results, used)
-            await self._writer.call_with_others(sqlite_queue.complete, completion, durable=True)
+            completion = queue.Completion(job, results, used)
+            await self._writer.call_with_others(queue.complete, completion, durable=True)
             return
         unfinished = outcome
         await self._writer.call(
-            lambda db: sqlite_queue.finish(db, job, unfinished, resources), durable=True
+            lambda db: queue.finish(db, job, unfinished, resources), durable=True
         )
         self._wakeup.tell()
 
@@ -270,7 +269,7 @@ class SqliteStore:
             return []
 
         def work(db: apsw.Connection) -> list[Rescued]:
-            return sqlite_queue.rescue(
+            return queue.rescue(
                 db, self._boot, time.monotonic(), dead=list(dead), max_crashes=max_crashes
             )
 
@@ -284,7 +283,7 @@ class SqliteStore:
             "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
             (self._boot, time.monotonic()),
         ).get
-        return bool(lapsed or db.execute(sqlite_queue.ABANDONED).fetchone())
+        return bool(lapsed or db.execute(queue.ABANDONED).fetchone())
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
         def work(db: apsw.Connection) -> list[str]:
@@ -345,13 +344,13 @@ class SqliteStore:
     async def _change(
         self,
         query: JobQuery,
-        only: sqlite_query.Term,
+        only: reading.Term,
         change: Callable[[apsw.Connection, Sequence[int]], None],
     ) -> list[str]:
         """Apply `change` to the jobs a query finds that also fulfil `only`; say which."""
 
         def work(db: apsw.Connection) -> list[str]:
-            seqs = [seq for seq, _ in sqlite_query.find_seqs(db, query, only=[only])]
+            seqs = [seq for seq, _ in reading.find_seqs(db, query, only=[only])]
             ids = [db.execute("SELECT job_id FROM jobs WHERE seq = ?", (s,)).get for s in seqs]
             change(db, seqs)
             return ids
@@ -360,7 +359,7 @@ class SqliteStore:
         return await self._writer.call(work, durable=True, heavy=heavy)
 
 
-_ENDED: sqlite_query.Term = ("status IN ('completed', 'failed', 'cancelled')", ())
+_ENDED: reading.Term = ("status IN ('completed', 'failed', 'cancelled')", ())
 
 
 def _prepare(path: Path) -> None:
@@ -401,11 +400,11 @@ def _add(
     try:
         if batch is not None:
             insert_batch(db, batch)
-        sqlite_queue.enqueue(db, jobs, held=batch is not None and not batch.is_active)
+        queue.enqueue(db, jobs, held=batch is not None and not batch.is_active)
     except apsw.ConstraintError as error:
         raise Conflict("A job or batch with this id is already stored") from error
     if batch is not None and not jobs:
-        sqlite_queue.settle_batch(db, batch.batch_id)
+        queue.settle_batch(db, batch.batch_id)
     added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
     if idempotency is not None:
         _keep_key(db, idempotency, added)
@@ -443,7 +442,7 @@ def _keep_key(db: apsw.Connection, key: IdempotencyKey, added: Added) -> None:
 def _change_batch(
     db: apsw.Connection, *, batch_id: str, is_active: bool | None, archived: bool | None
 ) -> Batch:
-    batch = sqlite_query.get_batch(db, batch_id)
+    batch = reading.get_batch(db, batch_id)
     now = microseconds(utc_now())
     if is_active is not None and is_active != batch.is_active:
         db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
@@ -457,7 +456,7 @@ def _change_batch(
         db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))
         db.execute("UPDATE jobs SET archived = ? WHERE batch_id = ?", (archived, batch_id))
     db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
-    return sqlite_query.get_batch(db, batch_id)
+    return reading.get_batch(db, batch_id)
 
 
 def _worker_from(info: str, seen_at: int) -> WorkerInfo:

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ..errors import NotFound
-from ..job import Batch, Job, JobStatus
-from . import BatchQuery, JobQuery, Page
-from .mongo_contents import filled, logs_of
-from .mongo_rows import (
+from ...errors import NotFound
+from ...job import Batch, Job, JobStatus
+from .. import BatchQuery, JobQuery, Page
+from .contents import filled, logs_of
+from .rows import (
     DETAILS,
     EVERYBODY,
     LISTED,
@@ -21,7 +21,7 @@ from .mongo_rows import (
     job_from,
     stamp,
 )
-from .mongo_schema import Database, Document
+from .schema import Database, Document
 
 #: Behind every time that starts with the same characters.
 LAST = "~"

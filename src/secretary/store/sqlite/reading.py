@@ -6,10 +6,10 @@ from typing import Any
 
 import apsw
 
-from ..errors import NotFound
-from ..job import Batch, Job
-from . import BatchQuery, JobQuery, Page
-from .sqlite_rows import (
+from ...errors import NotFound
+from ...job import Batch, Job
+from .. import BatchQuery, JobQuery, Page
+from .rows import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
     JOBS,

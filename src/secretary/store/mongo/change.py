@@ -10,11 +10,11 @@ from uuid import uuid4
 from pymongo import UpdateOne
 from pymongo.errors import PyMongoError
 
-from ..job import Job, JobStatus
-from . import JobQuery
-from .mongo_query import find_documents
-from .mongo_rows import STAGED, UNENDED, new_delivery, now_stamp, stamp
-from .mongo_schema import Database, Document
+from ...job import Job, JobStatus
+from .. import JobQuery
+from .reading import find_documents
+from .rows import STAGED, UNENDED, new_delivery, now_stamp, stamp
+from .schema import Database, Document
 
 #: How often a change by query looks again because jobs moved under its hands.
 MAX_ROUNDS = 3

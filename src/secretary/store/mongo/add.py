@@ -12,13 +12,13 @@ from uuid import uuid4
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
-from ..errors import Conflict, StoreUnavailable
-from ..job import Batch, Job, utc_now
-from . import Added, IdempotencyKey
-from .mongo_change import batch_end
-from .mongo_contents import drop_values, put_value
-from .mongo_line import Places
-from .mongo_rows import (
+from ...errors import Conflict, StoreUnavailable
+from ...job import Batch, Job, utc_now
+from .. import Added, IdempotencyKey
+from .change import batch_end
+from .contents import drop_values, put_value
+from .line import Places
+from .rows import (
     LISTED,
     PLACE,
     STAGED,
@@ -28,7 +28,7 @@ from .mongo_rows import (
     stamp,
     without_none,
 )
-from .mongo_schema import Database, Document
+from .schema import Database, Document
 
 KEY_LIFETIME = timedelta(days=1)
 DUPLICATE_KEY = 11000

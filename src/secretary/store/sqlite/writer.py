@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ..errors import StoreUnavailable
+from ...errors import StoreUnavailable
 
 T = TypeVar("T")
 

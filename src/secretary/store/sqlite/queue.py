@@ -10,8 +10,8 @@ from typing import Any
 
 import apsw
 
-from ..errors import LeaseLost
-from ..job import (
+from ...errors import LeaseLost
+from ...job import (
     MAX_ATTEMPTS_KEPT,
     MAX_LOG_ENTRIES,
     MAX_LOG_MESSAGE,
@@ -27,10 +27,10 @@ from ..job import (
     new_delivery_id,
     utc_now,
 )
-from . import Rescued, Wanted
-from .json_text import dumps
-from .policy import Candidate, JobClass, Running, Turns
-from .sqlite_rows import JOB_COLUMNS, JOBS, insert_job, job_from, microseconds, moment
+from .. import Rescued, Wanted
+from ..json_text import dumps
+from ..policy import Candidate, JobClass, Running, Turns
+from .rows import JOB_COLUMNS, JOBS, insert_job, job_from, microseconds, moment
 
 #: Jobs whose time has come are moved into the line in bounded steps.
 MAX_PROMOTED = 1000

@@ -15,7 +15,7 @@ from pymongo.errors import (
 )
 from pymongo.uri_parser import parse_uri
 
-from ..errors import StoreUnavailable
+from ...errors import StoreUnavailable
 
 NOT_ALLOWED = (13, 18)  # Unauthorized, AuthenticationFailed
 DISK_FULL = 14031

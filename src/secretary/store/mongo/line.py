@@ -7,10 +7,10 @@ from typing import Any
 
 from pymongo import UpdateOne
 
-from ..job import utc_now
-from .mongo_rows import PLACE, now_stamp, stamp
-from .mongo_schema import Database, Document
-from .policy import JobClass
+from ...job import utc_now
+from ..policy import JobClass
+from .rows import PLACE, now_stamp, stamp
+from .schema import Database, Document
 
 #: Jobs whose time has come are moved into the line in bounded steps.
 MAX_PROMOTED = 1000

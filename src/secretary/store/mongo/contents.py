@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from ..job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
-from .json_text import dumps
-from .mongo_rows import moment, now_stamp, plain, stamp
-from .mongo_schema import Database, Document
+from ...job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
+from ..json_text import dumps
+from .rows import moment, now_stamp, plain, stamp
+from .schema import Database, Document
 
 #: Up to this size a value stays in its job's document.
 INLINE_BYTES = 8_000

@@ -11,7 +11,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
-from ..errors import StoreUnavailable
+from ...errors import StoreUnavailable
 
 Document = dict[str, Any]
 Documents = AsyncCollection[Document]
@@ -79,7 +79,7 @@ def _index(name: str, *keys: tuple[str, int], where: str | None = None) -> Index
 
 # A field without a value is left out of a document, and partial indexes build on that:
 # a million ended jobs cost a claim nothing. A job that is not listed has a status of its own
-# (mongo_rows.HIDDEN). That is why every list has the status in its index: a list over
+# (rows.HIDDEN). That is why every list has the status in its index: a list over
 # several states merges their walks, and what is hidden is never touched.
 JOB_INDEXES = [
     _index("line", ("line", UP), ("turn", UP), ("arrival", UP), where="line"),

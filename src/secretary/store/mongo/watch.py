@@ -9,7 +9,7 @@ from pymongo.asynchronous.change_stream import AsyncChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from .mongo_schema import Database, Document
+from .schema import Database, Document
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Watch:
 
     async def close(self) -> None:
         while self._task is not None and not self._task.done():
-            self._task.cancel()  # again and again: the driver may swallow it (see mongo_calls)
+            self._task.cancel()  # again and again: the driver may swallow it (see calls.py)
             await asyncio.wait({self._task}, timeout=0.1)
 
     async def wait(self, since: int, *, seconds: float) -> int:

@@ -3,10 +3,10 @@
 from dataclasses import asdict
 from datetime import timedelta
 
-from ..errors import LeaseLost
-from . import Renewal, WorkerInfo
-from .mongo_rows import moment, stamp
-from .mongo_schema import Database, Document
+from ...errors import LeaseLost
+from .. import Renewal, WorkerInfo
+from .rows import moment, stamp
+from .schema import Database, Document
 
 
 async def enlist(db: Database, worker: WorkerInfo, lease: timedelta) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from ..job import utc_now
-from .mongo_add import publish, unstage
-from .mongo_change import release_held, settle_batch
-from .mongo_rows import DELETED, STAGED, now_stamp, stamp
-from .mongo_schema import Database, Document, Documents
+from ...job import utc_now
+from .add import publish, unstage
+from .change import release_held, settle_batch
+from .rows import DELETED, STAGED, now_stamp, stamp
+from .schema import Database, Document, Documents
 
 #: A process that is alive is done with its part long before.
 UNFINISHED_AFTER = timedelta(minutes=1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from ..job import (
+from ...job import (
     FINAL,
     OWNER_ONLY,
     AccessControl,
@@ -23,8 +23,8 @@ from ..job import (
     new_delivery_id,
     utc_now,
 )
-from .json_text import dumps, is_text
-from .mongo_schema import Document
+from ..json_text import dumps, is_text
+from .schema import Document
 
 #: Statuses of documents that are no jobs yet, or no longer. Nobody sees them.
 STAGED = "staged"

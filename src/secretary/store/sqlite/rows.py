@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from ..job import (
+from ...job import (
     OWNER_ONLY,
     AccessControl,
     Attempt,
@@ -21,7 +21,7 @@ from ..job import (
     Webhook,
     dropped_note,
 )
-from .json_text import dumps
+from ..json_text import dumps
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

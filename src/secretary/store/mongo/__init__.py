@@ -1,0 +1,5 @@
+"""Jobs in MongoDB: the store for services that run on several machines."""
+
+from .store import MongoStore
+
+__all__ = ["MongoStore"]
