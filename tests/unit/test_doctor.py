@@ -1,5 +1,4 @@
 import os
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from secretary import doctor
 from secretary.doctor import Finding, Verdict
 from secretary.job import Job, utc_now
 from secretary.registry import Registry
-from secretary.store import JobStore, open_store
+from secretary.store import JobStore
 from tests.contract.given import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -24,14 +23,6 @@ SQLITE = {
     "bytes": 4096,
 }
 MONGODB = {"kind": "mongodb", "version": "7.0.1", "topology": "replica set"}
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{tmp_path}/jobs.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 def by_subject(findings: list[Finding]) -> dict[str, Finding]:

@@ -1,7 +1,6 @@
 """How a claimed job comes to its end."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,19 +17,11 @@ from secretary.handler import AnyParameters
 from secretary.job import Job, JobError, JobStatus, Progress
 from secretary.resources import ResourceCalculator
 from secretary.sandbox import Sandbox
-from secretary.store import JobStore, open_store
+from secretary.store import JobStore
 
 from ..contract.given import LAPSED, LEASE, claim
 
 Context = JobContext[AnyParameters]
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{tmp_path}/jobs.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture

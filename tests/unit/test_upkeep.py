@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,18 +16,10 @@ from secretary.errors import StoreUnavailable
 from secretary.files import JobFiles
 from secretary.job import Completed, Failed, Job, JobError, JobStatus
 from secretary.machine import birth, has_died
-from secretary.store import JobQuery, JobStore, Rescued, Wanted, WorkerInfo, open_store
+from secretary.store import JobQuery, JobStore, Rescued, Wanted, WorkerInfo
 from secretary.upkeep import Upkeep, UpkeepOptions
 
 from ..contract.given import LAPSED, LEASE, claimed, worker
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{tmp_path}/jobs.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from secretary.files import JobFiles
 from secretary.handler import AnyParameters
 from secretary.job import Batch, Job, JobStatus
 from secretary.sandbox import Sandbox
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.store import JobQuery, JobStore
 from secretary.worker import Worker, WorkerOptions
 
 Context = JobContext[AnyParameters]
@@ -39,14 +39,6 @@ class Stage:
             await self.may_end.wait()
         finally:
             self.running -= 1
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{tmp_path}/jobs.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture
