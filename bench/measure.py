@@ -103,9 +103,9 @@ def kill_in_mid_job(arena: Arena) -> Killed:
 
 
 def recovered_after(arena: Arena, killed: Killed) -> float | None:
-    """Seconds from the kill to the second start of the job, once that has come."""
-    starts = [record.started_ns for record in arena.records() if record.sent_ns == killed.job]
-    return starts[1] / 1e9 - killed.at if len(starts) > 1 else None
+    """Seconds from the kill to the next start of the job, once that has come."""
+    starts = [record.started_ns / 1e9 for record in arena.records() if record.sent_ns == killed.job]
+    return next((start - killed.at for start in starts if start > killed.at), None)
 
 
 def wait_for_recovery(cases: Sequence[tuple[Arena, Killed]], *, cap_s: float) -> None:

@@ -17,7 +17,7 @@ from secretary.store import JobStore, open_store
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])
 STORE_URL = Settings(storage=Storage(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
-SLOTS = 8
+SLOTS = 16
 
 
 @asynccontextmanager
