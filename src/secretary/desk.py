@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 from .errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from .files import JobFiles
@@ -14,11 +15,26 @@ from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerI
 from .submission import BatchRequest, JobRequest, Request, fingerprint, make_batch, make_job
 
 T = TypeVar("T", bound=Owned)
+Q = TypeVar("Q", JobQuery, BatchQuery)
 
 PAGE = 1000
 
+#: To pass over so many jobs takes some three seconds; a cursor takes none.
+MAX_SKIP = 100_000
+#: A list that is counted is counted to here, and as far as it was asked for.
+COUNTED = 10_000
+
 #: A worker renews its lease every few seconds; one that was silent for so long is gone.
 ALIVE_WITHIN = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """Some of a list, and how long the list is, or at least is."""
+
+    items: list[T]
+    total: int
+    is_exact: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,10 @@ class Desk:
             return await self.store.find(query.model_copy(update={"visible_to": user}))
         except ValueError:
             raise InvalidParameters("The cursor is not one that a list gave out") from None
+
+    async def jobs_from(self, skip: int, query: JobQuery, *, user: str | None = None) -> Part[Job]:
+        """For clients that count what they have seen instead of following a cursor."""
+        return await _part(partial(self.jobs, user=user), query, skip=skip)
 
     async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
         """Asked twice it does no harm; a job that ended otherwise is a `Conflict`."""
@@ -99,6 +119,17 @@ class Desk:
             return await self.store.find_batches(query.model_copy(update={"visible_to": user}))
         except ValueError:
             raise InvalidParameters("The cursor is not one that a list gave out") from None
+
+    async def batches_from(
+        self,
+        skip: int,
+        query: BatchQuery,
+        *,
+        user: str | None = None,
+        wanted: Callable[[Batch], bool] = lambda _: True,
+    ) -> Part[Batch]:
+        """Of the batches that a query finds only the `wanted` ones are given and counted."""
+        return await _part(partial(self.batches, user=user), query, skip=skip, wanted=wanted)
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
         query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE)
@@ -164,6 +195,45 @@ class Desk:
             yield page.items, part
             cursor = page.next_cursor
             part = query.model_copy(update={"cursor": cursor}) if cursor else None
+
+
+async def _part(
+    find: Callable[[Q], Awaitable[Page[T]]],
+    query: Q,
+    *,
+    skip: int,
+    wanted: Callable[[T], bool] = lambda _: True,
+) -> Part[T]:
+    """A store goes on behind a cursor only, so the way to the start is walked."""
+    if skip > MAX_SKIP:
+        raise InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters instead")
+    end = skip + query.limit
+    enough = max(COUNTED, end + 1)  # who asks again while `skip` is below the total sees it all
+    items: list[T] = []
+    total = looked_at = 0
+    async for item in _walk(find, query):
+        looked_at += 1
+        if looked_at > MAX_SKIP + 2 * PAGE:
+            raise InvalidParameters("The list is too long to look through; use more filters")
+        if not wanted(item):
+            continue
+        if total == enough:
+            return Part(items, total, is_exact=False)
+        if skip <= total < end:
+            items.append(item)
+        total += 1
+    return Part(items, total, is_exact=True)
+
+
+async def _walk(find: Callable[[Q], Awaitable[Page[T]]], query: Q) -> AsyncIterator[T]:
+    cursor: str | None = None
+    while True:
+        page = await find(query.model_copy(update={"limit": PAGE, "cursor": cursor}))
+        for item in page.items:
+            yield item
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 def is_alive(worker: WorkerInfo) -> bool:

@@ -55,11 +55,12 @@ class Client(httpx.AsyncClient):
         return body["data"]
 
     async def refusal(self, method: str, path: str, status: int, **options: Any) -> dict[str, Any]:
-        """The error; every one has the same form."""
+        """The error; every one has the same form, with more beside it for the older clients."""
         response = await self.request(method, path, **options)
         assert response.status_code == status, response.text
         body: dict[str, Any] = response.json()
-        assert set(body) == {"status", "error"}
+        older = {"message", "error_type"} if path.startswith("/api/event-job/") else set()
+        assert set(body) == {"status", "error"} | older
         assert body["status"] == "error"
         assert set(body["error"]) == {"code", "message", "details"}
         assert body["error"]["code"] == CODES[status]
@@ -356,6 +357,8 @@ class TestRefusals:
             ("POST", "/api/batches/batch-none/toggle-active", 404),
             ("PUT", "/api/jobs", 405),
             ("GET", "/api/jobs/job-none/cancel", 405),
+            ("GET", "/api/jobs//", 404),
+            ("GET", "/api/event-jobs", 404),
         ],
     )
     async def test_every_error_has_the_same_form(
@@ -537,6 +540,27 @@ class TestAccess:
             await client.refusal("GET", "/api/jobs", 403, headers=headers)
         local = {"Host": "127.0.0.1:5000", "Origin": "http://localhost:3000"}
         await client.data("GET", "/api/jobs", headers=local)
+
+
+class TestTrailingSlash:
+    async def test_a_submission_is_answered_at_once_and_not_sent_elsewhere(
+        self, client: Client
+    ) -> None:
+        await client.data("POST", "/api/jobs/", status=202, json={"job_type": "selftest"})
+        document: dict[str, Any] = {"jobs": [{}]}
+        for path in ("/api/jobs/batch/", "/api/batches/", "/api/event-job/batches/"):
+            response = await client.post(path, json=document)
+            assert response.status_code in (201, 202), response.text
+        assert len((await client.data("GET", "/api/jobs/?limit=9"))["jobs"]) == 4
+
+    async def test_every_route_is_there_with_one_too(self, client: Client) -> None:
+        for path, methods in (await client.get("/api/openapi.json/")).json()["paths"].items():
+            for method in methods:
+                plain = await client.request(method, path, json={})
+                slashed = await client.request(method, f"{path}/", json={})
+                assert slashed.status_code == plain.status_code, path
+                assert plain.status_code != 307
+        assert (await client.get("/api/doc/")).status_code == 200
 
 
 class TestHealth:

@@ -188,6 +188,41 @@ class TestBatches:
             await desk.job(job_ids[0])
 
 
+class TestSkipping:
+    async def test_it_passes_over_as_many_as_asked(self, desk: Desk) -> None:
+        await submit_batch(desk, 2500)
+        whole = [job.job_id for job in (await desk.jobs(JobQuery(limit=1000))).items]
+        part = await desk.jobs_from(990, JobQuery(limit=20))
+        assert [job.job_id for job in part.items][:10] == whole[990:]
+        assert (len(part.items), part.total, part.is_exact) == (20, 2500, True)
+        part = await desk.jobs_from(2495, JobQuery(limit=20))
+        assert len(part.items) == 5
+        part = await desk.jobs_from(2500, JobQuery(limit=20))
+        assert (part.items, part.total) == ([], 2500)
+
+    async def test_a_long_list_is_counted_beyond_what_is_given(self, desk: Desk) -> None:
+        for _ in range(2):
+            await submit_batch(desk, 6_000)
+        part = await desk.jobs_from(0, JobQuery(limit=1))
+        assert (part.total, part.is_exact) == (10_000, False)
+        part = await desk.jobs_from(10_500, JobQuery(limit=500))
+        assert (len(part.items), part.total, part.is_exact) == (500, 11_001, False)
+        part = await desk.jobs_from(11_500, JobQuery(limit=500))
+        assert (len(part.items), part.total, part.is_exact) == (500, 12_000, True)
+
+    async def test_what_is_not_wanted_does_not_count(self, desk: Desk) -> None:
+        ids = [(await submit_batch(desk, 1, batch_name=name))[0] for name in "abab"]
+        part = await desk.batches_from(
+            1, BatchQuery(limit=1), wanted=lambda batch: batch.batch_name == "a"
+        )
+        assert [batch.batch_id for batch in part.items] == ids[:1]
+        assert part.total == 2
+
+    async def test_who_skips_too_much_is_told(self, desk: Desk) -> None:
+        with pytest.raises(InvalidParameters, match="skip: 100,001 is more than 100,000"):
+            await desk.jobs_from(100_001, JobQuery())
+
+
 class TestWorkers:
     def test_a_worker_that_was_just_seen_is_alive(self) -> None:
         assert is_alive(worker())

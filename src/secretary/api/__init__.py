@@ -7,10 +7,10 @@ from fastapi import FastAPI
 
 from ..desk import Desk
 from ..version import __version__
-from . import batches, health, jobs
+from . import batches, event_job, health, jobs
 from .access import Gate, security_schemes
 from .doorway import Doorway
-from .errors import ERROR_RESPONSE, ERROR_SCHEMA, answer_errors
+from .errors import ERROR_RESPONSES, ERROR_SCHEMAS, answer_errors, error_kind
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
@@ -29,12 +29,13 @@ def create_api(
         docs_url="/api/doc",
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        redirect_slashes=False,  # the doorway takes them; a redirect would lose bodies
     )
     api.state.desk = desk
     api.state.gate = Gate(api_keys)
     api.state.stopping = stopping
     # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    for routes in (batches, jobs, health):
+    for routes in (batches, jobs, event_job, health):
         api.include_router(routes.router)
     answer_errors(api)
     api.add_middleware(Doorway, max_body_bytes=max_body_bytes)
@@ -49,13 +50,14 @@ def _description(api: FastAPI) -> dict[str, Any]:
         for path, methods in document["paths"].items():
             for operation in methods.values():
                 operation["responses"].pop("422", None)
-                operation["responses"]["default"] = {"$ref": "#/components/responses/Error"}
+                error = f"#/components/responses/{error_kind(path)}"
+                operation["responses"]["default"] = {"$ref": error}
                 if not path.startswith("/api/health"):
                     operation["security"] = [{"bearer": []}, {"key": []}]
         components = document["components"]
-        components["schemas"] |= {"Error": ERROR_SCHEMA}
+        components["schemas"] |= ERROR_SCHEMAS
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
-        components["responses"] = {"Error": ERROR_RESPONSE}
+        components["responses"] = ERROR_RESPONSES
         components["securitySchemes"] = security_schemes()
     return api.openapi_schema or {}

@@ -1,4 +1,4 @@
-"""What happens to a request before it is looked at: its arrival is noted, its size limited."""
+"""What happens to a request before it is looked at: it is noted, limited and its path tidied."""
 
 import time
 
@@ -24,7 +24,7 @@ class Doorway:
         if announced.isdigit() and int(announced) > self._max:
             await error_response(413, self._refusal)(scope, receive, send)
             return
-        await self._app(scope, self._counted(receive), send)
+        await self._app(_without_slash(scope), self._counted(receive), send)
 
     def _counted(self, receive: Receive) -> Receive:
         """A body that comes in pieces does not say how large it will be."""
@@ -39,3 +39,13 @@ class Doorway:
             return message
 
         return counted
+
+
+def _without_slash(scope: Scope) -> Scope:
+    """Every route of the API is also there with a slash behind it. A redirect would do, but
+    many clients follow one without the body or the method they were sent with."""
+    path: str = scope["path"]
+    if not (path.startswith("/api/") and path.endswith("/")):
+        return scope
+    raw_path: bytes = scope.get("raw_path") or path.encode()
+    return {**scope, "path": path[:-1], "raw_path": raw_path.removesuffix(b"/")}

@@ -1,4 +1,4 @@
-"""Which error becomes which HTTP status, and the one form in which clients see errors."""
+"""Which error becomes which HTTP status, and the form in which clients see errors."""
 
 import logging
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from ..errors import (
     AccessDenied,
@@ -46,6 +47,11 @@ CODES = {
     503: "UNAVAILABLE",
 }
 
+#: Below this path errors have the form that the older clients read, and ours beside it.
+OLDER_ROUTES = "/api/event-job"
+#: Their names for errors are our codes in lower case, but for these.
+OLDER_NAMES = {403: "permission_denied"}
+
 ERROR_SCHEMA = {
     "type": "object",
     "required": ["status", "error"],
@@ -62,12 +68,47 @@ ERROR_SCHEMA = {
         },
     },
 }
-ERROR_RESPONSE = {
-    "description": "What went wrong",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+OLDER_ERROR_SCHEMA = {
+    "allOf": [{"$ref": "#/components/schemas/Error"}],
+    "required": ["message", "error_type"],
+    "properties": {"message": {"type": "string"}, "error_type": {"type": "string"}},
+}
+ERROR_SCHEMAS = {"Error": ERROR_SCHEMA, "OlderError": OLDER_ERROR_SCHEMA}
+ERROR_RESPONSES = {
+    kind: {
+        "description": "What went wrong",
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind}"}}},
+    }
+    for kind in ERROR_SCHEMAS
 }
 
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
+
+
+def error_kind(path: str) -> str:
+    """Which of `ERROR_SCHEMAS` the errors of a path have."""
+    older = path == OLDER_ROUTES or path.startswith(f"{OLDER_ROUTES}/")
+    return "OlderError" if older else "Error"
+
+
+class ErrorResponse(JSONResponse):
+    """Takes its form when it is sent: only then is it certain on which path it happened, and
+    no place that answers with an error has to think of it."""
+
+    def __init__(self, status: int, error: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        super().__init__({"status": "error", "error": error}, status, headers)
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if error_kind(scope["path"]) == "OlderError":
+            self.body = self.render(self._older())
+            self.headers["Content-Length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+    def _older(self) -> dict[str, Any]:
+        name = OLDER_NAMES.get(self.status_code, self._error["code"].lower())
+        message = self._error["message"]
+        return {"status": "error", "message": message, "error_type": name, "error": self._error}
 
 
 def error_response(
@@ -78,8 +119,7 @@ def error_response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     error = {"code": CODES[status], "message": message, "details": details or None}
-    body = {"status": "error", "error": error}
-    return JSONResponse(body, status, {**HEADERS.get(status, {}), **(headers or {})})
+    return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
 
 
 def answer_errors(api: FastAPI) -> None:

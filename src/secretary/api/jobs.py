@@ -77,7 +77,7 @@ async def list_jobs(
     """Jobs, the newest first."""
     included = _included(include)
     query = JobQuery(
-        status=_statuses(status),
+        status=statuses(status),
         job_type=job_type,
         batch_id=batch_id,
         user_id=user_id,
@@ -137,7 +137,7 @@ def _told(request: Request, job: Job) -> JSONResponse:
     return success(request, "jobs", job.document(), process_id=job.job_id)
 
 
-def _statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
+def statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
     names = listed(texts)
     if wrong := names - set(JobStatus):
         known = ", ".join(JobStatus)
