@@ -21,8 +21,10 @@ PAGE = 1000
 
 #: To pass over so many jobs takes some three seconds; a cursor takes none.
 MAX_SKIP = 100_000
-#: A list that is counted is counted to here, and as far as it was asked for.
-COUNTED = 10_000
+#: Lists that are counted are counted to here, and as far as they were asked for. To read a
+#: batch is to count its jobs, so it costs more.
+JOBS_COUNTED = 10_000
+BATCHES_COUNTED = 1_000
 
 #: A worker renews its lease every few seconds; one that was silent for so long is gone.
 ALIVE_WITHIN = timedelta(seconds=15)
@@ -69,7 +71,7 @@ class Desk:
 
     async def jobs_from(self, skip: int, query: JobQuery, *, user: str | None = None) -> Part[Job]:
         """For clients that count what they have seen instead of following a cursor."""
-        return await _part(partial(self.jobs, user=user), query, skip=skip)
+        return await _part(partial(self.jobs, user=user), query, skip=skip, count_to=JOBS_COUNTED)
 
     async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
         """Asked twice it does no harm; a job that ended otherwise is a `Conflict`."""
@@ -129,7 +131,8 @@ class Desk:
         wanted: Callable[[Batch], bool] = lambda _: True,
     ) -> Part[Batch]:
         """Of the batches that a query finds only the `wanted` ones are given and counted."""
-        return await _part(partial(self.batches, user=user), query, skip=skip, wanted=wanted)
+        find = partial(self.batches, user=user)
+        return await _part(find, query, skip=skip, count_to=BATCHES_COUNTED, wanted=wanted)
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
         query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE)
@@ -202,13 +205,14 @@ async def _part(
     query: Q,
     *,
     skip: int,
+    count_to: int,
     wanted: Callable[[T], bool] = lambda _: True,
 ) -> Part[T]:
     """A store goes on behind a cursor only, so the way to the start is walked."""
     if skip > MAX_SKIP:
         raise InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters instead")
     end = skip + query.limit
-    enough = max(COUNTED, end + 1)  # who asks again while `skip` is below the total sees it all
+    enough = max(count_to, end + 1)  # who asks again while `skip` is below the total sees it all
     items: list[T] = []
     total = looked_at = 0
     async for item in _walk(find, query):

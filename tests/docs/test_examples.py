@@ -107,6 +107,13 @@ class TestReference:
         (text,) = blocks("docs/reference/cli.md", "yaml")
         assert len(read(BatchRequest, yaml.safe_load(text)).jobs) == 2
 
+    def test_the_requests_of_an_older_client_work(self, terminal: Terminal) -> None:
+        (requests,) = blocks("docs/reference/event-job.md", "sh")
+        with terminal.program.serving("--no-worker") as service:
+            answers = terminal.type(requests, service.url)
+        assert answers.count('"status":"success"') == 2
+        assert '"message":"2 of 2 jobs"' in answers
+
 
 class TestHowTo:
     @pytest.mark.parametrize("code", blocks("docs/how-to/write-a-handler.md", "python"))

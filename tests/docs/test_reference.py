@@ -1,5 +1,6 @@
 """The reference names everything there is, and nothing else."""
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,13 @@ from pydantic import BaseModel
 from typer.core import TyperGroup, TyperOption
 
 from secretary import config, errors
-from secretary.api.errors import CODES
+from secretary.api import create_api, event_job
+from secretary.api.errors import CODES, OLDER_ROUTES
 from secretary.cli import EXIT_CODES, INTERRUPTED, app
 from secretary.config import Settings
+from secretary.desk import Desk
 from secretary.errors import JobFailed
+from secretary.registry import Registry
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -129,6 +133,26 @@ class TestCommandLine:
             int(code) for code in re.findall(r"(?m)^\| (\d+) \|", self.sections()["Exit codes"])
         }
         assert told == {0, 1, INTERRUPTED} | set(EXIT_CODES.values())
+
+
+class TestEventJob:
+    def test_every_route_has_its_line(self) -> None:
+        told = {name for name in rows("event-job.md") if "/api/" in name}
+        there = {f"{method} {path}" for method, path in routes() if path.startswith(OLDER_ROUTES)}
+        assert told == there
+
+    def test_every_filter_has_its_line(self) -> None:
+        told = {name for name in rows("event-job.md") if "/api/" not in name}
+        lists = (event_job.list_event_jobs, event_job.list_event_batches)
+        names = {name for each in lists for name in inspect.signature(each).parameters}
+        assert told == names - {"request", "user", "active"} | {"isActive"}
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    desk = Desk(None, Registry(), None)  # type: ignore[arg-type]  # nobody asks it anything
+    for path, methods in create_api(desk).openapi()["paths"].items():
+        for method in methods:
+            yield method.upper(), path
 
 
 class TestLinks:

@@ -42,8 +42,8 @@ class Doorway:
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """Every route of the API is also there with a slash behind it. A redirect would do, but
-    many clients follow one without the body or the method they were sent with."""
+    """Every route of the API is also there with a slash behind it. No redirect: some clients
+    follow one without the body or with another method."""
     path: str = scope["path"]
     if not (path.startswith("/api/") and path.endswith("/")):
         return scope
