@@ -60,7 +60,7 @@ BATCH = r"""POST /api/jobs/batch
 }
 """
 
-#: Bodies of the later one.
+#: Bodies of the later one. The blanks at the ends of its lines are part of them.
 JOB_DOCUMENT = r"""{
   "job_type": "pdf",
   "parameters": {
