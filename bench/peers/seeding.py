@@ -171,6 +171,9 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
             ]
             arrival += len(chunk)
             collection.insert_many(documents, ordered=False)
+        # Months of work are on disk by now; what was inserted this minute would still be written
+        # while it is read.
+        client.admin.command("fsync")
 
 
 def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Worker:
         self._info = _info(options)
         self._running: dict[str, Execution] = {}
         self._free = options.slots
+        self._asking = False
         self._claim_now = asyncio.Event()
         self._look_now = asyncio.Event()
         self._draining = asyncio.Event()
@@ -72,6 +73,7 @@ class Worker:
 
     async def run(self) -> None:
         await self._enlist()
+        self._store.employ(self)
         duties = [
             asyncio.create_task(self._claim_jobs()),
             asyncio.create_task(self._watch_for_news()),
@@ -82,6 +84,7 @@ class Worker:
             await _first(asyncio.create_task(self._draining.wait()), *duties)
             await self._finish_running()
         finally:
+            self._store.employ(None)
             for duty in duties:
                 duty.cancel()
             await asyncio.gather(*duties, return_exceptions=True)
@@ -94,25 +97,39 @@ class Worker:
             self._claim_now.clear()
             free = self._free
             jobs = await self._claim(free) if free > 0 else []
-            for job in jobs:
-                self._start(job)
+            self.take(jobs)
             if not jobs or len(jobs) < free:
                 await self._claim_now.wait()
 
-    async def _claim(self, slots: int) -> list[Job]:
+    def ready_for(self) -> tuple[str, Wanted] | None:
+        """What the store may hand us unasked: nothing while we ask, or a slot is filled twice."""
+        if self._asking or self._free <= 0 or self._draining.is_set():
+            return None
+        return self.worker_id, self._wanted(self._free)
+
+    def take(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._start(job)
+
+    def _wanted(self, slots: int) -> Wanted:
         options = self._options
-        wanted = Wanted(
+        return Wanted(
             slots=slots,
             job_types=options.job_types,
             max_per_type=options.max_per_type,
             max_per_user=options.max_per_user,
         )
+
+    async def _claim(self, slots: int) -> list[Job]:
+        self._asking = True
         try:
-            return await self._store.claim(self.worker_id, wanted)
+            return await self._store.claim(self.worker_id, self._wanted(slots))
         except LeaseLost:
             await self._start_over()
         except StoreUnavailable as error:
             logger.error("Cannot claim jobs, will try again: %s", error)
+        finally:
+            self._asking = False
         return []
 
     def _start(self, job: Job) -> None:

@@ -128,6 +128,16 @@ class Rescued:
     failed: bool
 
 
+class Taker(Protocol):
+    """A worker of this process that takes jobs without having asked for each."""
+
+    def ready_for(self) -> tuple[str, Wanted] | None:
+        """Its id and what it can take on right now; None: nothing."""
+        ...
+
+    def take(self, jobs: list[Job]) -> None: ...
+
+
 class JobStore(Protocol):
     """Where jobs live.
 
@@ -215,6 +225,11 @@ class JobStore(Protocol):
         Higher priority first, first in first out within it, users in turn; a waiting class of
         jobs gains a level with each `AGEING`. Raises `LeaseLost` when the worker is not enlisted.
         """
+        ...
+
+    def employ(self, taker: Taker | None) -> None:
+        """Let the store hand jobs that were added in this process to a worker of this process,
+        in the very write that adds them. A store that cannot do this leaves it to `claim`."""
         ...
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:

@@ -19,6 +19,7 @@ from .. import (
     Page,
     Renewal,
     Rescued,
+    Taker,
     Wanted,
     WorkerInfo,
 )
@@ -264,6 +265,9 @@ class MongoStore:
     @_translated
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
         return await self._claims.claim(worker_id, wanted)
+
+    def employ(self, taker: Taker | None) -> None:
+        """A write here goes to a server: a worker claims by itself as quickly."""
 
     @_translated
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:

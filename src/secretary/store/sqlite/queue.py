@@ -20,6 +20,7 @@ from ...job import (
     Failed,
     Job,
     JobError,
+    JobStatus,
     LogEntry,
     Progress,
     Released,
@@ -80,13 +81,16 @@ class Line:
         return 0 if head is None else head
 
 
-def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> None:
+def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> dict[int, Job]:
+    """Store new jobs; they are given back by the number of their row."""
     line = Line(db)
     now = utc_now()
+    stored = {}
     for job in jobs:
         waits = held or (job.run_at is not None and job.run_at > now)
         turn = None if waits else line.next_turn(job.job_type, job.priority, job.user_id)
-        insert_job(db, job, turn=turn, held=held)
+        stored[insert_job(db, job, turn=turn, held=held)] = job
+    return stored
 
 
 def promote(db: apsw.Connection, now: int) -> None:
@@ -103,17 +107,42 @@ def promote(db: apsw.Connection, now: int) -> None:
         db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (turn, seq))
 
 
-def claim(db: apsw.Connection, turns: Turns, worker_id: str, wanted: Wanted) -> list[Job]:
-    if not db.execute("SELECT 1 FROM workers WHERE worker_id = ?", (worker_id,)).get:
+def claim(
+    db: apsw.Connection,
+    turns: Turns,
+    worker_id: str,
+    wanted: Wanted,
+    *,
+    added: Mapping[int, Job] | None = None,
+) -> list[Job]:
+    """Give a worker the jobs that should start next. Those `added` in this very transaction are
+    known already and need not be read."""
+    now = utc_now()
+    before: Any = db.execute(BEFORE_A_CLAIM, (worker_id, microseconds(now))).fetchone()
+    enlisted, due = before
+    if not enlisted:
         raise LeaseLost(f"The worker {worker_id} is not enlisted")
-    now = microseconds(utc_now())
-    promote(db, now)
+    if due:
+        promote(db, microseconds(now))
     running = _running(db, wanted)
     lines = {
         line: _waiting(db, line, wanted, running) for line in _lines(db) if _serves(wanted, line)
     }
-    chosen = turns.choose(lines, wanted, running) if lines else []
-    return _start(db, [candidate.key for candidate in chosen], worker_id, now) if chosen else []
+    chosen = [candidate.key for candidate in turns.choose(lines, wanted, running)] if lines else []
+    if not chosen:
+        return []
+    _start(db, chosen, worker_id, microseconds(now))
+    known = added or {}
+    read = _read(db, [seq for seq in chosen if seq not in known])
+    return [read[seq] if seq in read else _started(known[seq], worker_id, now) for seq in chosen]
+
+
+#: Is the worker enlisted, and has the time of a job come that waits for it?
+BEFORE_A_CLAIM = (
+    "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?),"
+    " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
+    " WHERE status = 'pending' AND turn IS NULL AND held = 0 AND run_at <= ?)"
+)
 
 
 def _serves(wanted: Wanted, line: JobClass) -> bool:
@@ -122,23 +151,26 @@ def _serves(wanted: Wanted, line: JobClass) -> bool:
 
 def _lines(db: apsw.Connection) -> Iterator[JobClass]:
     """The types and priorities that have jobs in line, each found by a step or two in the index."""
-    line: Any = db.execute(NEXT_TYPE, ("",)).fetchone()
-    while line is not None:
+    ends: Any = db.execute(FIRST_AND_LAST).fetchone()
+    if ends is None:
+        return
+    line, last = ends[:2], ends[2:]
+    while line != last:
         yield line
         line = db.execute(NEXT_PRIORITY, line).fetchone() or (
             db.execute(NEXT_TYPE, (line[0],)).fetchone()
         )
+    yield last
 
 
+_LINES = "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
+FIRST_AND_LAST = (
+    f"SELECT * FROM ({_LINES} AND job_type > '' ORDER BY job_type, priority LIMIT 1),"
+    f" ({_LINES} AND job_type > '' ORDER BY job_type DESC, priority DESC LIMIT 1)"
+)
 # Not as one comparison of pairs: SQLite would seek by the first part only and walk the rest.
-NEXT_TYPE = (
-    "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
-    " AND job_type > ? ORDER BY job_type, priority LIMIT 1"
-)
-NEXT_PRIORITY = (
-    "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
-    " AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
-)
+NEXT_TYPE = f"{_LINES} AND job_type > ? ORDER BY job_type, priority LIMIT 1"
+NEXT_PRIORITY = f"{_LINES} AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
 
 
 def _running(db: apsw.Connection, wanted: Wanted) -> Running:
@@ -198,22 +230,44 @@ def _users(db: apsw.Connection, line: JobClass) -> Iterator[str | None]:
         yield user_id
 
 
-def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> list[Job]:
-    """Start these jobs. Many rows in one value: each row that SQLite hands over costs more
-    than what is in it."""
-    chosen = json.dumps(seqs)
+def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> None:
     db.execute(
         "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
         " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
         " percent = 0, message = '' WHERE seq IN (SELECT value FROM json_each(?))",
-        (worker_id, now, now, chosen),
+        (worker_id, now, now, json.dumps(seqs)),
     )
+
+
+def _read(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
+    """Many rows in one value: each row that SQLite hands over costs more than what is in it."""
+    if not seqs:
+        return {}
     rows: str = db.execute(
-        f"SELECT json_group_array(json_array({JOB_COLUMNS}))"
+        f"SELECT json_group_array(json_array(jobs.seq, {JOB_COLUMNS}))"
         f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
-        (chosen,),
+        (json.dumps(seqs),),
     ).get
-    return [job_from(row) for row in json.loads(rows)]
+    return {row[0]: job_from(row[1:]) for row in json.loads(rows)}
+
+
+def _started(job: Job, worker_id: str, now: datetime) -> Job:
+    """The job as `_start` has stored it."""
+    return job.model_copy(
+        update={
+            "status": JobStatus.PROCESSING,
+            "attempt": 1,
+            "worker_id": worker_id,
+            "processing_started_at": now,
+            "updated_at": now,
+            "run_at": None,
+            "progress": STARTED,
+            "attempts": (Attempt(attempt=1, worker_id=worker_id, started_at=now),),
+        }
+    )
+
+
+STARTED = Progress(step="initializing")
 
 
 HELD_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"

@@ -176,7 +176,8 @@ def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch
     )
 
 
-def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -> None:
+def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -> int:
+    """Gives the number of the new row."""
     created_at = microseconds(job.created_at)
     progress = job.progress
     readers = job.readers()
@@ -219,6 +220,7 @@ def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -
     )
     for reader in (readers or frozenset()) - {job.user_id}:
         db.execute("INSERT INTO readers VALUES (?, ?, ?)", (reader, created_at, seq))
+    return seq
 
 
 def insert_batch(db: apsw.Connection, batch: Batch) -> None:

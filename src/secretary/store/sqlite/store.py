@@ -27,6 +27,7 @@ from .. import (
     Page,
     Renewal,
     Rescued,
+    Taker,
     Wanted,
     WorkerInfo,
 )
@@ -58,6 +59,10 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._turns = Turns()
         self._boot = boot_id()
+        self._taker: Taker | None = None
+        #: What the last transaction gave to the worker of this process: of that no one is told.
+        self._taken: frozenset[str] = frozenset()
+        self._writer.invited = self._offer
 
     async def open(self) -> None:
         try:
@@ -87,8 +92,10 @@ class SqliteStore:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
         work = partial(_add, jobs=jobs, batch=batch, idempotency=idempotency)
-        added = await self._writer.call(work, durable=True, heavy=len(jobs) > 1)
-        self._wakeup.tell()
+        many = len(jobs) > 1
+        added, _ = await self._writer.call(work, durable=True, heavy=many, invites=not many)
+        if not self._taken.issuperset(added.job_ids):
+            self._wakeup.tell()
         return added
 
     async def get(self, job_id: str) -> Job:
@@ -210,6 +217,25 @@ class SqliteStore:
             except LeaseLost as error:
                 answers.append(error)
         return answers
+
+    def employ(self, taker: Taker | None) -> None:
+        self._taker = taker
+
+    def _offer(
+        self, db: apsw.Connection, additions: list[tuple[Added, dict[int, Job]]]
+    ) -> Callable[[], None]:
+        """Let the worker of this process claim in the transaction that adds jobs."""
+        self._taken = frozenset()
+        order = self._taker.ready_for() if self._taker is not None else None
+        if self._taker is None or order is None:
+            return _nothing
+        added = {seq: job for _, jobs in additions for seq, job in jobs.items()}
+        try:
+            jobs = queue.claim(db, self._turns, *order, added=added)
+        except LeaseLost:  # it will notice when it asks
+            return _nothing
+        self._taken = frozenset(job.job_id for job in jobs)
+        return partial(self._taker.take, jobs)
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
         def look(db: apsw.Connection) -> tuple[float, Renewal]:
@@ -394,13 +420,14 @@ def _add(
     jobs: Sequence[Job],
     batch: Batch | None,
     idempotency: IdempotencyKey | None,
-) -> Added:
+) -> tuple[Added, dict[int, Job]]:
+    """What was stored, and the jobs by the numbers of their rows."""
     if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
-        return known
+        return known, {}
     try:
         if batch is not None:
             insert_batch(db, batch)
-        queue.enqueue(db, jobs, held=batch is not None and not batch.is_active)
+        stored = queue.enqueue(db, jobs, held=batch is not None and not batch.is_active)
     except apsw.ConstraintError as error:
         raise Conflict("A job or batch with this id is already stored") from error
     if batch is not None and not jobs:
@@ -408,7 +435,7 @@ def _add(
     added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
     if idempotency is not None:
         _keep_key(db, idempotency, added)
-    return added
+    return added, stored
 
 
 def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
@@ -457,6 +484,10 @@ def _change_batch(
         db.execute("UPDATE jobs SET archived = ? WHERE batch_id = ?", (archived, batch_id))
     db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
     return reading.get_batch(db, batch_id)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _worker_from(info: str, seen_at: int) -> WorkerInfo:

@@ -41,7 +41,8 @@ class _Call:
     item: Any
     durable: bool
     heavy: bool
-    future: asyncio.Future[Any] = field(repr=False)
+    invites: bool
+    future: asyncio.Future[Any] = field(init=False, repr=False)
     answer: Any = None
 
 
@@ -66,6 +67,10 @@ class Writer:
         self._wal_pages = 0
         self._synchronous = ""
         self._sync_seconds = 1.0  # until we know better, the disk is slow
+        #: Runs at the end of a transaction, with the answers of those of its calls that invite;
+        #: what it returns is called once that is committed. Only where the loop itself does it
+        #: all, so that nothing happens between.
+        self.invited: Callable[[apsw.Connection, list[Any]], Callable[[], None]] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._db: apsw.Connection
 
@@ -82,25 +87,28 @@ class Writer:
         self._thread.shutdown()
 
     async def call(
-        self, work: Callable[[apsw.Connection], T], *, durable: bool = False, heavy: bool = False
+        self,
+        work: Callable[[apsw.Connection], T],
+        *,
+        durable: bool = False,
+        heavy: bool = False,
+        invites: bool = False,
     ) -> T:
         """Run `work` in a transaction. Durable: it survives a power cut once this returns."""
-        result: T = await self._enqueue(work, None, None, durable, heavy)
+        result: T = await self._enqueue(_Call(work, None, None, durable, heavy, invites))
         return result
 
     async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
         """Run `many` on this item and on those of all other such calls that wait."""
-        return await self._enqueue(None, many, item, durable, False)
+        return await self._enqueue(_Call(None, many, item, durable, False, False))
 
-    def _enqueue(
-        self, work: Work | None, many: Many | None, item: Any, durable: bool, heavy: bool
-    ) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._calls.append(_Call(work, many, item, durable, heavy, future))
+    def _enqueue(self, call: _Call) -> asyncio.Future[Any]:
+        call.future = self._loop.create_future()
+        self._calls.append(call)
         if not self._busy:
             self._busy = True
             self._loop.call_soon(self._next_group)
-        return future
+        return call.future
 
     def _next_group(self) -> None:
         if not self._calls:
@@ -113,7 +121,9 @@ class Writer:
         try:
             self._execute(group, _unguarded)
             if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
+                committed = self._invite(group)
                 self._commit(group)
+                committed()
                 self._answer(group)
             else:
                 self._in_thread(self._commit, group)
@@ -123,6 +133,10 @@ class Writer:
         except Exception:  # it happens seldom: once more, and what fails is undone alone
             self._db.execute("ROLLBACK")
             self._in_thread(self._all_of, group)
+
+    def _invite(self, group: list[_Call]) -> Callable[[], None]:
+        answers = [call.answer for call in group if call.invites]
+        return self.invited(self._db, answers) if answers and self.invited else _nothing
 
     def _begin(self, group: list[_Call]) -> bool:
         """Begin a transaction, if no other process is in one."""
@@ -216,6 +230,10 @@ class Writer:
         if level != self._synchronous:
             self._db.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = level
+
+
+def _nothing() -> None:
+    pass
 
 
 Guard = Callable[[apsw.Connection, Work], Any]
