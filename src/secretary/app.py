@@ -27,6 +27,7 @@ from .upkeep import Upkeep, UpkeepOptions
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
+    from .network import Network
     from .server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,12 @@ def make_registry(settings: Settings) -> Registry:
 
 def make_files(settings: Settings) -> JobFiles:
     return JobFiles(settings.storage.data_dir.resolve())
+
+
+def make_network(settings: Settings) -> "Network":
+    from .network import Network  # like the API: not every command needs it
+
+    return Network(settings.network.allow_hosts)
 
 
 def make_desk(settings: Settings, store: JobStore) -> Desk:

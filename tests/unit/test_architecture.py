@@ -18,7 +18,10 @@ ALLOWED: dict[str, set[str]] = {
     "resources": set(),
     "processes": set(),
     "machine": {"processes"},
-    "config": {"errors"},
+    "addresses": set(),
+    "allow_list": {"addresses"},
+    "network": {"addresses", "allow_list", "errors"},
+    "config": {"allow_list", "errors"},
     "store": {"job"},
     "store.policy": {"store"},
     "store.sqlite": {"store", "store.policy", "job", "errors", "machine"},
@@ -45,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"errors"},
     "app": {
         "api", "server", "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry",
-        "handlers", "store", "files", "config", "job", "errors",
+        "handlers", "store", "files", "config", "network", "job", "errors",
     },
     "cli": {
         "app", "config", "desk", "doctor", "submission", "store", "job", "errors", "logs",
@@ -63,6 +66,7 @@ OWNERS = {
     "fastapi": {"api"},
     "starlette": {"api"},
     "uvicorn": {"server"},
+    "httpcore": {"network"},
     "typer": {"cli"},
     "rich": {"cli"},
 }

@@ -1,0 +1,252 @@
+"""Outgoing HTTP that cannot be led to private addresses."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from ipaddress import ip_address
+
+import httpcore
+import httpx
+
+from .addresses import IPAddress, as_host, is_private_name, is_public, unmapped
+from .allow_list import AllowList
+from .errors import AddressRefused
+
+logger = logging.getLogger(__name__)
+
+#: Gives the addresses of a name.
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+#: Connects to an address and a port, within seconds.
+Connect = Callable[[str, int, float], Awaitable[httpcore.AsyncNetworkStream]]
+
+DEFAULT_TIMEOUT = httpx.Timeout(30, connect=10)
+RESOLVE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+#: One dead address of several must not use up the time of the others.
+CONNECT_SECONDS_EACH = 3.0
+DEFAULT_PORTS = {"http": 80, "https": 443}
+#: Other services that might take a request for commands; no web server listens there.
+NO_WEB_PORTS = frozenset(
+    {21, 22, 23, 25, 53, 110, 119, 143, 389, 465, 587, 636, 993, 995, 5060, 6379, 6667, 11211}
+)
+
+
+async def system_addresses(host: str, port: int) -> Sequence[str]:
+    """What the system's resolver says."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(RESOLVE_SECONDS):
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+async def tcp_connection(address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
+    return await httpcore.AnyIOBackend().connect_tcp(address, port, timeout=seconds)
+
+
+class Network:
+    """What may be reached: public addresses, and the hosts an operator has allowed."""
+
+    def __init__(
+        self,
+        allow_hosts: Sequence[str] = (),
+        *,
+        resolve: Resolve = system_addresses,
+        connect: Connect = tcp_connection,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allowed = AllowList(allow_hosts)
+        self._resolve = resolve
+        self.connect = connect
+        self._ssl_context = ssl_context
+
+    def check(self, url: str | httpx.URL, *, https_only: bool = False) -> None:
+        """
+        Raise AddressRefused for a URL that can be told to be wrong without asking for its name.
+        With `https_only` plain http is refused too, except for allowed hosts.
+        """
+        scheme, host, port = _read(url)
+        if self._allowed.has(host, port):
+            return
+        if https_only and scheme != "https":
+            raise AddressRefused(f"The address of {host} must begin with https://", host=str(host))
+        if port in NO_WEB_PORTS:
+            raise AddressRefused(f"Port {port} of {host} is not for the web", host=str(host))
+        private = is_private_name(host) if isinstance(host, str) else not is_public(host)
+        if private:
+            raise _not_public(host)
+
+    def client(self, *, timeout: httpx.Timeout | float = DEFAULT_TIMEOUT) -> httpx.AsyncClient:
+        """
+        A client that connects to checked addresses only, for each request it makes. It knows no
+        proxies, no netrc and no sockets of this machine, and follows no redirects by itself.
+        """
+        return httpx.AsyncClient(
+            transport=_CheckedTransport(self), timeout=timeout, trust_env=False
+        )
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """The addresses to which a connection may be made; all are checked, or none is given."""
+        target = as_host(host)
+        if not isinstance(target, str):
+            found = [target]
+        else:
+            found = [unmapped(ip_address(text)) for text in await self._resolve(target, port)]
+        if not self._allowed.has(target, port):
+            for address in found:
+                if not is_public(address) and not self._allowed.has(address, port):
+                    logger.warning("Refused to connect to %s: it leads to %s", host, address)
+                    raise _not_public(target)
+        return list(dict.fromkeys(str(address) for address in found))
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext:
+        # The environment may name an authority of the house's own (SSL_CERT_FILE).
+        return self._ssl_context or httpx.create_ssl_context(trust_env=True)
+
+
+def _read(url: str | httpx.URL) -> tuple[str, str | IPAddress, int]:
+    """Scheme, host and port, as the client will understand them."""
+    try:
+        parsed = httpx.URL(url)
+        text = parsed.raw_host.decode("ascii")
+    except (httpx.InvalidURL, ValueError):
+        raise AddressRefused("The URL cannot be read") from None
+    if parsed.scheme not in DEFAULT_PORTS:
+        raise AddressRefused("The URL must begin with https:// or http://")
+    if not text:
+        raise AddressRefused("The URL names no host")
+    if parsed.userinfo:
+        raise AddressRefused(f"The URL of {text} must not hold a user or password", host=text)
+    try:
+        host = as_host(text)
+    except ValueError:
+        raise AddressRefused(f"{text} is not a valid host", host=text) from None
+    port = DEFAULT_PORTS[parsed.scheme] if parsed.port is None else parsed.port
+    if not 0 < port < 65536:
+        raise AddressRefused(f"The URL of {text} has an impossible port", host=text)
+    return parsed.scheme, host, port
+
+
+def _not_public(host: str | IPAddress) -> AddressRefused:
+    text = f"{host} is not a public address, and not among the allowed hosts"
+    return AddressRefused(text, host=str(host))
+
+
+class _CheckedTransport(httpx.AsyncBaseTransport):
+    """httpx on a pool whose every connection goes through the network's check."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        # Connections are kept by name and port, so that one is never used for another name.
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=network.tls,
+            max_connections=100,
+            max_keepalive_connections=20,
+            keepalive_expiry=5,
+            network_backend=_CheckedBackend(network),
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self._network.check(request.url)
+        url = request.url
+        asked = httpcore.Request(
+            request.method,
+            httpcore.URL(
+                scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+            ),
+            headers=[(b"Host", url.netloc), *_without_host(request.headers)],
+            content=request.stream,
+            # All others could lead elsewhere (`sni_hostname`, `target`).
+            extensions={"timeout": request.extensions.get("timeout", {})},
+        )
+        with _as_httpx():
+            answer = await self._pool.handle_async_request(asked)
+        return httpx.Response(
+            answer.status,
+            headers=answer.headers,
+            stream=_Body(answer),
+            extensions={
+                key: value for key, value in answer.extensions.items() if key != "network_stream"
+            },
+        )
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+def _without_host(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers.raw if name.lower() != b"host"]
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_httpx():
+            async for part in self._answer.aiter_stream():
+                yield part
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+@contextmanager
+def _as_httpx() -> Iterator[None]:
+    """Errors of the lower layer as those that httpx documents; each has the same name in both."""
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
+        kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
+        raise kind(str(error)) from error
+    except ssl.SSLError as error:
+        raise httpx.ReadError(str(error)) from error
+
+
+class _CheckedBackend(httpcore.AsyncNetworkBackend):
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore's)
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            async with asyncio.timeout(timeout or CONNECT_SECONDS):
+                addresses = await self._network.addresses(host, port)
+                return await self._first(addresses, port)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(f"No connection to {host} in time") from error
+        except (OSError, ValueError) as error:  # the resolver's
+            raise httpcore.ConnectError(f"The name {host} cannot be resolved") from error
+
+    async def _first(self, addresses: list[str], port: int) -> httpcore.AsyncNetworkStream:
+        """A connection to the first address that answers: the addresses, not the name again."""
+        for number, address in enumerate(addresses, start=1):
+            last = number == len(addresses)
+            seconds = CONNECT_SECONDS if last else CONNECT_SECONDS_EACH
+            try:
+                return await self._network.connect(address, port, seconds)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if last:
+                    raise
+        raise httpcore.ConnectError("The name has no addresses")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore's)
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        raise AddressRefused("Sockets of this machine are not reached by HTTP")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
