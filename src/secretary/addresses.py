@@ -14,6 +14,7 @@ PRIVATE_NAMES = ("localhost", "local", "internal", "home.arpa")
 #: Not public although `ipaddress` (of some Python version at least) calls them global.
 NOT_PUBLIC = (
     IPv4Network("168.63.129.16/32"),  # Azure's metadata and wire server
+    IPv4Network("192.0.0.0/24"),  # protocol assignments, Oracle's metadata among them
     IPv4Network("192.88.99.0/24"),  # relays from IPv4 to 6to4
     IPv6Network("2001::/32"),  # Teredo: a tunnel to an IPv4 address inside
     IPv6Network("3fff::/20"),  # documentation
