@@ -13,6 +13,7 @@ class Asked:
 
     target: str
     headers: dict[str, str]
+    reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def answer(
@@ -22,6 +23,9 @@ class Asked:
         fields = {"Content-Length": str(len(body)), **(headers or {})}
         lines = [f"{name}: {value}\r\n" for name, value in fields.items() if value]
         await self.send(f"HTTP/1.1 {status}\r\n{''.join(lines)}\r\n".encode() + body)
+
+    async def body(self) -> bytes:
+        return await self.reader.readexactly(int(self.headers.get("content-length", "0")))
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -62,7 +66,7 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while not writer.is_closing():
-                    asked = _read(await reader.readuntil(b"\r\n\r\n"), writer)
+                    asked = _read(await reader.readuntil(b"\r\n\r\n"), reader, writer)
                     web.asked.append(asked)
                     await answer(asked)
         finally:
@@ -80,8 +84,8 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _read(head: bytes, writer: asyncio.StreamWriter) -> Asked:
+def _read(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked:
     first, *lines = head.decode("latin-1").split("\r\n")
     fields = (line.partition(":") for line in lines if line)
     headers = {name.lower(): value.strip() for name, _, value in fields}
-    return Asked(first.split(" ")[1], headers, writer)
+    return Asked(first.split(" ")[1], headers, reader, writer)

@@ -127,14 +127,10 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 def _next(answer: httpx.Response) -> httpx.URL:
     host, status = answer.url.host, answer.status_code
-    location = answer.headers.get("location", "")
-    try:
-        target = answer.url.join(location)
-    except (httpx.InvalidURL, ValueError):
-        location = ""
-    if not location:
+    if answer.next_request is None:
         text = f"{host} redirects to nowhere"
         raise DownloadRefused(text, host=host, status=status)
+    target = answer.next_request.url
     if answer.url.scheme == "https" and target.scheme == "http":
         text = f"{host} redirects from https to http"
         raise DownloadRefused(text, host=host, status=status)
