@@ -32,6 +32,11 @@ class AllowList:
     def __init__(self, entries: Iterable[str]) -> None:
         self._hosts = tuple(allowed_host(entry) for entry in entries)
 
+    @property
+    def has_ranges(self) -> bool:
+        """Whether a name could be allowed by where it leads."""
+        return any(not isinstance(allowed.place, str) for allowed in self._hosts)
+
     def has(self, host: str | IPAddress, port: int) -> bool:
         return any(allowed.fits(host, port) for allowed in self._hosts)
 

@@ -94,7 +94,7 @@ def _hosts(value: Any) -> Any:
     return _listed(value) if isinstance(value, str) else [] if value is None else value
 
 
-class NetworkSettings(Group):
+class Network(Group):
     #: What may be reached by downloads and webhooks although it is not public.
     allow_hosts: Annotated[
         tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_hosts)
@@ -114,7 +114,7 @@ class Settings(Group):
     generic_worker: GenericWorker = GenericWorker.model_validate({})
     retention: Retention = Retention()
     access: Access = Access()
-    network: NetworkSettings = NetworkSettings()
+    network: Network = Network()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.
     handlers: tuple[str, ...] = ()

@@ -95,6 +95,7 @@ async def _answer(
     """The answer at the end of all redirects, its body still to be read."""
     timeout = httpx.Timeout(limits.idle.total_seconds(), connect=10)
     async with network.client(timeout=timeout) as client:
+        client.cookies = httpx.Cookies()  # some servers redirect until theirs comes back
         request = client.build_request("GET", url, headers=_asking(headers))
         for _ in range(limits.max_redirects + 1):
             with _as_failures(request.url.host):

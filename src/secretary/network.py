@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
 
 import httpcore
@@ -75,17 +76,25 @@ class Network:
             raise AddressRefused(f"The address of {host} must begin with https://", host=str(host))
         if port in NO_WEB_PORTS:
             raise AddressRefused(f"Port {port} of {host} is not for the web", host=str(host))
-        private = is_private_name(host) if isinstance(host, str) else not is_public(host)
-        if private:
+        if self._is_private(host):
             raise _not_public(host)
+
+    def _is_private(self, host: str | IPAddress) -> bool:
+        if isinstance(host, str):
+            return is_private_name(host) and not self._allowed.has_ranges
+        return not is_public(host)
 
     def client(self, *, timeout: httpx.Timeout | float = DEFAULT_TIMEOUT) -> httpx.AsyncClient:
         """
         A client that connects to checked addresses only, for each request it makes. It knows no
-        proxies, no netrc and no sockets of this machine, and follows no redirects by itself.
+        proxies, no netrc and no sockets of this machine, keeps no cookies, and follows no
+        redirects by itself.
         """
         return httpx.AsyncClient(
-            transport=_CheckedTransport(self), timeout=timeout, trust_env=False
+            transport=_CheckedTransport(self),
+            timeout=timeout,
+            trust_env=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
     async def addresses(self, host: str, port: int) -> list[str]:
@@ -112,6 +121,7 @@ def _read(url: str | httpx.URL) -> tuple[str, str | IPAddress, int]:
     """Scheme, host and port, as the client will understand them."""
     try:
         parsed = httpx.URL(url)
+        _ = parsed.host  # raises when the name is no word in any script
         text = parsed.raw_host.decode("ascii")
     except (httpx.InvalidURL, ValueError):
         raise AddressRefused("The URL cannot be read") from None
@@ -119,15 +129,16 @@ def _read(url: str | httpx.URL) -> tuple[str, str | IPAddress, int]:
         raise AddressRefused("The URL must begin with https:// or http://")
     if not text:
         raise AddressRefused("The URL names no host")
+    shown = text[:100]
     if parsed.userinfo:
-        raise AddressRefused(f"The URL of {text} must not hold a user or password", host=text)
+        raise AddressRefused(f"The URL of {shown} must not hold a user or password", host=shown)
     try:
         host = as_host(text)
     except ValueError:
-        raise AddressRefused(f"{text} is not a valid host", host=text) from None
+        raise AddressRefused(f"{shown} is not a valid host", host=shown) from None
     port = DEFAULT_PORTS[parsed.scheme] if parsed.port is None else parsed.port
     if not 0 < port < 65536:
-        raise AddressRefused(f"The URL of {text} has an impossible port", host=text)
+        raise AddressRefused(f"The URL of {shown} has an impossible port", host=shown)
     return parsed.scheme, host, port
 
 
@@ -156,7 +167,10 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         asked = httpcore.Request(
             request.method,
             httpcore.URL(
-                scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                scheme=url.raw_scheme,
+                host=url.raw_host.removesuffix(b"."),  # certificates have no dot at the end
+                port=url.port,
+                target=url.raw_path,
             ),
             headers=[(b"Host", url.netloc), *_without_host(request.headers)],
             content=request.stream,

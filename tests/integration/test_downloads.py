@@ -275,6 +275,17 @@ class TestBounds:
                 await task
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize("steps", range(0, 60, 3))
+    async def test_at_whatever_moment_that_is(self, tmp_path: Path, steps: int) -> None:
+        async with serving(always(bytes(3_000_000))) as web:
+            task = asyncio.create_task(fetched(web, tmp_path / "file", limits=DownloadLimits()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == (set() if task.cancelled() else {"file"})
+
 
 class TestStatus:
     @pytest.mark.parametrize(
@@ -381,6 +392,18 @@ class TestRedirects:
             await asked.redirect(location)
 
         assert (await failure(answer, tmp_path)).code == "DOWNLOAD_FAILED"
+
+    async def test_a_cookie_comes_back_to_its_server(self, tmp_path: Path) -> None:
+        async def answer(asked: Asked) -> None:
+            if "cookie" in asked.headers:
+                await asked.answer(BODY)
+            else:
+                headers = {"Location": asked.target, "Set-Cookie": "seen=1"}
+                await asked.answer(status="302 x", headers=headers)
+
+        async with serving(answer) as web:
+            await fetched(web, tmp_path / "file")
+        assert web.asked[1].headers["cookie"] == "seen=1"
 
     async def test_headers_stay_with_the_origin_they_were_meant_for(self, tmp_path: Path) -> None:
         async with serving(always()) as other:

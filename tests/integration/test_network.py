@@ -99,6 +99,16 @@ async def test_redirects_are_not_followed_by_themselves() -> None:
             await client.get(web.url(), follow_redirects=True)
 
 
+async def test_cookies_are_not_kept() -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.answer(headers={"Set-Cookie": "seen=1"})
+
+    async with serving(answer) as web, Network([web.host]).client() as client:
+        await client.get(web.url())
+        await client.get(web.url())
+    assert "cookie" not in web.asked[1].headers
+
+
 async def test_proxies_and_passwords_of_the_environment_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,7 +84,8 @@ class TestCheck:
          "http://example.org:65536/", "http://example.org:-1/", "http://example.org:x/",
          "http://example.org:25/", "http://exa mple.org/", "http://example.org\\@127.0.0.1/",
          "http://%6cocalhost/", "http://[::1/", "http://::1/", "http://[fe80::1%25eth0]/",
-         "http://\uff11\uff12\uff17.0.0.1/", "http://127。0。0。1/", "http://a\nb.example/", "http://\ud800/"],
+         "http://\uff11\uff12\uff17.0.0.1/", "http://127。0。0。1/", "http://a\nb.example/", "http://xn--0.example/",
+         "http://\ud800/"],
     )  # fmt: skip
     def test_what_is_not_a_url_of_the_public_web_is_refused(self, url: str) -> None:
         refused(Network(), url)
@@ -110,6 +111,10 @@ class TestCheck:
     def test_an_allowed_host_may_be_private_and_use_plain_http(self, url: str) -> None:
         network = Network(["localhost:25", "127.0.0.1", "10.0.0.0/8", "*.in.example"])
         network.check(url, https_only=True)
+
+    def test_a_private_name_may_lead_into_an_allowed_range(self) -> None:
+        Network(["10.0.0.0/8"]).check("http://wiki.internal/")
+        refused(Network(["other.example"]), "http://wiki.internal/")
 
     def test_even_an_allowed_host_is_reached_by_the_web_alone(self) -> None:
         refused(Network(["localhost"]), "ftp://localhost/")
