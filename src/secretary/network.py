@@ -5,10 +5,12 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
+from threading import Thread
+from typing import Any
 
 import httpcore
 import httpx
@@ -37,11 +39,30 @@ NO_WEB_PORTS = frozenset(
 
 
 async def system_addresses(host: str, port: int) -> Sequence[str]:
-    """What the system's resolver says."""
+    """
+    What the system's resolver says. It cannot be stopped while it waits for a name server, so it
+    gets a thread of its own: those that everyone shares would soon all be waiting.
+    """
     loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Sequence[str]] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], value: object) -> None:
+        if not answer.done():
+            settled(value)
+
+    def look_up() -> None:
+        with suppress(RuntimeError):  # the loop has ended in the meantime
+            try:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                loop.call_soon_threadsafe(settle, answer.set_exception, error)
+            else:
+                addresses = [str(address[0]) for *_, address in found]
+                loop.call_soon_threadsafe(settle, answer.set_result, addresses)
+
+    Thread(target=look_up, name=f"resolve {host}", daemon=True).start()
     async with asyncio.timeout(RESOLVE_SECONDS):
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
+        return await answer
 
 
 async def tcp_connection(address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
@@ -181,7 +202,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
             answer = await self._pool.handle_async_request(asked)
         return httpx.Response(
             answer.status,
-            headers=answer.headers,
+            headers=_without_broken_location(url, httpx.Headers(answer.headers)),
             stream=_Body(answer),
             extensions={
                 key: value for key, value in answer.extensions.items() if key != "network_stream"
@@ -194,6 +215,15 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
 
 def _without_host(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers.raw if name.lower() != b"host"]
+
+
+def _without_broken_location(url: httpx.URL, headers: httpx.Headers) -> httpx.Headers:
+    """httpx reads a Location before anyone asks it to, and fails in ways it does not document."""
+    try:
+        _ = url.join(headers.get("location", "")).host
+    except (httpx.InvalidURL, ValueError):
+        del headers["location"]
+    return headers
 
 
 class _Body(httpx.AsyncByteStream):

@@ -386,12 +386,14 @@ class TestRedirects:
                 await fetched(web, tmp_path / "file", network=network)
             assert web.connections == 1
 
-    @pytest.mark.parametrize("location", ["", "http://[::1", "http://x:y/"])
+    @pytest.mark.parametrize("location", ["", "http://[::1", "http://x:y/", "//xn--0.x/"])
     async def test_a_redirect_to_nowhere_is_a_failure(self, tmp_path: Path, location: str) -> None:
         async def answer(asked: Asked) -> None:
             await asked.redirect(location)
 
-        assert (await failure(answer, tmp_path)).code == "DOWNLOAD_FAILED"
+        error = await failure(answer, tmp_path)
+        assert error.message == "127.0.0.1 redirects to nowhere"
+        assert not error.retryable
 
     async def test_a_cookie_comes_back_to_its_server(self, tmp_path: Path) -> None:
         async def answer(asked: Asked) -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from secretary.errors import AddressRefused
-from secretary.network import Network, tcp_connection
+from secretary.network import Network, system_addresses, tcp_connection
 from tests.web import Asked, Web, serving
 
 
@@ -134,6 +134,19 @@ async def test_a_post_arrives_with_its_body_and_headers() -> None:
     assert answered.json() == {"a": 1}
     assert web.asked[0].headers["content-type"] == "application/json"
     assert web.asked[0].headers["x-own"] == "1"
+
+
+async def test_the_resolver_of_the_system_is_asked() -> None:
+    assert "127.0.0.1" in await system_addresses("localhost", 80)
+    assert await system_addresses("::1", 80) == ["::1"]
+    with pytest.raises(UnicodeError):
+        await system_addresses("x" * 64, 80)
+
+
+async def test_localhost_is_reached_when_it_is_allowed_by_name() -> None:
+    async with serving(hello) as web, Network([f"localhost:{web.port}"]).client() as client:
+        assert (await client.get(web.url(host="localhost"))).text == "hello"
+        assert (await client.get(web.url(host="LOCALHOST."))).text == "hello"
 
 
 async def test_errors_on_the_way_are_those_that_httpx_documents() -> None:
