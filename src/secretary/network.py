@@ -1,72 +1,31 @@
 """Outgoing HTTP that cannot be led to private addresses."""
 
-import asyncio
 import logging
-import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
-from threading import Thread
-from typing import Any
 
-import httpcore
 import httpx
 
 from .addresses import IPAddress, as_host, is_private_name, is_public, unmapped
 from .allow_list import AllowList
 from .errors import AddressRefused
+from .resolver import system_addresses
+from .transport import CheckedTransport, Connect, tcp_connection
 
 logger = logging.getLogger(__name__)
 
-#: Gives the addresses of a name.
+#: Gives the addresses of a name; the port is for resolvers that want to know.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-#: Connects to an address and a port, within seconds.
-Connect = Callable[[str, int, float], Awaitable[httpcore.AsyncNetworkStream]]
 
 DEFAULT_TIMEOUT = httpx.Timeout(30, connect=10)
-RESOLVE_SECONDS = 10.0
-CONNECT_SECONDS = 10.0
-#: One dead address of several must not use up the time of the others.
-CONNECT_SECONDS_EACH = 3.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
 #: Other services that might take a request for commands; no web server listens there.
 NO_WEB_PORTS = frozenset(
     {21, 22, 23, 25, 53, 110, 119, 143, 389, 465, 587, 636, 993, 995, 5060, 6379, 6667, 11211}
 )
-
-
-async def system_addresses(host: str, port: int) -> Sequence[str]:
-    """
-    What the system's resolver says. It cannot be stopped while it waits for a name server, so it
-    gets a thread of its own: those that everyone shares would soon all be waiting.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Sequence[str]] = loop.create_future()
-
-    def settle(settled: Callable[[Any], None], value: object) -> None:
-        if not answer.done():
-            settled(value)
-
-    def look_up() -> None:
-        with suppress(RuntimeError):  # the loop has ended in the meantime
-            try:
-                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except (OSError, UnicodeError) as error:
-                loop.call_soon_threadsafe(settle, answer.set_exception, error)
-            else:
-                addresses = [str(address[0]) for *_, address in found]
-                loop.call_soon_threadsafe(settle, answer.set_result, addresses)
-
-    Thread(target=look_up, name=f"resolve {host}", daemon=True).start()
-    async with asyncio.timeout(RESOLVE_SECONDS):
-        return await answer
-
-
-async def tcp_connection(address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
-    return await httpcore.AnyIOBackend().connect_tcp(address, port, timeout=seconds)
 
 
 class Network:
@@ -82,7 +41,7 @@ class Network:
     ) -> None:
         self._allowed = AllowList(allow_hosts)
         self._resolve = resolve
-        self.connect = connect
+        self._connect = connect
         self._ssl_context = ssl_context
 
     def check(self, url: str | httpx.URL, *, https_only: bool = False) -> None:
@@ -112,13 +71,13 @@ class Network:
         redirects by itself.
         """
         return httpx.AsyncClient(
-            transport=_CheckedTransport(self),
+            transport=CheckedTransport(self.check, self._addresses, self._connect, self._tls),
             timeout=timeout,
             trust_env=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
-    async def addresses(self, host: str, port: int) -> list[str]:
+    async def _addresses(self, host: str, port: int) -> list[str]:
         """The addresses to which a connection may be made; all are checked, or none is given."""
         target = as_host(host)
         if not isinstance(target, str):
@@ -133,7 +92,7 @@ class Network:
         return list(dict.fromkeys(str(address) for address in found))
 
     @cached_property
-    def tls(self) -> ssl.SSLContext:
+    def _tls(self) -> ssl.SSLContext:
         # The environment may name an authority of the house's own (SSL_CERT_FILE).
         return self._ssl_context or httpx.create_ssl_context(trust_env=True)
 
@@ -166,131 +125,3 @@ def _read(url: str | httpx.URL) -> tuple[str, str | IPAddress, int]:
 def _not_public(host: str | IPAddress) -> AddressRefused:
     text = f"{host} is not a public address, and not among the allowed hosts"
     return AddressRefused(text, host=str(host))
-
-
-class _CheckedTransport(httpx.AsyncBaseTransport):
-    """httpx on a pool whose every connection goes through the network's check."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        # Connections are kept by name and port, so that one is never used for another name.
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=network.tls,
-            max_connections=100,
-            max_keepalive_connections=20,
-            keepalive_expiry=5,
-            network_backend=_CheckedBackend(network),
-        )
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._network.check(request.url)
-        url = request.url
-        asked = httpcore.Request(
-            request.method,
-            httpcore.URL(
-                scheme=url.raw_scheme,
-                host=url.raw_host.removesuffix(b"."),  # certificates have no dot at the end
-                port=url.port,
-                target=url.raw_path,
-            ),
-            headers=[(b"Host", url.netloc), *_without_host(request.headers)],
-            content=request.stream,
-            # All others could lead elsewhere (`sni_hostname`, `target`).
-            extensions={"timeout": request.extensions.get("timeout", {})},
-        )
-        with _as_httpx():
-            answer = await self._pool.handle_async_request(asked)
-        return httpx.Response(
-            answer.status,
-            headers=_without_broken_location(url, httpx.Headers(answer.headers)),
-            stream=_Body(answer),
-            extensions={
-                key: value for key, value in answer.extensions.items() if key != "network_stream"
-            },
-        )
-
-    async def aclose(self) -> None:
-        await self._pool.aclose()
-
-
-def _without_host(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in headers.raw if name.lower() != b"host"]
-
-
-def _without_broken_location(url: httpx.URL, headers: httpx.Headers) -> httpx.Headers:
-    """httpx reads a Location before anyone asks it to, and fails in ways it does not document."""
-    try:
-        _ = url.join(headers.get("location", "")).host
-    except (httpx.InvalidURL, ValueError):
-        del headers["location"]
-    return headers
-
-
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, answer: httpcore.Response) -> None:
-        self._answer = answer
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _as_httpx():
-            async for part in self._answer.aiter_stream():
-                yield part
-
-    async def aclose(self) -> None:
-        await self._answer.aclose()
-
-
-@contextmanager
-def _as_httpx() -> Iterator[None]:
-    """Errors of the lower layer as those that httpx documents; each has the same name in both."""
-    try:
-        yield
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-        kind: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
-        raise kind(str(error)) from error
-    except ssl.SSLError as error:
-        raise httpx.ReadError(str(error)) from error
-
-
-class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    def __init__(self, network: Network) -> None:
-        self._network = network
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore's)
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        try:
-            async with asyncio.timeout(timeout or CONNECT_SECONDS):
-                addresses = await self._network.addresses(host, port)
-                return await self._first(addresses, port)
-        except TimeoutError as error:
-            raise httpcore.ConnectTimeout(f"No connection to {host} in time") from error
-        except (OSError, ValueError) as error:  # the resolver's
-            raise httpcore.ConnectError(f"The name {host} cannot be resolved") from error
-
-    async def _first(self, addresses: list[str], port: int) -> httpcore.AsyncNetworkStream:
-        """A connection to the first address that answers: the addresses, not the name again."""
-        for number, address in enumerate(addresses, start=1):
-            last = number == len(addresses)
-            seconds = CONNECT_SECONDS if last else CONNECT_SECONDS_EACH
-            try:
-                return await self._network.connect(address, port, seconds)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                if last:
-                    raise
-        raise httpcore.ConnectError("The name has no addresses")
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109  (the signature is httpcore's)
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        raise AddressRefused("Sockets of this machine are not reached by HTTP")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)

@@ -8,7 +8,9 @@ import httpx
 import pytest
 
 from secretary.errors import AddressRefused
-from secretary.network import Network, system_addresses, tcp_connection
+from secretary.network import Network
+from secretary.resolver import system_addresses
+from secretary.transport import tcp_connection
 from tests.web import Asked, Web, serving
 
 
