@@ -27,6 +27,8 @@ from .upkeep import Upkeep, UpkeepOptions
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
+    from .fetch import DownloadLimits
+    from .network import Network
     from .server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,21 @@ def make_registry(settings: Settings) -> Registry:
 
 def make_files(settings: Settings) -> JobFiles:
     return JobFiles(settings.storage.data_dir.resolve())
+
+
+def make_network(settings: Settings) -> "Network":
+    from .network import Network  # like the API: not every command needs it
+
+    return Network(settings.network.allow_hosts)
+
+
+def download_limits(settings: Settings) -> "DownloadLimits":
+    from .fetch import DownloadLimits
+
+    return DownloadLimits(
+        max_bytes=settings.network.download_max_mb * MEBIBYTE,
+        total=timedelta(seconds=settings.network.download_timeout_sec),
+    )
 
 
 def make_desk(settings: Settings, store: JobStore) -> Desk:

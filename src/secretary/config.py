@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
+from .allow_list import allowed_host
 from .errors import InvalidSettings
 
 DEFAULT_FILE = Path("config/config.yaml")
@@ -75,6 +84,25 @@ class Access(Group):
     api_keys: tuple[Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$")], ...] = ()
 
 
+def _host(entry: str) -> str:
+    allowed_host(entry)
+    return entry.strip()
+
+
+def _hosts(value: Any) -> Any:
+    """In the environment a list is easier to write with commas, and empty means none."""
+    return _listed(value) if isinstance(value, str) else [] if value is None else value
+
+
+class Network(Group):
+    #: What may be reached by downloads and webhooks although it is not public.
+    allow_hosts: Annotated[
+        tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_hosts)
+    ] = ()
+    download_max_mb: int = Field(default=1024, ge=1)
+    download_timeout_sec: float = Field(default=900, gt=0)
+
+
 class Logging(Group):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -86,6 +114,7 @@ class Settings(Group):
     generic_worker: GenericWorker = GenericWorker.model_validate({})
     retention: Retention = Retention()
     access: Access = Access()
+    network: Network = Network()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.
     handlers: tuple[str, ...] = ()

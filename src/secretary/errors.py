@@ -6,6 +6,8 @@ Everything that can go wrong, as one tree:
     + InvalidParameters    VALIDATION_ERROR
     + UnknownJobType       UNKNOWN_JOB_TYPE
     + DownloadFailed       DOWNLOAD_FAILED      (retryable)
+      - DownloadRefused    the same answer would come again: not retryable
+        . AddressRefused   a URL that leads where we do not go; of a webhook too
     + UnsupportedFile      UNSUPPORTED_FILE
     + FileEncrypted        FILE_ENCRYPTED
     + FileCorrupt          FILE_CORRUPT
@@ -76,6 +78,16 @@ class DownloadFailed(JobFailed):
 
     code = "DOWNLOAD_FAILED"
     retryable = True
+
+
+class DownloadRefused(DownloadFailed):
+    """The source is not to be had, and asking again would not change that."""
+
+    retryable = False
+
+
+class AddressRefused(DownloadRefused):
+    """The URL is not one of the web, or leads to an address that may not be reached from here."""
 
 
 class UnsupportedFile(JobFailed):

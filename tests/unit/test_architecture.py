@@ -18,7 +18,14 @@ ALLOWED: dict[str, set[str]] = {
     "resources": set(),
     "processes": set(),
     "machine": {"processes"},
-    "config": {"errors"},
+    "addresses": set(),
+    "allow_list": {"addresses"},
+    "resolver": set(),
+    "transport": {"errors"},
+    "network": {"addresses", "allow_list", "resolver", "transport", "errors"},
+    "file_names": set(),
+    "fetch": {"network", "file_names", "errors"},
+    "config": {"allow_list", "errors"},
     "store": {"job"},
     "store.policy": {"store"},
     "store.sqlite": {"store", "store.policy", "job", "errors", "machine"},
@@ -45,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"errors"},
     "app": {
         "api", "server", "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry",
-        "handlers", "store", "files", "config", "job", "errors",
+        "handlers", "store", "files", "config", "network", "fetch", "job", "errors",
     },
     "cli": {
         "app", "config", "desk", "doctor", "submission", "store", "job", "errors", "logs",
@@ -63,9 +70,17 @@ OWNERS = {
     "fastapi": {"api"},
     "starlette": {"api"},
     "uvicorn": {"server"},
+    "httpcore": {"transport"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
+
+#: How requests could leave without being checked.
+HTTPX_WAYS_OUT = {
+    "AsyncClient", "Client", "AsyncHTTPTransport", "HTTPTransport", "delete", "get", "head",
+    "options", "patch", "post", "put", "request", "stream",
+}  # fmt: skip
+WAYS_OUT = {"aiohttp", "http.client", "requests", "urllib.request", "urllib3"}
 
 VAGUE = {"base", "common", "factory", "helpers", "manager", "models", "service", "types", "utils"}
 
@@ -125,6 +140,35 @@ def test_a_library_is_known_to_its_part_only() -> None:
         if library in OWNERS and part_of(name) not in OWNERS[library]
     ]
     assert not wrong
+
+
+def test_requests_go_out_through_the_network_only() -> None:
+    """It alone keeps them away from private addresses; see docs/explanation/network.md."""
+    wrong = [
+        f"{name}: {found}"
+        for name, tree, _ in modules()
+        if name != "network"
+        for found in outgoing(tree)
+    ]
+    assert not wrong
+
+
+def outgoing(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="httpx"), attr=name)):
+                if name in HTTPX_WAYS_OUT:
+                    yield f"httpx.{name}"
+            case ast.ImportFrom(module=str(library), names=names):
+                if library == "httpx":
+                    yield from (alias.name for alias in names if alias.name in HTTPX_WAYS_OUT)
+                elif library in WAYS_OUT or library.partition(".")[0] in WAYS_OUT:
+                    yield library
+                yield from (
+                    x for x in (f"{library}.{alias.name}" for alias in names) if x in WAYS_OUT
+                )
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in WAYS_OUT)
 
 
 def test_the_table_names_no_part_that_is_gone() -> None:

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import (
     AccessDenied,
+    AddressRefused,
     Conflict,
     InvalidParameters,
     NotFound,
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 #: The first that fits; anything else is a 500.
 STATUS: dict[type[SecretaryError], int] = {
     InvalidParameters: 400,
+    AddressRefused: 400,
     Unauthorized: 401,
     AccessDenied: 403,
     NotFound: 404,
@@ -138,7 +140,7 @@ async def _our_error(request: Request, error: Exception) -> JSONResponse:
     if status == 500:
         logger.error("%s %s", request.method, request.url.path, exc_info=error)
         return error_response(status, "Internal error")
-    details = error.details if isinstance(error, InvalidParameters) else None
+    details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
     return error_response(status, str(error), details=details)
 
 
