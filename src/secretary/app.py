@@ -22,8 +22,10 @@ from .handlers import BUILTIN
 from .job import JobStatus
 from .registry import Registry
 from .sandbox import Limits, Sandbox
+from .sources import Sources
 from .store import STORES, JobStore, open_store
 from .upkeep import Upkeep, UpkeepOptions
+from .uploads import Uploads
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
@@ -44,7 +46,18 @@ def make_registry(settings: Settings) -> Registry:
 
 
 def make_files(settings: Settings) -> JobFiles:
-    return JobFiles(settings.storage.data_dir.resolve())
+    directory = settings.storage.data_dir.resolve()
+    uploads = Uploads(directory, max_bytes=settings.limits.max_upload_mb * MEBIBYTE)
+    return JobFiles(directory, uploads)
+
+
+def make_sources(settings: Settings) -> Sources:
+    return Sources(
+        settings.storage.data_dir.resolve(),
+        roots=settings.storage.source_roots,
+        allow_hosts=settings.network.allow_hosts,
+        limits=download_limits(settings),
+    )
 
 
 def make_network(settings: Settings) -> "Network":
@@ -109,6 +122,7 @@ def make_worker(
         registry=make_registry(settings),
         sandbox=sandbox,
         files=files,
+        sources=make_sources(settings),
         default_timeout=timedelta(seconds=settings.generic_worker.timeout_sec),
         timeouts={
             job_type: timedelta(seconds=seconds)

@@ -46,6 +46,14 @@ class Server(Group):
 class Storage(Group):
     data_dir: Path = Path("data")
     mongodb_uri: str | None = None
+    #: Directories whose files a job may name (`file_path`); uploads may always be named.
+    source_roots: tuple[Path, ...] = ()
+
+
+class Limits(Group):
+    max_upload_mb: int = Field(default=1024, ge=1)
+    #: Of everything that is not an upload.
+    max_request_mb: int = Field(default=16, ge=1)
 
 
 class GenericWorker(Group):
@@ -115,6 +123,7 @@ class Settings(Group):
     retention: Retention = Retention()
     access: Access = Access()
     network: Network = Network()
+    limits: Limits = Limits()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.
     handlers: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ Everything that can go wrong, as one tree:
   x StoreError
     + NotFound
     + Conflict             the thing is in a state that forbids this
+      - KeyReused          an idempotency key that came with another request before
     + LeaseLost            another worker owns the job now: write nothing more
     + StoreUnavailable     the store does not answer, or cannot be written
   x AccessDenied           the caller may not do this
@@ -161,6 +162,10 @@ class NotFound(StoreError):
 
 class Conflict(StoreError):
     """What was asked does not fit the state the job, batch or key is in."""
+
+
+class KeyReused(Conflict):
+    """The idempotency key belongs to another request."""
 
 
 class LeaseLost(StoreError):

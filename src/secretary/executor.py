@@ -31,6 +31,7 @@ from .logs import current_job
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
+from .sources import Sources
 from .store import JobStore
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Executor:
     registry: Registry
     sandbox: Sandbox
     files: JobFiles
+    sources: Sources
     default_timeout: timedelta
     #: By type; they win over what a handler says of itself.
     timeouts: Mapping[str, timedelta] = field(default_factory=dict)
@@ -126,6 +128,7 @@ class Execution:
             reporter=self._reporter,
             run=self._run_in_sandbox,
             attempt_directory=executor.files.of_attempt(job),
+            sources=executor.sources,
         )
         seconds = job.timeout_s or executor.time_limit(handler).total_seconds()
         limit = asyncio.timeout(seconds)

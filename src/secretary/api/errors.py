@@ -14,12 +14,16 @@ from ..errors import (
     AccessDenied,
     AddressRefused,
     Conflict,
+    FileTooLarge,
     InvalidParameters,
+    KeyReused,
     NotFound,
     SecretaryError,
     StoreUnavailable,
     Unauthorized,
+    UnsupportedFile,
 )
+from ..job import JobError
 from ..submission import invalid_request
 
 logger = logging.getLogger(__name__)
@@ -31,7 +35,10 @@ STATUS: dict[type[SecretaryError], int] = {
     Unauthorized: 401,
     AccessDenied: 403,
     NotFound: 404,
+    KeyReused: 422,
     Conflict: 409,
+    FileTooLarge: 413,
+    UnsupportedFile: 415,
     StoreUnavailable: 503,
 }
 
@@ -44,6 +51,8 @@ CODES = {
     409: "CONFLICT",
     413: "PAYLOAD_TOO_LARGE",
     415: "UNSUPPORTED_FILE",
+    416: "VALIDATION_ERROR",
+    422: "VALIDATION_ERROR",
     429: "RATE_LIMITED",
     500: "INTERNAL_ERROR",
     503: "UNAVAILABLE",
@@ -63,7 +72,7 @@ ERROR_SCHEMA = {
             "type": "object",
             "required": ["code", "message", "details"],
             "properties": {
-                "code": {"type": "string", "enum": list(CODES.values())},
+                "code": {"type": "string"},
                 "message": {"type": "string"},
                 "details": {"type": ["object", "null"]},
             },
@@ -122,6 +131,26 @@ def error_response(
 ) -> JSONResponse:
     error = {"code": CODES[status], "message": message, "details": details or None}
     return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
+
+
+#: How a client that waited for its job hears of the job's error; anything else is a 500.
+JOB_STATUS = {
+    "VALIDATION_ERROR": 400,
+    "UNKNOWN_JOB_TYPE": 400,
+    "CANCELLED": 409,
+    "FILE_TOO_LARGE": 413,
+    "UNSUPPORTED_FILE": 415,
+    "FILE_ENCRYPTED": 422,
+    "FILE_CORRUPT": 422,
+    "DOWNLOAD_FAILED": 502,
+    "UPSTREAM_FAILED": 502,
+    "ENGINE_UNAVAILABLE": 503,
+    "PROCESSING_TIMEOUT": 504,
+}
+
+
+def job_error_response(error: JobError) -> JSONResponse:
+    return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
 
 
 def answer_errors(api: FastAPI) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
-from ...errors import Conflict, StoreUnavailable
+from ...errors import Conflict, KeyReused, StoreUnavailable
 from ...job import Batch, Job, utc_now
 from .. import Added, IdempotencyKey
 from .change import batch_end
@@ -194,7 +194,7 @@ async def add_once(
     own_id = batch.batch_id if batch else jobs[0].job_id
     known = await _reserve(db, key, own_id)
     if known["fingerprint"] != key.fingerprint:
-        raise Conflict("This idempotency key was used for another request")
+        raise KeyReused("This idempotency key was used for another request")
     if "job_ids" in known:
         return Added(known["job_ids"], known.get("batch_id"), replayed=True)
     jobs, batch = _under(known["reserved"], jobs, batch)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import Conflict, LeaseLost, StoreUnavailable
+from ...errors import Conflict, KeyReused, LeaseLost, StoreUnavailable
 from ...job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
 from ...machine import boot_id
 from .. import (
@@ -447,7 +447,7 @@ def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
     if row is None:
         return None
     if row[0] != key.fingerprint:
-        raise Conflict("This idempotency key was used for another request")
+        raise KeyReused("This idempotency key was used for another request")
     return Added(json.loads(row[1]), row[2], replayed=True)
 
 
