@@ -39,13 +39,17 @@ ALLOWED: dict[str, set[str]] = {
     "upkeep": {"store", "files", "job", "errors", "machine"},
     "submission": {"registry", "job", "errors"},
     "desk": {"submission", "registry", "store", "files", "job", "errors", "machine"},
+    "event_data": {"job"},
+    "events": {"store", "job", "errors"},
     "doctor": {"desk", "registry", "store", "job", "errors", "version"},
-    "api": {"desk", "submission", "handler", "registry", "store", "files", "job", "errors",
-            "version"},
+    "api": {
+        "desk", "submission", "handler", "registry", "store", "files", "events", "event_data",
+        "job", "errors", "version",
+    },
     "server": {"errors"},
     "app": {
-        "api", "server", "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry",
-        "handlers", "store", "files", "config", "job", "errors",
+        "api", "server", "desk", "events", "doctor", "worker", "upkeep", "executor", "sandbox",
+        "registry", "handlers", "store", "files", "config", "job", "errors",
     },
     "cli": {
         "app", "config", "desk", "doctor", "submission", "store", "job", "errors", "logs",

@@ -6,21 +6,25 @@ from typing import Any
 from fastapi import FastAPI
 
 from ..desk import Desk
+from ..events import Hub
 from ..version import __version__
-from . import batches, health, jobs
+from . import batches, health, jobs, streams
 from .access import Gate, security_schemes
 from .doorway import Doorway
 from .errors import ERROR_RESPONSE, ERROR_SCHEMA, answer_errors
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+HEARTBEAT_SECONDS = 15.0
 
 
 def create_api(
     desk: Desk,
     *,
+    hub: Hub | None = None,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
     max_body_bytes: int = MAX_BODY_BYTES,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end."""
     api = FastAPI(
@@ -31,10 +35,12 @@ def create_api(
         openapi_url="/api/openapi.json",
     )
     api.state.desk = desk
+    api.state.hub = hub or Hub(desk.store)
+    api.state.heartbeat_seconds = heartbeat_seconds
     api.state.gate = Gate(api_keys)
     api.state.stopping = stopping
     # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    for routes in (batches, jobs, health):
+    for routes in (batches, jobs, streams, health):
         api.include_router(routes.router)
     answer_errors(api)
     api.add_middleware(Doorway, max_body_bytes=max_body_bytes)
