@@ -2,14 +2,36 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from secretary.job import Cancelled, Completed, Failed, Job, JobError, Progress, utc_now
 from secretary.store import Change, JobQuery, JobStore, open_store
 
+from ..mongod import Mongod
 from .given import LAPSED, add_batch, claim, claimed
+
+
+@pytest.fixture(scope="module")
+def standalone(mongod: Mongod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
+    """A MongoDB that is no replica set and so has no change streams."""
+    server = Mongod(tmp_path_factory.mktemp("standalone"), replica_set=None)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "mongodb", "standalone mongodb"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path}/jobs.db"
+    name = "mongod" if request.param == "mongodb" else "standalone"
+    server: Mongod = request.getfixturevalue(name)
+    return server.url(f"test_{uuid4().hex[:12]}")
+
 
 ERROR = JobError(code="FILE_CORRUPT", message="It is torn")
 
