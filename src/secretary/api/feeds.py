@@ -16,6 +16,9 @@ from .sse import HEARTBEAT, Pieces, encoded
 MAX_UNENDED = 1000
 UNENDED = frozenset({JobStatus.PENDING, JobStatus.PROCESSING})
 
+#: No position at all: who has seen only this must begin anew.
+START = "start"
+
 #: Between two rounds: a job that changes quickly is told once, a batch not for each of its jobs.
 ROUND_SECONDS = 0.05
 
@@ -30,13 +33,14 @@ class Feed:
         self._over = False
 
     async def pieces(self, since: str | None) -> Pieces:
-        async with self._listener.subscription as subscription:
-            told = since or subscription.take().position
+        async with self._listener.subscription:
+            told = since or START
             async for taken in self._rounds(since):
                 if taken is None:
                     yield HEARTBEAT
                     continue
-                async for piece in _numbered(self._events(taken), told, taken.position):
+                before = START if taken.lost else told
+                async for piece in _numbered(self._events(taken), before, taken.position):
                     self._listener.started = True
                     yield piece
                 told = taken.position

@@ -51,9 +51,11 @@ class Poller:
         await self._make_indexes()
         found = re.fullmatch(r"t:(\d{1,10})\.(\d{1,10})\.\w+", since or "", re.ASCII)
         at = Timestamp(int(found[1]), int(found[2])) if found and _fits(found) else None
-        if since is None or at is None or at > await self._newest():
-            return await self._now(gap=since is not None)
-        reader = self._kept.pop(since, None) or _Reader(at)
+        reader = self._kept.pop(since or "", None)
+        if reader is None:
+            if at is None or at > await self._newest():  # unknown, or of another database
+                return await self._now(gap=since is not None)
+            reader = _Reader(at)
         written = self._own_writes.generation
         changes = await self._read(reader, limit)
         if not changes and seconds > 0:
