@@ -52,7 +52,7 @@ class Subscription:
         #: Nothing more will come: there is nobody to hear it, or nobody to tell it.
         self.closed = False
         self._hub = hub
-        self._pending: set[Change] = set()
+        self._pending: dict[Change, None] = {}  # as a set that keeps its order
         self._lost = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -96,7 +96,7 @@ class Subscription:
         if len(self._pending) >= MAX_PENDING:
             self.lose()
         else:
-            self._pending.add(change)
+            self._pending[change] = None
             self._wake()
 
     def lose(self) -> None:

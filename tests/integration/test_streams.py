@@ -10,12 +10,14 @@ from fastapi import FastAPI
 
 from secretary.api import create_api
 from secretary.desk import Desk
+from secretary.errors import StoreUnavailable
 from secretary.events import Hub
 from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
 from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.store import JobQuery, JobStore, Page, open_store
+from secretary.store.sqlite import SqliteStore
 from tests.contract.given import add_batch, claim, claimed
 
 from .streaming import Sent, StreamClient, served
@@ -291,3 +293,199 @@ class TestLeaving:
             async with client.opened(address) as stream:
                 assert await stream.rest()
         assert hub.subscribers == 0
+
+
+class TestOneBatch:
+    async def test_it_tells_the_batch_then_its_jobs_each_followed_by_the_batch(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        batch, _ = await add_batch(store, 2)
+        async with client.opened(f"/api/batches/{batch.batch_id}/stream") as stream:
+            event = await stream.next()
+            assert event is not None
+            assert event.name == "pending"
+            assert event.document["batch"] == {"id": batch.batch_id}
+            assert event.document["process"] == {"id": batch.batch_id, "main_processor": "batch"}
+            assert event.document["data"]["pending_jobs"] == 2
+            (first,) = await claim(store)
+            of_job, of_batch = await stream.next(), await stream.next()
+            assert of_job is not None and of_batch is not None
+            assert (of_job.name, of_job.document["job"]) == ("progress", {"id": first.job_id})
+            assert of_batch.document["data"]["processing_jobs"] == 1
+            await store.finish(first, Failed(ERROR))
+            assert names(await stream.until("error"))[-1] == "error"
+            (second,) = await claim(store)
+            await store.finish(second, Completed({"x": 1}))
+            of_job, of_batch = (await stream.rest())[-2:]
+            assert of_job.document["job"] == {"id": second.job_id}
+            assert of_job.document["data"] is not None
+            assert (of_batch.name, of_batch.document["phase"]) == ("completed", "completed")
+            assert of_batch.document["data"]["completed_at"] is not None
+            assert of_batch.document["data"]["progress"] == 100
+
+    async def test_who_comes_back_gets_what_it_missed_and_no_more(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        batch, (job,) = await add_batch(store, 1)
+        address = f"/api/batches/{batch.batch_id}/stream/"
+        async with client.opened(address) as stream:
+            seen = await stream.next()
+        assert seen is not None
+        async with client.opened(address, seen=seen.event_id) as stream:
+            await stream.until_comment("heartbeat")
+        await store.cancel(JobQuery(job_id=job.job_id))
+        await store.add([Job()])
+        async with client.opened(address, seen=seen.event_id) as stream:
+            events = await stream.rest()
+        assert names(events) == ["cancelled", "error"]
+        assert events[0].event_id == seen.event_id  # cut off here, both would come again
+        response = await client.get(address, headers={"Last-Event-ID": events[-1].event_id})
+        assert response.status_code == 204
+
+    async def test_an_unknown_position_begins_anew(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        batch, _ = await add_batch(store, 1)
+        for seen in ("start", "x", "99999999999"):
+            address = f"/api/batches/{batch.batch_id}/stream"
+            async with client.opened(address, seen=seen) as stream:
+                event = await stream.next()
+                assert event is not None and event.name == "pending"
+
+    async def test_unknown_and_strangers_batches_are_not_found(
+        self, client: StreamClient, store: JobStore, hub: Hub
+    ) -> None:
+        batch, _ = await add_batch(store, 1, user_id="ann")
+        for batch_id in ("batch-none", batch.batch_id):
+            response = await client.get(
+                f"/api/batches/{batch_id}/stream", headers={"X-User-ID": "eve"}
+            )
+            assert response.status_code == 404
+        assert hub.subscribers == 0
+
+    async def test_it_ends_when_its_batch_is_deleted(
+        self, client: StreamClient, store: JobStore, desk: Desk
+    ) -> None:
+        batch, _ = await add_batch(store, 2)
+        async with client.opened(f"/api/batches/{batch.batch_id}/stream") as stream:
+            await stream.next()
+            await desk.cancel_batch(batch.batch_id)
+            await desk.delete_batch(batch.batch_id)
+            await stream.rest()
+
+
+class TestEverything:
+    async def test_it_begins_with_what_is_under_way_and_goes_on(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        ended = await claimed(store)
+        await store.finish(ended, Completed())
+        running, waiting = await claimed(store), Job()
+        await store.add([waiting])
+        async with client.opened("/api/events") as stream:
+            first, second = await stream.next(), await stream.next()
+            assert first is not None and second is not None
+            assert (first.name, first.document["job"]["id"]) == ("progress", running.job_id)
+            assert (second.name, second.document["job"]["id"]) == ("pending", waiting.job_id)
+            await store.finish(running, Completed({"x": 1}))
+            (event,) = await stream.until("completed")
+            assert event.document["job"]["id"] == running.job_id
+
+    async def test_who_comes_back_gets_all_it_missed(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        await store.add([Job()])
+        async with client.opened("/api/events") as stream:
+            seen = await stream.next()
+        assert seen is not None
+        jobs = [Job() for _ in range(5)]
+        for job in jobs:
+            await store.add([job])
+        told: list[str] = []
+        last = seen.event_id
+        async with client.opened("/api/events/", seen=last) as stream:
+            for _ in jobs:
+                event = await stream.next()
+                assert event is not None
+                told.append(event.document["job"]["id"])
+                last = event.event_id
+        assert told == [job.job_id for job in jobs]
+        async with client.opened("/api/events", seen=last) as stream:
+            await stream.until_comment("heartbeat")
+            assert stream.comments == []
+
+    async def test_a_user_hears_only_of_what_it_may_see(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        await store.add([Job(user_id="ann")])
+        async with client.opened("/api/events", **{"X-User-ID": "bob"}) as stream:
+            await store.add([Job(user_id="ann")])
+            mine = Job(user_id="bob")
+            await store.add([mine])
+            event = await stream.next()
+            assert event is not None and event.document["job"]["id"] == mine.job_id
+
+    async def test_a_slow_reader_gets_the_latest_state_of_each_job(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        job = await claimed(store)
+        async with client.opened("/api/events") as stream:
+            for percent in range(100):
+                await store.report(job, Progress(step="x", percent=percent))
+            await store.finish(job, Completed())
+            events = await stream.until("completed")
+            assert len(events) < 50
+
+    async def test_batches_are_told_too(self, client: StreamClient, store: JobStore) -> None:
+        async with client.opened("/api/events") as stream:
+            batch, (job,) = await add_batch(store, 1)
+            events = await stream.until("pending")
+            events.append(*[event for event in [await stream.next()] if event])
+            assert events[0].document["job"]["id"] == job.job_id
+            assert events[1].document["batch"]["id"] == batch.batch_id
+            await store.cancel(JobQuery(job_id=job.job_id))
+            assert names(await stream.until("error")) == ["cancelled", "error"]
+
+
+class TestTrouble:
+    async def test_a_stream_outlives_a_store_that_is_away(
+        self, tmp_path: Path, client: StreamClient, store: JobStore, desk: Desk
+    ) -> None:
+        """Seen from the stream: a read that fails is made again."""
+        flaky = FlakyStore(f"sqlite://{tmp_path}/jobs.db")
+        await flaky.open()
+        hub = Hub(flaky)
+        api = create_api(Desk(flaky, desk.registry, desk.files), hub=hub)
+        job = await claimed(store)
+        async with served(api) as (url, _), StreamClient(url) as own:
+            flaky.failures = 1
+            response = await own.get(path(job))
+            assert response.status_code == 503
+            async with own.opened(path(job)) as stream:
+                await stream.next()
+                flaky.failures = 1
+                await store.finish(job, Completed())
+                assert names(await stream.rest()) == ["completed"]
+        assert flaky.failures == 0
+        await hub.close()
+        await flaky.close()
+
+
+class FlakyStore(SqliteStore):
+    failures = 0
+
+    async def find(self, query: JobQuery) -> Page[Job]:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("gone")
+        return await super().find(query)
+
+
+async def test_without_a_key_there_is_no_stream(desk: Desk) -> None:
+    async with (
+        served(create_api(desk, api_keys=["right"])) as (url, _),
+        StreamClient(url) as client,
+    ):
+        for address in ("/api/jobs/x/stream", "/api/batches/x/stream", "/api/events"):
+            assert (await client.get(address)).status_code == 401
+            assert (await client.get(address + "/")).status_code == 401

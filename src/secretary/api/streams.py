@@ -1,6 +1,6 @@
 """The routes that tell of changes as they happen."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 
@@ -64,22 +64,38 @@ def _listener(request: Request, user: str | None, **subject: str) -> Listener:
 
 
 async def job_pieces(listener: Listener, job_id: str, seen: str | None) -> Pieces:
-    async with listener.subscription:
-        job = await listener.job(job_id)
-        if job is None:
+    async with listener.subscription as subscription:
+        state = await _state(listener, job_id)
+        if state is None:
             raise NotFound(f"There is no job {job_id}")
-        if job.status not in FINAL:
+        if not state.final:
             listener.started = True
             yield b""
-        while job is not None:
-            event = job_event(job)
-            event_id = job_event_id(job, event)
-            if event_id != seen:
-                yield encoded(event, event_id)
-                seen = event_id
-            if job.status in FINAL:
+        while state is not None:
+            if state.event_id != seen:
+                seen = state.event_id
+                yield state.piece
+            if state.final:
                 return
+            state = None  # a stream that waits holds no job
             async for heartbeat in listener.until_news():
                 yield heartbeat
-            listener.subscription.take()
-            job = await listener.job(job_id)
+            subscription.take()
+            state = await _state(listener, job_id)
+
+
+class State(NamedTuple):
+    """A job as a stream tells it."""
+
+    event_id: str
+    piece: bytes
+    final: bool
+
+
+async def _state(listener: Listener, job_id: str) -> State | None:
+    job = await listener.job(job_id)
+    if job is None:
+        return None
+    event = job_event(job)
+    event_id = job_event_id(job, event)
+    return State(event_id, encoded(event, event_id), job.status in FINAL)
