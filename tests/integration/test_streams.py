@@ -16,21 +16,13 @@ from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
 from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore, Page, open_store
+from secretary.store import JobQuery, JobStore, Page
 from secretary.store.sqlite import SqliteStore
 from tests.contract.given import add_batch, claim, claimed
 
 from .streaming import Sent, StreamClient, served
 
 ERROR = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{tmp_path}/jobs.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture
@@ -316,7 +308,8 @@ class TestOneBatch:
             assert names(await stream.until("error"))[-1] == "error"
             (second,) = await claim(store)
             await store.finish(second, Completed({"x": 1}))
-            of_job, of_batch = (await stream.rest())[-2:]
+            *others, of_batch = await stream.rest()
+            of_job = [event for event in others if "job" in event.document][-1]
             assert of_job.document["job"] == {"id": second.job_id}
             assert of_job.document["data"] is not None
             assert (of_batch.name, of_batch.document["phase"]) == ("completed", "completed")
@@ -337,8 +330,9 @@ class TestOneBatch:
         await store.add([Job()])
         async with client.opened(address, seen=seen.event_id) as stream:
             events = await stream.rest()
-        assert names(events) == ["cancelled", "error"]
-        assert events[0].event_id == seen.event_id  # cut off here, both would come again
+        assert events[0].name == "cancelled"
+        assert {event.name for event in events[1:]} == {"error"}
+        assert events[0].event_id == seen.event_id  # cut off here, all would come again
         response = await client.get(address, headers={"Last-Event-ID": events[-1].event_id})
         assert response.status_code == 204
 
@@ -439,24 +433,23 @@ class TestEverything:
     async def test_batches_are_told_too(self, client: StreamClient, store: JobStore) -> None:
         async with client.opened("/api/events") as stream:
             batch, (job,) = await add_batch(store, 1)
-            events = await stream.until("pending")
-            events.append(*[event for event in [await stream.next()] if event])
-            assert events[0].document["job"]["id"] == job.job_id
-            assert events[1].document["batch"]["id"] == batch.batch_id
+            told: set[str] = set()
+            while told != {job.job_id, batch.batch_id}:
+                event = await stream.next()
+                assert event is not None
+                told.add(event.document["process"]["id"])
             await store.cancel(JobQuery(job_id=job.job_id))
-            assert names(await stream.until("error")) == ["cancelled", "error"]
+            assert "cancelled" in names(await stream.until("error"))
 
 
 class TestTrouble:
-    async def test_a_stream_outlives_a_store_that_is_away(
-        self, tmp_path: Path, client: StreamClient, store: JobStore, desk: Desk
-    ) -> None:
+    async def test_a_stream_outlives_a_store_that_is_away(self, tmp_path: Path) -> None:
         """Seen from the stream: a read that fails is made again."""
-        flaky = FlakyStore(f"sqlite://{tmp_path}/jobs.db")
+        flaky = FlakyStore(f"sqlite://{tmp_path}/flaky.db")
         await flaky.open()
         hub = Hub(flaky)
-        api = create_api(Desk(flaky, desk.registry, desk.files), hub=hub)
-        job = await claimed(store)
+        api = create_api(Desk(flaky, Registry(BUILTIN), JobFiles(tmp_path)), hub=hub)
+        job = await claimed(flaky)
         async with served(api) as (url, _), StreamClient(url) as own:
             flaky.failures = 1
             response = await own.get(path(job))
@@ -464,7 +457,7 @@ class TestTrouble:
             async with own.opened(path(job)) as stream:
                 await stream.next()
                 flaky.failures = 1
-                await store.finish(job, Completed())
+                await flaky.finish(job, Completed())
                 assert names(await stream.rest()) == ["completed"]
         assert flaky.failures == 0
         await hub.close()
