@@ -20,7 +20,7 @@ from secretary.store import JobQuery, JobStore, Page
 from secretary.store.sqlite import SqliteStore
 from tests.contract.given import add_batch, claim, claimed
 
-from .streaming import Sent, StreamClient, served
+from ..streaming import Sent, StreamClient, served
 
 ERROR = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
 
