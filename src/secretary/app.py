@@ -16,6 +16,7 @@ from .config import Retention, Settings
 from .desk import Desk
 from .doctor import Finding
 from .errors import InvalidSettings, StoreUnavailable
+from .events import Hub
 from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
@@ -214,28 +215,36 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             parts = make_worker(settings, store) if with_worker else None
             stopping = asyncio.Event()
             desk = make_desk(settings, store)
-            api = create_api(desk, api_keys=keys, stopping=stopping.is_set)
+            hub = Hub(store)
+            api = create_api(desk, hub=hub, api_keys=keys, stopping=stopping.is_set)
             server = HttpServer(api, listener, ready)
-            on_signals(partial(_stop, stopping, server, parts))
-            await _run_together(server, parts, stopping)
+            on_signals(partial(_stop, stopping, server, hub, parts))
+            try:
+                await _run_together(server, hub, parts, stopping)
+            finally:
+                await hub.close()
 
 
-def _stop(stopping: asyncio.Event, server: "HttpServer", parts: Parts | None) -> None:
+def _stop(stopping: asyncio.Event, server: "HttpServer", hub: Hub, parts: Parts | None) -> None:
     """The first time the worker drains and the API goes on answering; the second time: now."""
     if stopping.is_set():
         server.stop(now=True)
     stopping.set()
+    hub.end()  # a stream would keep the server from stopping
     if parts is not None:
         parts.worker.drain()
 
 
-async def _run_together(server: "HttpServer", parts: Parts | None, stopping: asyncio.Event) -> None:
+async def _run_together(
+    server: "HttpServer", hub: Hub, parts: Parts | None, stopping: asyncio.Event
+) -> None:
     """Until the worker has drained; or, when one of them breaks, until the other has ended."""
     answering = asyncio.create_task(server.run_until_stopped())
     working = asyncio.create_task(run_worker(parts) if parts else _set(stopping))
     await asyncio.wait({answering, working}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()
     stopping.set()
+    hub.end()
     if parts is not None:
         parts.worker.drain()
     await asyncio.gather(answering, working)

@@ -19,6 +19,7 @@ T = TypeVar("T", bound=Owned)
 Q = TypeVar("Q", JobQuery, BatchQuery)
 
 PAGE = 1000
+RESULTS = frozenset({"results"})
 
 #: To pass over so many jobs takes some three seconds; a cursor takes none.
 MAX_SKIP = 100_000
@@ -77,6 +78,11 @@ class Desk:
         if not job.may_read(user):
             raise NotFound(f"There is no job {job_id}")
         return job
+
+    async def glance(self, job_id: str, *, user: str | None = None) -> Job | None:
+        """A job as it is now, without its log; None if there is none that this user may read."""
+        found = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
+        return next((job for job in found.items if job.may_read(user)), None)
 
     async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
         try:
@@ -141,6 +147,12 @@ class Desk:
         if not batch.may_read(user):
             raise NotFound(f"There is no batch {batch_id}")
         return batch
+
+    async def glance_at_batch(self, batch_id: str, *, user: str | None = None) -> Batch | None:
+        try:
+            return await self.batch(batch_id, user=user)
+        except NotFound:
+            return None
 
     async def batches(self, query: BatchQuery, *, user: str | None = None) -> Page[Batch]:
         try:

@@ -1,6 +1,7 @@
 """What happens to a request before it is looked at: it is noted, limited and its path tidied."""
 
 import time
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -10,23 +11,27 @@ from .errors import error_response
 
 
 class Doorway:
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+    """`limits` are those of paths that differ from all others."""
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int, limits: Mapping[str, int]) -> None:
         self._app = app
         self._max = max_body_bytes
-        self._refusal = f"A request body may have {max_body_bytes:,} bytes at the most"
+        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})["arrived_at"] = time.time()
+        scope = _without_slash(scope)
+        limit = self._limits.get(scope["path"], self._max)
         announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdigit() and int(announced) > self._max:
-            await error_response(413, self._refusal)(scope, receive, send)
+        if announced.isdigit() and int(announced) > limit:
+            await error_response(413, _refusal(limit))(scope, receive, send)
             return
-        await self._app(_without_slash(scope), self._counted(receive), send)
+        await self._app(scope, self._counted(receive, limit), send)
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _counted(self, receive: Receive, limit: int) -> Receive:
         """A body that comes in pieces does not say how large it will be."""
         size = 0
 
@@ -34,11 +39,15 @@ class Doorway:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > self._max:
-                raise HTTPException(413, self._refusal)
+            if size > limit:
+                raise HTTPException(413, _refusal(limit))
             return message
 
         return counted
+
+
+def _refusal(limit: int) -> str:
+    return f"A request body may have {limit:,} bytes at the most"
 
 
 def _without_slash(scope: Scope) -> Scope:

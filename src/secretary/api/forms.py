@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
-
 from starlette.exceptions import HTTPException
 
 from ..errors import InvalidParameters
@@ -84,9 +83,7 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-async def _read_multipart(
-    request: Request, parts: "_Parts", uploads: Uploads, job_id: str
-) -> Form:
+async def _read_multipart(request: Request, parts: "_Parts", uploads: Uploads, job_id: str) -> Form:
     """The file goes to disk while it comes; the fields may stand before and behind it."""
     stream = request.stream()
     upload: Upload | None = None

@@ -57,6 +57,11 @@ class Watch:
         else:
             self._task = asyncio.create_task(self._run())
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether the server gives change streams at all."""
+        return self._task is not None
+
     async def close(self) -> None:
         while self._task is not None and not self._task.done():
             self._task.cancel()  # again and again: the driver may swallow it (see calls.py)
