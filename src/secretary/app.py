@@ -132,7 +132,9 @@ def make_worker(
         max_crashes=settings.generic_worker.max_crashes,
     )
     upkeep_options = UpkeepOptions(
-        max_crashes=settings.generic_worker.max_crashes, keep=_keep(settings.retention)
+        max_crashes=settings.generic_worker.max_crashes,
+        keep=_keep(settings.retention),
+        keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
     worker = Worker(store, executor, options)
     return Parts(worker, Upkeep(store, files, upkeep_options), sandbox)
@@ -216,7 +218,13 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             stopping = asyncio.Event()
             desk = make_desk(settings, store)
             hub = Hub(store)
-            api = create_api(desk, hub=hub, api_keys=keys, stopping=stopping.is_set)
+            api = create_api(
+                desk,
+                hub=hub,
+                api_keys=keys,
+                stopping=stopping.is_set,
+                max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
+            )
             server = HttpServer(api, listener, ready)
             on_signals(partial(_stop, stopping, server, hub, parts))
             try:

@@ -85,6 +85,8 @@ class Retention(Group):
     completed_days: float = Field(default=7, ge=0)
     failed_days: float = Field(default=30, ge=0)
     cancelled_days: float = Field(default=7, ge=0)
+    #: So long a failed or cancelled job can be restarted with the file that came with it.
+    failed_upload_hours: float = Field(default=24, ge=0)
 
 
 class Access(Group):

@@ -19,6 +19,7 @@ from secretary.cli import EXIT_CODES, INTERRUPTED, app
 from secretary.config import Settings
 from secretary.desk import Desk
 from secretary.errors import JobFailed
+from secretary.files import JobFiles
 from secretary.registry import Registry
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +150,7 @@ class TestEventJob:
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    desk = Desk(None, Registry(), None)  # type: ignore[arg-type]  # nobody asks it anything
+    desk = Desk(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
     for path, methods in create_api(desk).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path

@@ -158,7 +158,7 @@ class TestSubmitting:
         ]
         assert answers[0]["job_id"] == answers[1]["job_id"]
         other = {**document, "job_name": "other"}
-        await client.refusal("POST", "/api/jobs", 409, json=other, headers=key)
+        await client.refusal("POST", "/api/jobs", 422, json=other, headers=key)
 
     @pytest.mark.parametrize("path", ["/api/jobs/batch", "/api/batches"])
     @pytest.mark.parametrize("wrapped", [True, False])
@@ -284,8 +284,9 @@ class TestReading:
         assert [batch["batch_id"] for batch in page["batches"]] == ids[:1]
 
     async def test_job_types_have_their_schema_and_limits(self, client: Client) -> None:
-        (described,) = (await client.data("GET", "/api/job-types"))["job_types"]
-        assert described["job_type"] == "selftest"
+        types = (await client.data("GET", "/api/job-types"))["job_types"]
+        assert [one["job_type"] for one in types] == sorted(one.job_type for one in BUILTIN)
+        (described,) = (one for one in types if one["job_type"] == "selftest")
         assert set(described["parameters"]["properties"]) == {"seconds", "steps"}
         assert described["limits"] == {"timeout_s": None, "max_attempts": 3}
 

@@ -40,6 +40,8 @@ NAMES = {
     409: "conflict",
     413: "payload_too_large",
     415: "unsupported_file",
+    416: "validation_error",
+    422: "validation_error",
     429: "rate_limited",
     500: "internal_error",
     503: "unavailable",
@@ -198,7 +200,7 @@ class TestJobs:
     async def test_a_repeated_key_gives_the_first_job_again(self, client: Client) -> None:
         key = {"Idempotency-Key": "k"}
         assert await client.submit(key) == await client.submit(key)
-        await client.refusal("POST", JOBS, 409, json={"job_name": "other"}, headers=key)
+        await client.refusal("POST", JOBS, 422, json={"job_name": "other"}, headers=key)
 
     async def test_a_webhooks_secrets_are_never_shown(self, client: Client) -> None:
         hook = {"url": "https://example.org/hook", "token": "SECRET"}
