@@ -1,8 +1,10 @@
 """The files of jobs in a local directory: what came with them, and what each attempt made."""
 
 import asyncio
+import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from .errors import NotFound
@@ -54,11 +56,15 @@ class JobFiles:
         await self.uploads.remove(job_id)
 
     def _remove_attempts_except(self, job: Job) -> None:
-        for directory in (self.root / job.job_id).iterdir():
-            if directory.name != str(job.attempt):
-                shutil.rmtree(directory, ignore_errors=True)
+        self._remove_directories(job, lambda name: name != str(job.attempt))
 
     def _remove_attempt(self, job: Job) -> None:
-        for directory in (self.root / job.job_id).glob(f"{job.attempt}*"):
-            if directory.name.partition(".")[0] == str(job.attempt):
+        self._remove_directories(job, lambda name: name.partition(".")[0] == str(job.attempt))
+
+    def _remove_directories(self, job: Job, unwanted: Callable[[str], bool]) -> None:
+        of_job = self.root / job.job_id
+        for directory in of_job.iterdir():
+            if unwanted(directory.name):
                 shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something is left in it
+            of_job.rmdir()

@@ -16,7 +16,7 @@ from secretary.desk import Desk
 from secretary.errors import StoreUnavailable
 from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, Job, JobError, JobStatus, LogEntry, Outcome
+from secretary.job import NO_RESULTS, Completed, Failed, Job, JobError, JobStatus, LogEntry, Outcome
 from secretary.registry import Registry
 from secretary.store import JobStore, open_store
 from tests.contract.given import claim
@@ -188,7 +188,7 @@ class TestReading:
         await end_next(store, Completed({"markdown_content": "# Hi"}))
         job = await client.data("GET", f"/api/jobs/{job_id}")
         assert job["status"] == "completed"
-        assert job["results"] == {"markdown_content": "# Hi"}
+        assert job["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
         assert [entry["message"] for entry in job["logs"]] == ["Hello"]
 
     async def test_an_answer_says_what_was_asked_and_how_long_it_took(self, client: Client) -> None:
@@ -206,7 +206,7 @@ class TestReading:
         (job,) = (await client.data("GET", "/api/jobs"))["jobs"]
         assert "results" not in job and "logs" not in job
         (job,) = (await client.data("GET", "/api/jobs?include=results,logs"))["jobs"]
-        assert job["results"] == {"a": 1} and len(job["logs"]) == 1
+        assert job["results"] == {**NO_RESULTS, "a": 1} and len(job["logs"]) == 1
 
     async def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
         self, client: Client

@@ -8,7 +8,7 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from ..job import Job
+from ..job import NO_RESULTS, Job
 
 
 def success(
@@ -71,7 +71,7 @@ def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
 
 def finished(request: Request, job: Job) -> JSONResponse:
     """The answer to a client that has waited for its job: what came of it."""
-    results = job.results or {}
+    results = {**NO_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
     asked = {
