@@ -52,7 +52,8 @@ class Uploads:
         directory = self.root / job_id
         path = directory / (safe_name(name) or FALLBACK_NAME)
         try:
-            file = await asyncio.to_thread(_new_file, path)
+            # Without a thread: one that goes on after a cancellation would leave a file behind.
+            file = _new_file(path)
             try:
                 size, sha256 = await self._write(file, pieces)
             finally:
@@ -92,13 +93,13 @@ class Uploads:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     def older_than(self, age: timedelta) -> list[str]:
-        """The ids of jobs whose uploads came that long ago."""
+        """The ids of jobs whose uploads came that long ago. What else lies here is not ours."""
         before = time.time() - age.total_seconds()
         try:
-            entries = list(os.scandir(self.root))
+            entries = [entry for entry in os.scandir(self.root) if entry.name.startswith("job-")]
         except FileNotFoundError:
             return []
-        return [entry.name for entry in entries if _changed_at(entry) < before]
+        return [entry.name for entry in entries if _changed_at(entry.path) < before]
 
 
 def _new_file(path: Path) -> BinaryIO:
@@ -124,8 +125,10 @@ def _sync(file: BinaryIO) -> None:
             os.close(handle)
 
 
-def _changed_at(entry: os.DirEntry[str]) -> float:
+def _changed_at(directory: str) -> float:
+    """When something was last written to it: an upload may still be coming."""
     try:
-        return entry.stat(follow_symlinks=False).st_mtime
-    except FileNotFoundError:  # removed meanwhile
+        inside = [entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(directory)]
+        return max([os.lstat(directory).st_mtime, *inside])
+    except OSError:  # removed meanwhile, or no directory
         return time.time()

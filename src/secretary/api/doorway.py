@@ -26,7 +26,7 @@ class Doorway:
         scope = _without_slash(scope)
         limit = self._limits.get(scope["path"], self._max)
         announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdigit() and int(announced) > limit:
+        if announced.isascii() and announced.isdigit() and int(announced) > limit:
             await error_response(413, _refusal(limit))(scope, receive, send)
             return
         await self._app(scope, self._counted(receive, limit), send)

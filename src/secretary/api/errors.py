@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
@@ -158,6 +159,7 @@ def answer_errors(api: FastAPI) -> None:
     api.add_exception_handler(SecretaryError, _our_error)
     api.add_exception_handler(RequestValidationError, _invalid_request)
     api.add_exception_handler(HTTPException, _http_error)
+    api.add_exception_handler(ClientDisconnect, _gone)
     api.add_exception_handler(Exception, _unexpected)
 
 
@@ -195,6 +197,11 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     if status == 404:
         return error_response(status, f"There is nothing at {request.url.path}")
     return error_response(status, str(error.detail), headers=error.headers)
+
+
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    """Nobody hears this; but that a client leaves while it sends is no fault of ours."""
+    return error_response(400, "The request ended before its body was complete")
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
