@@ -16,8 +16,9 @@ from .file_kinds import kind_of
 from .file_names import safe_name
 
 MEBIBYTE = 1024 * 1024
-#: Pieces of this size are worth the change of thread that writing them takes.
-PIECE = MEBIBYTE
+#: Pieces of this size are worth the change of thread that writing them takes; each upload that
+#: is on its way holds one.
+PIECE = MEBIBYTE // 4
 FALLBACK_NAME = "upload"
 
 
@@ -74,9 +75,9 @@ class Uploads:
                 raise FileTooLarge(f"A file may have {limit:g} MB at the most", max_mb=limit)
             gathered += piece
             if len(gathered) >= PIECE:
-                await asyncio.to_thread(_append, file, digest, bytes(gathered))
-                gathered.clear()
-        await asyncio.to_thread(_append, file, digest, bytes(gathered))
+                await asyncio.to_thread(_append, file, digest, gathered)
+                gathered = bytearray()
+        await asyncio.to_thread(_append, file, digest, gathered)
         await asyncio.to_thread(_sync, file)
         return size, digest.hexdigest()
 
@@ -107,7 +108,7 @@ def _new_file(path: Path) -> BinaryIO:
     return path.open("xb")
 
 
-def _append(file: BinaryIO, digest: Any, data: bytes) -> None:
+def _append(file: BinaryIO, digest: Any, data: bytearray) -> None:
     digest.update(data)
     file.write(data)
 
