@@ -241,7 +241,7 @@ class TestAcknowledgement:
 
 
 class TestFields:
-    SPELLINGS = (
+    SPELLINGS: ClassVar[tuple[tuple[str, str, Any], ...]] = (
         ("use_cache", "useCache", False),
         ("force_refresh", "forceRefresh", True),
         ("source_language", "sourceLanguage", "de"),
@@ -262,7 +262,7 @@ class TestFields:
     async def test_each_is_known_in_both_spellings_and_every_form(
         self, client: Client, store: JobStore, way: str, camel: bool
     ) -> None:
-        fields: dict[str, Any] = {names[camel]: names[2] for names in self.SPELLINGS}
+        fields = {other if camel else name: value for name, other, value in self.SPELLINGS}
         if way != "json":
             fields = {name: _as_text(value) for name, value in fields.items()}
         if way == "multipart":

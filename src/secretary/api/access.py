@@ -1,17 +1,19 @@
 """Who is asking: the API key of a request and the user it acts for."""
 
 import hmac
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
 
 from ..errors import AccessDenied, Unauthorized
 
 MAX_USER_ID = 200
+#: A host with or without its port.
+AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,15 @@ class Gate:
 
 
 def _given_key(request: Request) -> str:
-    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and credentials:
-        return _text(credentials.strip())
-    return _text(request.headers.get("x-secretary-api-key", ""))
+    """Empty when there is none. Two different ones are none: what stands before us may have
+    looked at the other."""
+    given = set(request.headers.getlist("x-secretary-api-key"))
+    for header in request.headers.getlist("authorization"):
+        scheme, _, credentials = header.partition(" ")
+        if scheme.lower() == "bearer":
+            given.add(credentials.strip())
+    given.discard("")
+    return _text(given.pop()) if len(given) == 1 else ""
 
 
 def _text(header: str) -> str:
@@ -70,18 +77,24 @@ def _text(header: str) -> str:
 def _require_local(request: Request) -> None:
     """A page of another site must not reach us through the user's browser, be it directly
     (Origin) or by a name that it lets point here (Host)."""
-    if not _is_loopback(request.url.hostname):
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1 or not _is_loopback(hosts[0]):
         raise AccessDenied("Without API keys only requests to localhost are answered")
     origin = request.headers.get("origin")
-    if origin is not None and not _is_loopback(urlsplit(origin).hostname):
+    if origin is not None and not _is_loopback(origin.partition("://")[2]):
         raise AccessDenied("Without API keys requests of other sites are not answered")
 
 
-def _is_loopback(host: str | None) -> bool:
+def _is_loopback(authority: str) -> bool:
+    """The framework is not asked: it takes a host that it cannot read for ours."""
+    found = AUTHORITY.fullmatch(authority)
+    if found is None:
+        return False
+    host = found["host"].lower()
     if host == "localhost":
         return True
     try:
-        return ip_address(host or "").is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 
@@ -93,6 +106,8 @@ async def _caller(
         str | None, Header(max_length=MAX_USER_ID, description="The acting user")
     ] = None,
 ) -> str | None:
+    if len(set(request.headers.getlist("x-user-id"))) > 1:
+        raise AccessDenied("X-User-ID names more than one user")
     gate: Gate = request.app.state.gate
     return gate.user_of(request, _text(x_user_id) if x_user_id else None)
 
