@@ -13,13 +13,14 @@ from pydantic import BaseModel
 from typer.core import TyperGroup, TyperOption
 
 from secretary import config, errors
-from secretary.api import create_api, event_job
+from secretary.api import create_api, event_job, ingress
 from secretary.api.errors import CODES, OLDER_ROUTES
 from secretary.cli import EXIT_CODES, INTERRUPTED, app
 from secretary.config import Settings
 from secretary.desk import Desk
 from secretary.errors import JobFailed
 from secretary.files import JobFiles
+from secretary.handlers.parameters import LanguageParameters
 from secretary.registry import Registry
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +148,25 @@ class TestEventJob:
         lists = (event_job.list_event_jobs, event_job.list_event_batches)
         names = {name for each in lists for name in inspect.signature(each).parameters}
         assert told == names - {"request", "user", "active"} | {"isActive"}
+
+
+class TestIngress:
+    def test_every_route_has_its_line(self) -> None:
+        told = {name for name in rows("ingress.md") if "/api/" in name}
+        there = {f"POST /api{route.path}" for route in ingress.ROUTES}
+        archive = "/api/jobs/{job_id}/download-archive"
+        reading = {path for method, path in routes() if path.endswith("/{path}")} | {archive}
+        there |= {f"GET {path}" for path in reading if not path.startswith(OLDER_ROUTES)}
+        assert told == there
+
+    @pytest.mark.parametrize("route", ingress.ROUTES, ids=lambda route: str(route.path))
+    def test_the_line_tells_the_job_type(self, route: ingress.Ingress) -> None:
+        assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
+
+    def test_every_common_field_has_its_line(self) -> None:
+        told = {name for name in rows("ingress.md") if "/api/" not in name}
+        of_the_call = ingress.OF_THE_CALL - {"job_id"} | {"file", "jobId"}
+        assert told == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
 
 
 def routes() -> Iterator[tuple[str, str]]:

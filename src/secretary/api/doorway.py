@@ -9,6 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import error_response
 
+TWO_LENGTHS = "A body has either a Content-Length or a Transfer-Encoding, not both"
+
 
 class Doorway:
     """`limits` are those of paths that differ from all others."""
@@ -25,7 +27,13 @@ class Doorway:
         scope.setdefault("state", {})["arrived_at"] = time.time()
         scope = _without_slash(scope)
         limit = self._limits.get(scope["path"], self._max)
-        announced = Headers(scope=scope).get("content-length", "")
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy before us may go by the other one, and see another request in the rest.
+            refusal = error_response(400, TWO_LENGTHS, headers={"Connection": "close"})
+            await refusal(scope, receive, send)
+            return
+        announced = headers.get("content-length", "")
         if announced.isascii() and announced.isdigit() and int(announced) > limit:
             await error_response(413, _refusal(limit))(scope, receive, send)
             return
