@@ -20,6 +20,7 @@ MEBIBYTE = 1024 * 1024
 #: is on its way holds one.
 PIECE = MEBIBYTE // 4
 FALLBACK_NAME = "upload"
+UPLOAD_IS_GONE = "The uploaded file is no longer there; submit it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Uploads:
         """Where the upload of a job is; `NotFound` when it was removed."""
         path = self.root / job_id / safe_name(str(source.get("name", "")))
         if not path.is_file():
-            raise NotFound("The uploaded file is no longer there; submit it again")
+            raise NotFound(UPLOAD_IS_GONE)
         return path
 
     async def remove(self, job_id: str) -> None:

@@ -13,6 +13,7 @@ import yaml
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
 from tests.acceptance.program import Program, require_curl
+from tests.documents import pdf
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:5000"
@@ -113,6 +114,14 @@ class TestReference:
             answers = terminal.type(requests, service.url)
         assert answers.count('"status":"success"') == 2
         assert '"message":"2 of 2 jobs"' in answers
+
+    def test_files_and_urls_are_handed_in_as_shown(self, terminal: Terminal) -> None:
+        (requests,) = blocks("docs/reference/ingress.md", "sh")
+        (terminal.program.directory / "report.pdf").write_bytes(pdf("Hello"))
+        with terminal.program.serving() as service:
+            answers = terminal.type(requests, service.url)
+        assert answers.count('"status":"accepted"') == 2
+        assert '"extracted_text":"--- Seite 1 ---\\nHello"' in answers
 
 
 class TestHowTo:

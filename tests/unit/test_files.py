@@ -91,6 +91,14 @@ async def test_of_a_completed_job_its_last_attempt_stays(files: JobFiles, job: J
     assert [path.name for path in (files.root / job.job_id).iterdir()] == ["2"]
 
 
+async def test_nor_is_the_next_attempt_of_a_restarted_job_removed(
+    files: JobFiles, job: Job
+) -> None:
+    (files.root / job.job_id / "3").mkdir()
+    await files.keep_only(job)
+    assert sorted(path.name for path in (files.root / job.job_id).iterdir()) == ["2", "3"]
+
+
 async def test_of_a_failed_attempt_nothing_stays_but_the_earlier_and_the_upload(
     files: JobFiles, job: Job
 ) -> None:
