@@ -324,10 +324,10 @@ class TestOtherUsers:
         for path in lists:
             for query in ("", "?user_id=ann", f"?q={hidden[0]}", f"?batch_id={hidden[1]}"):
                 answer = target.ask(path + query, user="bob")
-                assert answer.status == 200
+                assert answer.status in (200, 403)
                 # The answer repeats what was asked for.
-                data = {key: value for key, value in answer.json.items() if key != "request"}
-                assert not any(each in json.dumps(data) for each in hidden)
+                shown = re.sub(r'"request":\{.*?\}\}', "", answer.text)
+                assert not any(each in shown for each in hidden)
 
     def test_what_may_be_read_cannot_be_changed(self, target: Target) -> None:
         job, batch = target.jobs["readable"], target.batches["readable"]

@@ -394,6 +394,22 @@ class TestRefusals:
         response = await client.post("/api/pdf/process", json={"url": URL, "wait_ms": value})
         assert "wait_ms" in refused(response, 400)
 
+    @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": NaN}', "{", "[]", '"x"'])
+    async def test_a_context_that_is_no_object_is_a_400(self, client: Client, text: str) -> None:
+        response = await client.post("/api/pdf/process", data={"url": URL, "context": text})
+        assert "context" in refused(response, 400)
+
+    async def test_names_that_take_long_to_read_are_not_read(
+        self, client: Client, store: JobStore
+    ) -> None:
+        """The first of these would keep the server busy for minutes."""
+        long = "A" * 300_000
+        many = {f"Field{number}": "x" for number in range(20_000)}
+        async with asyncio.timeout(5):
+            job_id = await client.accepted("/api/pdf/process", json={"url": URL, long: 1})
+            refused(await client.post("/api/pdf/process", json={"url": URL, **many}), 400)
+        assert (await store.get(job_id)).parameters["extra"] == {long: 1}
+
     async def test_a_wrong_sync_is_a_400_and_leaves_no_upload(
         self, client: Client, files: JobFiles
     ) -> None:

@@ -46,6 +46,9 @@ async def read_form(
         case _:
             raise InvalidParameters("The body must be a form or JSON, with its Content-Type")
     form.fields = {**request.query_params, **form.fields}
+    if len(form.fields) > MAX_FIELDS:
+        await uploads.remove(job_id)
+        raise _too_many_fields()
     return form
 
 
@@ -65,11 +68,15 @@ def _too_large(max_bytes: int) -> HTTPException:
     return HTTPException(413, f"The fields may have {max_bytes:,} bytes at the most")
 
 
+def _too_many_fields() -> InvalidParameters:
+    return InvalidParameters(f"A request may have {MAX_FIELDS} fields at the most")
+
+
 def _decoded(text: str) -> dict[str, Any]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise InvalidParameters(f"A form may have {MAX_FIELDS} fields at the most") from None
+        raise _too_many_fields() from None
     return dict(pairs)
 
 
@@ -176,7 +183,7 @@ class _Parts:
     def _begin(self) -> None:
         self._headers = {}
         if len(self._fields) >= MAX_FIELDS:
-            raise InvalidParameters(f"A form may have {MAX_FIELDS} fields at the most")
+            raise _too_many_fields()
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:
         self._header_name += data[start:end]

@@ -22,6 +22,8 @@ router = APIRouter(prefix="/api", tags=["ingress"])
 
 #: What a job says about itself beside its parameters; some clients send it with the form.
 OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
+#: No field is called longer; to find the words in a name takes time by the square of its length.
+LONGEST_NAME = 100
 #: Heard by the route itself.
 OF_THE_CALL = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "job_id"})
 
@@ -86,7 +88,7 @@ async def _receive(request: Request, ingress: Ingress, user: str | None, key: st
 
 def _asked(form: Form, ingress: Ingress) -> JobRequest:
     fields = {name: value for name, value in form.fields.items() if value not in ("", None)}
-    known = {to_snake(name): name for name in fields}
+    known = {to_snake(name): name for name in fields if len(name) <= LONGEST_NAME}
     if "file" in known:
         raise InvalidParameters("file: it must be sent as a file, in a multipart form")
     _require_source(known, form, ingress)
