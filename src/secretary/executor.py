@@ -27,11 +27,12 @@ from .job import (
     Released,
     utc_now,
 )
-from .logs import current_job
+from .logs import current_job, current_trace
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 from .store import JobStore
+from .trace import trace_id
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class Execution:
 
     async def _run(self) -> None:
         current_job.set(self.job.job_id)
+        current_trace.set(trace_id(self.job.traceparent))
         outcome = await self._outcome()
         self._worked = True
         if outcome is not None:

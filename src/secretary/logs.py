@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 #: The job that the code now running works for.
 current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
+#: The trace that job belongs to.
+current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
 
 
 def set_up(level: str, *, as_json: bool) -> None:
@@ -20,6 +22,7 @@ def set_up(level: str, *, as_json: bool) -> None:
 
 def _add_job(record: logging.LogRecord) -> bool:
     record.job_id = current_job.get()
+    record.trace_id = current_trace.get()
     return True
 
 
@@ -40,7 +43,9 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "job_id": getattr(record, "job_id", None),
+            "trace_id": getattr(record, "trace_id", None),
             "message": record.getMessage(),
+            **getattr(record, "fields", {}),  # what a record tells beside its sentence
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -23,6 +23,8 @@ from tests.contract.given import claim
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "secret": "SECRET"}
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OTHER_TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 
 
@@ -159,6 +161,28 @@ class TestSubmitting:
         assert answers[0]["job_id"] == answers[1]["job_id"]
         other = {**document, "job_name": "other"}
         await client.refusal("POST", "/api/jobs", 409, json=other, headers=key)
+
+    async def test_the_trace_of_a_request_goes_on_in_its_jobs(self, client: Client) -> None:
+        jobs = {"jobs": [{}, {"traceparent": OTHER_TRACE}]}
+        key = {"Idempotency-Key": "k", "traceparent": TRACE}
+        data = await client.data("POST", "/api/batches", status=202, json=jobs, headers=key)
+        traces = {
+            (await client.data("GET", f"/api/jobs/{job_id}"))["traceparent"]
+            for job_id in data["job_ids"]
+        }
+        assert traces == {TRACE, OTHER_TRACE}
+        again = {**key, "traceparent": OTHER_TRACE}  # the same request in another span
+        told = await client.data("POST", "/api/batches", status=202, json=jobs, headers=again)
+        assert told["batch_id"] == data["batch_id"]
+        for path in ("/api/jobs", "/api/event-job/jobs"):
+            response = await client.post(path, json={}, headers={"traceparent": TRACE})
+            body = response.json()
+            assert (body.get("data") or body)["job"]["traceparent"] == TRACE
+
+    async def test_without_a_valid_trace_there_is_none(self, client: Client) -> None:
+        headers = {"traceparent": "00-nonsense"}
+        data = await client.data("POST", "/api/jobs", status=202, json={}, headers=headers)
+        assert data["job"]["traceparent"] is None
 
     @pytest.mark.parametrize("path", ["/api/jobs/batch", "/api/batches"])
     @pytest.mark.parametrize("wrapped", [True, False])

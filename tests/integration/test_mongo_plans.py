@@ -173,6 +173,11 @@ class TestTheQueue:
         )  # fmt: skip
         assert lines.keys <= 8
 
+    async def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(
+        self, store: MongoStore, database: Documents
+    ) -> None:
+        assert_walks(await statements(database, store.waiting_since()), keys=8, documents=1)
+
     async def test_a_claim_for_a_type_without_jobs_touches_none(
         self, store: MongoStore, database: Documents
     ) -> None:

@@ -206,6 +206,11 @@ class JobStore(Protocol):
         """How many jobs there are, by type and state."""
         ...
 
+    async def waiting_since(self) -> Mapping[str, datetime]:
+        """Since when the next job of each type waits that could start now; of the priorities of
+        a type the one that waits longest counts. Cheap, however many jobs there are."""
+        ...
+
     # Workers
 
     async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:

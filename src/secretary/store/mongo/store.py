@@ -30,6 +30,7 @@ from .claim import Claims
 from .contents import add_logs
 from .errors import address_of, unavailable_error
 from .group import Group
+from .line import waiting_since
 from .rows import DELETED, ENDED, LISTED, now_stamp
 from .schema import SCHEMA_VERSION, Database, Document, prepare
 from .watch import Watch
@@ -246,6 +247,10 @@ class MongoStore:
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await reading.count_jobs(self._db)
+
+    @_translated
+    async def waiting_since(self) -> Mapping[str, datetime]:
+        return await waiting_since(self._db)
 
     # Workers
 

@@ -168,6 +168,9 @@ class SqliteStore:
 
         return await self._read(work)
 
+    async def waiting_since(self) -> Mapping[str, datetime]:
+        return await self._read(queue.waiting_since)
+
     # Workers
 
     async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
