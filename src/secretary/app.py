@@ -20,6 +20,7 @@ from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
 from .job import JobStatus
+from .observer import Observer, Unobserved
 from .registry import Registry
 from .sandbox import Limits, Sandbox
 from .store import STORES, JobStore, open_store
@@ -27,6 +28,7 @@ from .upkeep import Upkeep, UpkeepOptions
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
+    from .metrics import Metrics
     from .server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -77,7 +79,9 @@ def make_worker(
     *,
     job_types: Collection[str] | None = None,
     slots: int | None = None,
+    observer: Observer | None = None,
 ) -> Parts:
+    observer = observer or Unobserved()
     options = worker_options(settings)
     options = replace(options, job_types=job_types, slots=slots or options.slots)
     files = make_files(settings)
@@ -98,12 +102,13 @@ def make_worker(
             for job_type, seconds in settings.generic_worker.timeout_sec_per_type.items()
         },
         max_crashes=settings.generic_worker.max_crashes,
+        observer=observer,
     )
     upkeep_options = UpkeepOptions(
         max_crashes=settings.generic_worker.max_crashes, keep=_keep(settings.retention)
     )
     worker = Worker(store, executor, options)
-    return Parts(worker, Upkeep(store, files, upkeep_options), sandbox)
+    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox)
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
@@ -164,10 +169,40 @@ async def work(
     """`secretary worker`: claim and run jobs until a signal says to stop."""
     require_writable(settings.storage.data_dir)
     async with opened_store(settings) as store:
-        parts = make_worker(settings, store, job_types=job_types, slots=slots)
+        make = partial(make_worker, settings, store, job_types=job_types, slots=slots)
+        if settings.generic_worker.metrics_port is not None:
+            await _work_and_tell(settings, store, make)
+            return
+        parts = make()
         on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
         logger.info("Worker %s takes jobs", parts.worker.worker_id)
         await run_worker(parts)
+
+
+async def _work_and_tell(settings: Settings, store: JobStore, make: Callable[..., Parts]) -> None:
+    """Work, and tell health and metrics by HTTP."""
+    from .api import create_probe
+    from .server import HttpServer, listen
+
+    group, keys = settings.generic_worker, settings.access.api_keys
+    with listen(group.metrics_host, group.metrics_port or 0, loopback_only=not keys) as listener:
+        desk = make_desk(settings, store)
+        metrics = make_metrics(desk)
+        parts, stopping = make(observer=metrics), asyncio.Event()
+        probe = create_probe(desk, api_keys=keys, stopping=stopping.is_set, metrics=metrics)
+        server = HttpServer(
+            probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
+        )
+        on_signals(partial(_stop, stopping, server, parts))
+        logger.info("Worker %s takes jobs", parts.worker.worker_id)
+        await _run_together(server, parts, stopping)
+
+
+def make_metrics(desk: Desk) -> "Metrics":
+    from .metrics import Metrics
+    from .vitals import Vitals
+
+    return Metrics(desk.registry.job_types, Vitals(desk))
 
 
 async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str], None]) -> None:
@@ -180,10 +215,19 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
         async with opened_store(settings) as store:
-            parts = make_worker(settings, store) if with_worker else None
-            stopping = asyncio.Event()
             desk = make_desk(settings, store)
-            api = create_api(desk, api_keys=keys, stopping=stopping.is_set)
+            metrics = make_metrics(desk)
+            parts = make_worker(settings, store, observer=metrics) if with_worker else None
+            stopping = asyncio.Event()
+            api = create_api(
+                desk,
+                api_keys=keys,
+                stopping=stopping.is_set,
+                metrics=metrics,
+                requests_per_minute=settings.limits.requests_per_minute,
+                max_body_bytes=int(settings.limits.max_request_mb * MEBIBYTE),
+                body_patience=settings.limits.body_timeout_sec,
+            )
             server = HttpServer(api, listener, ready)
             on_signals(partial(_stop, stopping, server, parts))
             await _run_together(server, parts, stopping)

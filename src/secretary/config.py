@@ -60,6 +60,9 @@ class GenericWorker(Group):
     memory_limit_mb: int = Field(default=2048, ge=64)
     max_crashes: int = Field(default=2, ge=1)
     shutdown_grace_sec: float = Field(default=30, ge=0)
+    #: Where `secretary worker` tells its health and metrics by HTTP; None: nowhere.
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
 
 
 class Retention(Group):
@@ -75,6 +78,14 @@ class Access(Group):
     api_keys: tuple[Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$")], ...] = ()
 
 
+class Limits(Group):
+    #: Of one API key, or of one address where there are no keys; 0: no limit.
+    requests_per_minute: int = Field(default=0, ge=0)
+    max_request_mb: float = Field(default=16, gt=0)
+    #: A body of which nothing comes for so long is not waited for.
+    body_timeout_sec: float = Field(default=30, gt=0)
+
+
 class Logging(Group):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -86,6 +97,7 @@ class Settings(Group):
     generic_worker: GenericWorker = GenericWorker.model_validate({})
     retention: Retention = Retention()
     access: Access = Access()
+    limits: Limits = Limits()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.
     handlers: tuple[str, ...] = ()

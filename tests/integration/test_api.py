@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from secretary.desk import Desk
 from secretary.errors import StoreUnavailable
 from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, Job, JobError, JobStatus, LogEntry, Outcome
+from secretary.job import Completed, Failed, Job, JobError, LogEntry, Outcome
 from secretary.registry import Registry
 from secretary.store import JobStore, open_store
 from tests.contract.given import claim
@@ -450,7 +450,7 @@ class BrokenStore:
     async def add(self, *_: Any, **__: Any) -> None:
         raise StoreUnavailable("The database secretary.db in /srv/data cannot be used")
 
-    async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
+    async def workers(self) -> None:
         raise StoreUnavailable("The MongoDB at db.internal cannot be used")
 
 
@@ -579,13 +579,12 @@ class TestTrailingSlash:
 
     async def test_every_route_is_there_with_one_too(self, desk: Desk) -> None:
         api = create_api(desk, api_keys=["right"])
-        async with Client(api) as client:
+        async with Client(api, Authorization="Bearer right") as client:
             for path, methods in api.openapi()["paths"].items():
                 for method in methods:
-                    # What is there asks for a key; what is not would be a 404.
-                    response = await client.request(method, f"{path}/")
-                    is_open = path.startswith("/api/health")
-                    assert response.status_code == (200 if is_open else 401), path
+                    if path.startswith("/api/"):
+                        response = await client.request(method, f"{path}/")
+                        assert "There is nothing at" not in response.text, path
             for path in ("/api/doc/", "/api/openapi.json/"):
                 assert (await client.get(path)).status_code == 200
 

@@ -15,6 +15,7 @@ from ..errors import (
     Conflict,
     InvalidParameters,
     NotFound,
+    RateLimited,
     SecretaryError,
     StoreUnavailable,
     Unauthorized,
@@ -30,6 +31,7 @@ STATUS: dict[type[SecretaryError], int] = {
     AccessDenied: 403,
     NotFound: 404,
     Conflict: 409,
+    RateLimited: 429,
     StoreUnavailable: 503,
 }
 
@@ -138,8 +140,15 @@ async def _our_error(request: Request, error: Exception) -> JSONResponse:
     if status == 500:
         logger.error("%s %s", request.method, request.url.path, exc_info=error)
         return error_response(status, "Internal error")
+    return answer_to(error)
+
+
+def answer_to(error: Exception) -> JSONResponse:
+    """The answer to an error of ours that tells clients no more than they may know."""
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     details = error.details if isinstance(error, InvalidParameters) else None
-    return error_response(status, str(error), details=details)
+    retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
+    return error_response(status, str(error), details=details, headers=retry)
 
 
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:

@@ -147,6 +147,8 @@ class JobStore(Protocol):
     What an implementation owes is written as tests: tests/contract.
     """
 
+    #: What it is called in answers and logs.
+    kind: str
     #: Calls take effect in the order in which one process made them.
     in_order: bool
 

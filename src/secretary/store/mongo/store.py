@@ -84,6 +84,7 @@ def _to_its_end(
 
 
 class MongoStore:
+    kind = "mongodb"
     #: A claim may overtake the end of a job that was asked for before.
     in_order = False
 

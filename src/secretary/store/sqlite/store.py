@@ -48,6 +48,7 @@ KEY_LIFETIME = timedelta(days=1)
 
 
 class SqliteStore:
+    kind = "sqlite"
     in_order = True
 
     def __init__(self, url: str) -> None:
