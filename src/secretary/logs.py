@@ -5,19 +5,30 @@ import logging
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import TextIO
 
 #: The job that the code now running works for.
 current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
 #: The trace that job belongs to.
 current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
 
+#: Libraries that log what they send: addresses with the secrets in them.
+CHATTY = ("pymongo", "httpx", "httpcore")
+
 
 def set_up(level: str, *, as_json: bool) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_add_job)
-    handler.setFormatter(_JsonLines() if as_json else _Lines())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("pymongo").setLevel("WARNING")
+    handlers = [handler(sys.stderr, as_json=as_json)]
+    logging.basicConfig(level=level.upper(), handlers=handlers, force=True)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel("WARNING")
+
+
+def handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
+    """Writes records as lines to a stream."""
+    made = logging.StreamHandler(stream)
+    made.addFilter(_add_job)
+    made.setFormatter(_JsonLines() if as_json else _Lines())
+    return made
 
 
 def _add_job(record: logging.LogRecord) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Histogram,
@@ -19,7 +18,8 @@ from .job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released
 from .store import Rescued
 from .vitals import Vitals
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+#: The form that every version of Prometheus reads; our names need no newer one.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: Clients may name any type; one that nobody handles gets no series of its own.
 OTHER = "other"

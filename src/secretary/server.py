@@ -31,7 +31,11 @@ def listen(host: str, port: int, *, loopback_only: bool) -> socket.socket:
                 f"server.host: {host} can be reached from other machines, so API keys are needed."
                 " Set access.api_keys (SECRETARY_API_KEYS), or use 127.0.0.1."
             )
-        return socket.create_server(address, family=family, backlog=BACKLOG)
+        listener = socket.create_server(address, family=family, backlog=BACKLOG)
+        # Else the body of an answer waits some 40 ms until the client has confirmed the head:
+        # asyncio does this only for sockets that were made with the protocol's number.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidSettings(f"server: cannot listen on {host}:{port}: {reason}") from None

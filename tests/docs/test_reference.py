@@ -14,12 +14,15 @@ from typer.core import TyperGroup, TyperOption
 
 from secretary import config, errors
 from secretary.api import create_api, event_job
+from secretary.api.doorway import JSON_HEADERS
 from secretary.api.errors import CODES, OLDER_ROUTES
 from secretary.cli import EXIT_CODES, INTERRUPTED, app
 from secretary.config import Settings
 from secretary.desk import Desk
 from secretary.errors import JobFailed
+from secretary.metrics import Metrics
 from secretary.registry import Registry
+from secretary.vitals import Vitals
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -153,6 +156,37 @@ def routes() -> Iterator[tuple[str, str]]:
     for path, methods in create_api(desk).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path
+
+
+class TestOperations:
+    TEXT = (REFERENCE / "operations.md").read_text()
+
+    async def test_every_metric_has_its_line(self) -> None:
+        desk = Desk(Empty(), Registry(), None)  # type: ignore[arg-type]  # asked for numbers only
+        text = (await Metrics((), Vitals(desk)).exposition()).decode()
+        there = {
+            f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
+            for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text)
+        }
+        told = {name for name in rows("operations.md") if name.startswith("secretary_")}
+        assert told == {name for name in there if name.startswith("secretary_")}
+        assert all(f"`{name}`" in self.TEXT for name in there)
+
+    def test_every_header_has_its_line(self) -> None:
+        for name, value in JSON_HEADERS:
+            assert f"| `{name.decode().title()}` | `{value.decode()}`" in self.TEXT
+
+
+class Empty:
+    """A store with nothing in it."""
+
+    async def counts(self) -> dict[str, Any]:
+        return {}
+
+    waiting_since = counts
+
+    async def workers(self) -> list[Any]:
+        return []
 
 
 class TestLinks:
