@@ -1,6 +1,7 @@
 """What operators rely on, over real HTTP: headers, limits, health, metrics, and a clean log."""
 
 import asyncio
+import gc
 import io
 import json
 import logging
@@ -453,6 +454,8 @@ class TestSecrets:
         written = log.text.getvalue() + log.json.getvalue()
         assert not [secret for secret in SECRETS if secret in written]
 
+    # The driver leaves the socket of a connection attempt that it gives up to the collector.
+    @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
     async def test_the_password_of_a_database_is_in_no_answer_and_no_log(
         self, tmp_path: Path, log: Log
     ) -> None:
@@ -460,8 +463,11 @@ class TestSecrets:
         store = open_store(f"mongodb://ann:SECRETPASSWORD@127.0.0.1:1/db?{options}")
         with pytest.raises(StoreUnavailable) as told:
             await store.open()
-        assert "SECRETPASSWORD" not in str(told.value)
-        desk = Desk(Refusing(told.value), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        error = StoreUnavailable(str(told.value))
+        del told, store
+        gc.collect()
+        assert "SECRETPASSWORD" not in str(error)
+        desk = Desk(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
         async with client_of(create_api(desk)) as client:
             for path in ("/api/jobs", "/api/health", "/api/health/ready", "/metrics"):
                 answer = await client.get(path)
