@@ -1,7 +1,6 @@
 """The HTTP API: jobs and batches for programs."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fastapi import FastAPI
 
@@ -9,9 +8,10 @@ from ..desk import Desk
 from ..events import Hub
 from ..version import __version__
 from . import batches, event_job, files, health, ingress, jobs, streams
-from .access import Gate, security_schemes
+from .access import Gate
+from .description import describe
 from .doorway import Doorway
-from .errors import ERROR_RESPONSES, ERROR_SCHEMAS, answer_errors, error_kind
+from .errors import answer_errors
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 HEARTBEAT_SECONDS = 15.0
@@ -49,25 +49,5 @@ def create_api(
     upload_bytes = desk.files.uploads.max_bytes + max_body_bytes
     limits = dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes)
     api.add_middleware(Doorway, max_body_bytes=max_body_bytes, limits=limits)
-    api.openapi = lambda: _description(api)  # type: ignore[method-assign]  # FastAPI's way to do it
+    api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it
     return api
-
-
-def _description(api: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, corrected: our errors are 400s in our own form, and there are keys."""
-    if api.openapi_schema is None:
-        document = FastAPI.openapi(api)
-        for path, methods in document["paths"].items():
-            for operation in methods.values():
-                operation["responses"].pop("422", None)
-                error = f"#/components/responses/{error_kind(path)}"
-                operation["responses"]["default"] = {"$ref": error}
-                if not path.startswith("/api/health"):
-                    operation["security"] = [{"bearer": []}, {"key": []}]
-        components = document["components"]
-        components["schemas"] |= ERROR_SCHEMAS
-        for unused in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(unused, None)
-        components["responses"] = ERROR_RESPONSES
-        components["securitySchemes"] = security_schemes()
-    return api.openapi_schema or {}
