@@ -211,7 +211,7 @@ class Hub:
 
     async def _poll(self) -> None:
         changed_at = time.monotonic()
-        while self._count:
+        while self._count and not self._ended:
             quiet = time.monotonic() - changed_at
             patience = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, quiet / 20))
             try:
