@@ -125,7 +125,7 @@ class MongoStore:
             await self._client.close()
             raise
         self._feed = Follower(db)
-        if not self._watch.has_stream:
+        if self._watch.refused:
             db.note_times_of_change()
             self._feed = Poller(db, self._own_writes)
         self._db = db
