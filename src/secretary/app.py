@@ -16,6 +16,7 @@ from .config import Retention, Settings
 from .desk import Desk
 from .doctor import Finding
 from .errors import InvalidSettings, StoreUnavailable
+from .events import Hub
 from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
@@ -23,12 +24,16 @@ from .job import JobStatus
 from .observer import Observer, Unobserved
 from .registry import Registry
 from .sandbox import Limits, Sandbox
+from .sources import Sources
 from .store import STORES, JobStore, open_store
 from .upkeep import Upkeep, UpkeepOptions
+from .uploads import Uploads
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
+    from .fetch import DownloadLimits
     from .metrics import Metrics
+    from .network import Network
     from .server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -44,7 +49,33 @@ def make_registry(settings: Settings) -> Registry:
 
 
 def make_files(settings: Settings) -> JobFiles:
-    return JobFiles(settings.storage.data_dir.resolve())
+    directory = settings.storage.data_dir.resolve()
+    uploads = Uploads(directory, max_bytes=settings.limits.max_upload_mb * MEBIBYTE)
+    return JobFiles(directory, uploads)
+
+
+def make_sources(settings: Settings) -> Sources:
+    return Sources(
+        settings.storage.data_dir.resolve(),
+        roots=settings.storage.source_roots,
+        allow_hosts=settings.network.allow_hosts,
+        limits=download_limits(settings),
+    )
+
+
+def make_network(settings: Settings) -> "Network":
+    from .network import Network  # like the API: not every command needs it
+
+    return Network(settings.network.allow_hosts)
+
+
+def download_limits(settings: Settings) -> "DownloadLimits":
+    from .fetch import DownloadLimits
+
+    return DownloadLimits(
+        max_bytes=settings.network.download_max_mb * MEBIBYTE,
+        total=timedelta(seconds=settings.network.download_timeout_sec),
+    )
 
 
 def make_desk(settings: Settings, store: JobStore) -> Desk:
@@ -96,6 +127,7 @@ def make_worker(
         registry=make_registry(settings),
         sandbox=sandbox,
         files=files,
+        sources=make_sources(settings),
         default_timeout=timedelta(seconds=settings.generic_worker.timeout_sec),
         timeouts={
             job_type: timedelta(seconds=seconds)
@@ -105,7 +137,9 @@ def make_worker(
         observer=observer,
     )
     upkeep_options = UpkeepOptions(
-        max_crashes=settings.generic_worker.max_crashes, keep=_keep(settings.retention)
+        max_crashes=settings.generic_worker.max_crashes,
+        keep=_keep(settings.retention),
+        keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
     worker = Worker(store, executor, options)
     return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox)
@@ -193,9 +227,9 @@ async def _work_and_tell(settings: Settings, store: JobStore, make: Callable[...
         server = HttpServer(
             probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
         )
-        on_signals(partial(_stop, stopping, server, parts))
+        on_signals(partial(_stop, stopping, server, None, parts))
         logger.info("Worker %s takes jobs", parts.worker.worker_id)
-        await _run_together(server, parts, stopping)
+        await _run_together(server, None, parts, stopping)
 
 
 def make_metrics(desk: Desk) -> "Metrics":
@@ -216,39 +250,52 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
         async with opened_store(settings) as store:
             desk = make_desk(settings, store)
+            hub = Hub(store)
             metrics = make_metrics(desk)
             parts = make_worker(settings, store, observer=metrics) if with_worker else None
             stopping = asyncio.Event()
             api = create_api(
                 desk,
+                hub=hub,
                 api_keys=keys,
                 stopping=stopping.is_set,
                 metrics=metrics,
                 requests_per_minute=settings.limits.requests_per_minute,
-                max_body_bytes=int(settings.limits.max_request_mb * MEBIBYTE),
+                max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
                 body_patience=settings.limits.body_timeout_sec,
             )
             server = HttpServer(api, listener, ready)
-            on_signals(partial(_stop, stopping, server, parts))
-            await _run_together(server, parts, stopping)
+            on_signals(partial(_stop, stopping, server, hub, parts))
+            try:
+                await _run_together(server, hub, parts, stopping)
+            finally:
+                await hub.close()
 
 
-def _stop(stopping: asyncio.Event, server: "HttpServer", parts: Parts | None) -> None:
+def _stop(
+    stopping: asyncio.Event, server: "HttpServer", hub: Hub | None, parts: Parts | None
+) -> None:
     """The first time the worker drains and the API goes on answering; the second time: now."""
     if stopping.is_set():
         server.stop(now=True)
     stopping.set()
+    if hub is not None:
+        hub.end()  # a stream would keep the server from stopping
     if parts is not None:
         parts.worker.drain()
 
 
-async def _run_together(server: "HttpServer", parts: Parts | None, stopping: asyncio.Event) -> None:
+async def _run_together(
+    server: "HttpServer", hub: Hub | None, parts: Parts | None, stopping: asyncio.Event
+) -> None:
     """Until the worker has drained; or, when one of them breaks, until the other has ended."""
     answering = asyncio.create_task(server.run_until_stopped())
     working = asyncio.create_task(run_worker(parts) if parts else _set(stopping))
     await asyncio.wait({answering, working}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()
     stopping.set()
+    if hub is not None:
+        hub.end()
     if parts is not None:
         parts.worker.drain()
     await asyncio.gather(answering, working)

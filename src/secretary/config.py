@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
+from .allow_list import allowed_host
 from .errors import InvalidSettings
 
 DEFAULT_FILE = Path("config/config.yaml")
@@ -37,6 +46,18 @@ class Server(Group):
 class Storage(Group):
     data_dir: Path = Path("data")
     mongodb_uri: str | None = None
+    #: Directories whose files a job may name (`file_path`); uploads may always be named.
+    source_roots: tuple[Path, ...] = ()
+
+
+class Limits(Group):
+    max_upload_mb: int = Field(default=1024, ge=1)
+    #: Of everything that is not an upload.
+    max_request_mb: int = Field(default=16, ge=1)
+    #: Of one API key, or of one address where there are no keys; 0: no limit.
+    requests_per_minute: int = Field(default=0, ge=0)
+    #: A body of which nothing comes for so long is not waited for.
+    body_timeout_sec: float = Field(default=30, gt=0)
 
 
 class GenericWorker(Group):
@@ -71,6 +92,8 @@ class Retention(Group):
     completed_days: float = Field(default=7, ge=0)
     failed_days: float = Field(default=30, ge=0)
     cancelled_days: float = Field(default=7, ge=0)
+    #: So long a failed or cancelled job can be restarted with the file that came with it.
+    failed_upload_hours: float = Field(default=24, ge=0)
 
 
 class Access(Group):
@@ -78,12 +101,23 @@ class Access(Group):
     api_keys: tuple[Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$")], ...] = ()
 
 
-class Limits(Group):
-    #: Of one API key, or of one address where there are no keys; 0: no limit.
-    requests_per_minute: int = Field(default=0, ge=0)
-    max_request_mb: float = Field(default=16, gt=0)
-    #: A body of which nothing comes for so long is not waited for.
-    body_timeout_sec: float = Field(default=30, gt=0)
+def _host(entry: str) -> str:
+    allowed_host(entry)
+    return entry.strip()
+
+
+def _hosts(value: Any) -> Any:
+    """In the environment a list is easier to write with commas, and empty means none."""
+    return _listed(value) if isinstance(value, str) else [] if value is None else value
+
+
+class Network(Group):
+    #: What may be reached by downloads and webhooks although it is not public.
+    allow_hosts: Annotated[
+        tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_hosts)
+    ] = ()
+    download_max_mb: int = Field(default=1024, ge=1)
+    download_timeout_sec: float = Field(default=900, gt=0)
 
 
 class Logging(Group):
@@ -97,6 +131,7 @@ class Settings(Group):
     generic_worker: GenericWorker = GenericWorker.model_validate({})
     retention: Retention = Retention()
     access: Access = Access()
+    network: Network = Network()
     limits: Limits = Limits()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.

@@ -8,16 +8,18 @@ from typing import Generic, TypeVar
 
 from .errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from .files import JobFiles
-from .job import FINAL, Batch, Job, JobStatus, Owned, utc_now
+from .job import FINAL, Batch, Job, JobStatus, Owned, flat_parameters, utc_now
 from .machine import has_died
 from .registry import Registry
 from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
 from .submission import BatchRequest, JobRequest, Request, fingerprint, make_batch, make_job
+from .uploads import Upload
 
 T = TypeVar("T", bound=Owned)
 Q = TypeVar("Q", JobQuery, BatchQuery)
 
 PAGE = 1000
+RESULTS = frozenset({"results"})
 
 #: To pass over so many jobs takes some three seconds; a cursor takes none.
 MAX_SKIP = 100_000
@@ -51,9 +53,23 @@ class Desk:
     # Jobs
 
     async def submit(
-        self, request: JobRequest, *, user: str | None = None, key: str | None = None
+        self,
+        request: JobRequest,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        job_id: str | None = None,
+        upload: Upload | None = None,
     ) -> Job:
+        """`upload` came with the request and is kept under `job_id`. When the key is known, the
+        job that came of the first request is given back."""
         job = make_job(request, self.registry, user=user)
+        if job_id is not None:
+            job = job.model_copy(update={"job_id": job_id})
+        if upload is not None:
+            source = {**upload.source(), "path": upload.path}
+            parameters = {**job.parameters, "file_source": source}
+            job = job.model_copy(update={"parameters": parameters})
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
         return await self.store.get(added.job_ids[0]) if added.replayed else job
 
@@ -62,6 +78,11 @@ class Desk:
         if not job.may_read(user):
             raise NotFound(f"There is no job {job_id}")
         return job
+
+    async def glance(self, job_id: str, *, user: str | None = None) -> Job | None:
+        """A job as it is now, without its log; None if there is none that this user may read."""
+        found = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
+        return next((job for job in found.items if job.may_read(user)), None)
 
     async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
         try:
@@ -84,6 +105,8 @@ class Desk:
 
     async def restart(self, job_id: str, *, user: str | None = None) -> Job:
         job = await self._writable_job(job_id, user)
+        if job.status in FINAL:
+            self._require_upload(job)
         if not await self.store.restart(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
         return await self.store.get(job_id)
@@ -100,6 +123,15 @@ class Desk:
         if not await self.store.delete(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
 
+    def _require_upload(self, job: Job) -> None:
+        """What came with a request is removed when its job has completed."""
+        source = flat_parameters(job.parameters).get("file_source")
+        if isinstance(source, dict) and source.get("type") == "upload" and source.get("name"):
+            try:
+                self.files.uploads.path_of(job.job_id, source)
+            except NotFound as error:
+                raise Conflict(str(error)) from None
+
     # Batches
 
     async def submit_batch(
@@ -115,6 +147,12 @@ class Desk:
         if not batch.may_read(user):
             raise NotFound(f"There is no batch {batch_id}")
         return batch
+
+    async def glance_at_batch(self, batch_id: str, *, user: str | None = None) -> Batch | None:
+        try:
+            return await self.batch(batch_id, user=user)
+        except NotFound:
+            return None
 
     async def batches(self, query: BatchQuery, *, user: str | None = None) -> Page[Batch]:
         try:

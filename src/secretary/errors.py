@@ -6,6 +6,8 @@ Everything that can go wrong, as one tree:
     + InvalidParameters    VALIDATION_ERROR
     + UnknownJobType       UNKNOWN_JOB_TYPE
     + DownloadFailed       DOWNLOAD_FAILED      (retryable)
+      - DownloadRefused    the same answer would come again: not retryable
+        . AddressRefused   a URL that leads where we do not go; of a webhook too
     + UnsupportedFile      UNSUPPORTED_FILE
     + FileEncrypted        FILE_ENCRYPTED
     + FileCorrupt          FILE_CORRUPT
@@ -19,6 +21,7 @@ Everything that can go wrong, as one tree:
   x StoreError
     + NotFound
     + Conflict             the thing is in a state that forbids this
+      - KeyReused          an idempotency key that came with another request before
     + LeaseLost            another worker owns the job now: write nothing more
     + StoreUnavailable     the store does not answer, or cannot be written
   x AccessDenied           the caller may not do this
@@ -77,6 +80,16 @@ class DownloadFailed(JobFailed):
 
     code = "DOWNLOAD_FAILED"
     retryable = True
+
+
+class DownloadRefused(DownloadFailed):
+    """The source is not to be had, and asking again would not change that."""
+
+    retryable = False
+
+
+class AddressRefused(DownloadRefused):
+    """The URL is not one of the web, or leads to an address that may not be reached from here."""
 
 
 class UnsupportedFile(JobFailed):
@@ -150,6 +163,10 @@ class NotFound(StoreError):
 
 class Conflict(StoreError):
     """What was asked does not fit the state the job, batch or key is in."""
+
+
+class KeyReused(Conflict):
+    """The idempotency key belongs to another request."""
 
 
 class LeaseLost(StoreError):

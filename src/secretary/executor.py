@@ -32,6 +32,7 @@ from .observer import Observer, Unobserved
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
+from .sources import Sources
 from .store import JobStore
 from .trace import trace_id
 
@@ -59,6 +60,7 @@ class Executor:
     registry: Registry
     sandbox: Sandbox
     files: JobFiles
+    sources: Sources
     default_timeout: timedelta
     #: By type; they win over what a handler says of itself.
     timeouts: Mapping[str, timedelta] = field(default_factory=dict)
@@ -136,6 +138,7 @@ class Execution:
             reporter=self._reporter,
             run=self._run_in_sandbox,
             attempt_directory=executor.files.of_attempt(job),
+            sources=executor.sources,
         )
         seconds = job.timeout_s or executor.time_limit(handler).total_seconds()
         limit = asyncio.timeout(seconds)

@@ -1,42 +1,70 @@
-"""The files of jobs in a local directory, apart for each attempt."""
+"""The files of jobs in a local directory: what came with them, and what each attempt made."""
 
 import asyncio
+import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+from .errors import NotFound
 from .job import Job
+from .uploads import Uploads
 
 
 class JobFiles:
     """`jobs/<job_id>/<attempt>/`: an attempt writes to its own directory, and the job's final
     state names the attempt that counts. So a worker that lost the job cannot spoil the results."""
 
-    def __init__(self, data_directory: Path) -> None:
+    def __init__(self, data_directory: Path, uploads: Uploads | None = None) -> None:
         self.root = data_directory / "jobs"
+        self.uploads = uploads or Uploads(data_directory)
 
     def of_attempt(self, job: Job) -> str:
         # Plain strings: this is asked for each job, and most need no files.
         return f"{self.root}/{job.job_id}/{job.attempt}"
 
+    def locate(self, job: Job, name: str) -> Path:
+        """A file that the job's last attempt made. `NotFound` also for whatever tries to lead
+        elsewhere: by `..`, by a link, by an absolute path."""
+        root = Path(os.path.realpath(self.of_attempt(job)))
+        path = root.joinpath(*name.split("/"))
+        try:
+            inside = path.is_relative_to(root) and os.path.realpath(path) == str(path)
+            if inside and path.is_file():
+                return path
+        except (ValueError, OSError):  # a NUL, a name that is too long
+            pass
+        raise NotFound("There is no such file")
+
     # Looking whether there is a directory takes a microsecond: not worth a thread for each job.
 
     async def keep_only(self, job: Job) -> None:
-        """The job completed: what its earlier attempts left is of no use."""
+        """The job completed: its upload and what its earlier attempts left are of no use."""
         if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
             await asyncio.to_thread(self._remove_attempts_except, job)
+        await self.uploads.remove(job.job_id)
 
     async def discard(self, job: Job) -> None:
-        """This attempt came to nothing."""
-        directory = self.of_attempt(job)
-        if os.path.exists(directory):  # noqa: ASYNC240
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        """This attempt came to nothing. What was uploaded stays, for the next one."""
+        if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
+            await asyncio.to_thread(self._remove_attempt, job)
 
     async def remove(self, job_id: str) -> None:
         if (self.root / job_id).exists():
             await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        await self.uploads.remove(job_id)
 
     def _remove_attempts_except(self, job: Job) -> None:
-        for directory in (self.root / job.job_id).iterdir():
-            if directory.name != str(job.attempt):
+        self._remove_directories(job, lambda name: name != str(job.attempt))
+
+    def _remove_attempt(self, job: Job) -> None:
+        self._remove_directories(job, lambda name: name.partition(".")[0] == str(job.attempt))
+
+    def _remove_directories(self, job: Job, unwanted: Callable[[str], bool]) -> None:
+        of_job = self.root / job.job_id
+        for directory in of_job.iterdir():
+            if unwanted(directory.name):
                 shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something is left in it
+            of_job.rmdir()

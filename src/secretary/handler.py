@@ -7,17 +7,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from .errors import InvalidParameters
 from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
 from .resources import ResourceCalculator
+from .sources import SourceFile, Sources
 
 P = TypeVar("P", bound=BaseModel)
 T = TypeVar("T")
 Results = BaseModel | Mapping[str, Any] | None
 
 DEFAULT_MAX_ATTEMPTS = 3
+#: Behind the name of an attempt's directory.
+SCRATCH = ".scratch"
 
 
 class AnyParameters(BaseModel):
@@ -50,6 +54,7 @@ class JobContext(Generic[P]):
     #: `await ctx.run(function, *args)` for anything that computes or that may crash.
     run: Runner
     attempt_directory: str
+    sources: Sources
 
     @property
     def directory(self) -> Path:
@@ -58,8 +63,20 @@ class JobContext(Generic[P]):
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
+    @property
+    def scratch(self) -> Path:
+        """For files that nobody needs once this attempt has ended."""
+        directory = Path(self.attempt_directory + SCRATCH)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     async def progress(self, step: str, percent: int, message: str = "") -> None:
         self.reporter.progress(Progress(step=step, percent=percent, message=message))
+
+    async def source(self) -> SourceFile:
+        """The file that the job is to work on: uploaded, downloaded or local. Only to be read."""
+        named: Any = self.parameters
+        return await self.sources.fetch(named, job_id=self.job.job_id, into=self.scratch)
 
     async def log(self, message: str, level: LogLevel = "info") -> None:
         self.reporter.log(LogEntry(level=level, message=message))
@@ -93,9 +110,19 @@ class Handler(Generic[P]):
         """Parameters as they are stored."""
         if self.parameters is AnyParameters:
             return tidy_parameters(parameters, None)
-        names = {name for name in self.parameters.model_fields}
-        names |= {f.alias for f in self.parameters.model_fields.values() if f.alias}
-        return tidy_parameters(parameters, frozenset(names))
+        fields = self.parameters.model_fields
+        known = {name for field, info in fields.items() for name in (field, *_aliases(info))}
+        return tidy_parameters(parameters, frozenset(known))
+
+
+def _aliases(field: FieldInfo) -> Iterable[str]:
+    match field.validation_alias:
+        case str(name):
+            return [name]
+        case AliasChoices(choices=choices):
+            return [name for name in choices if isinstance(name, str)]
+        case _:
+            return []
 
 
 def _sentence(problems: Iterable[Mapping[str, Any]]) -> str:

@@ -10,6 +10,7 @@ from .job import Job, LogEntry, Progress
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import Sandbox
+from .sources import Sources
 
 
 def isolated(
@@ -30,6 +31,7 @@ def isolated(
             handler.origin,
             ctx.job.model_dump_json(by_alias=True),  # pickling a model takes ten times as long
             ctx.attempt_directory,
+            ctx.sources,
             on_message=deliver,
             resources=ctx.resources,
         )
@@ -40,7 +42,7 @@ def isolated(
 
 
 async def run_handler(
-    origin: str, job_document: str, attempt_directory: str
+    origin: str, job_document: str, attempt_directory: str, sources: Sources
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
     job = Job.model_validate_json(job_document)
@@ -53,6 +55,7 @@ async def run_handler(
         reporter=_Messages(),
         run=in_thread,
         attempt_directory=attempt_directory,
+        sources=sources,
     )
     results = as_json(await handler.run(ctx))
     return results, dict(resources.used)

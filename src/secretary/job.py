@@ -154,6 +154,25 @@ class Owned(Snapshot):
         return user is None or self.user_id is None or user in writers
 
 
+#: What the results of every job have, whatever its type, so that clients need not ask first.
+NO_RESULTS: Mapping[str, Any] = {
+    "markdown_file": None,
+    "markdown_content": None,
+    "assets": [],
+    "web_text": None,
+    "video_transcript": None,
+    "attachments_text": None,
+    "attachments_url": None,
+    "archive_url": None,
+    "archive_filename": None,
+    "structured_data": None,
+    "target_dir": None,
+    "page_texts": [],
+    "asset_dir": None,
+    "context": None,
+}
+
+
 class Job(Owned):
     job_id: str = Field(default_factory=lambda: new_id("job"))
     job_type: str = Field(default=DEFAULT_JOB_TYPE, min_length=1, max_length=100)
@@ -197,6 +216,8 @@ class Job(Owned):
         hidden = {"failures", "crashes", "webhook", *without}
         document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
         document["webhook"] = self.webhook.public() if self.webhook else None
+        if document.get("results") is not None:
+            document["results"] = {**NO_RESULTS, **document["results"]}
         return document
 
 

@@ -65,8 +65,37 @@ class Request(BaseModel):
         return document
 
 
+PDF_EXAMPLE: dict[str, Any] = {
+    "job_type": "pdf",
+    "parameters": {
+        "url": "https://example.com/document.pdf",
+        "extraction_method": "native",
+        "use_cache": True,
+        "extra": {"include_images": True},
+    },
+}
+SESSION_EXAMPLE: dict[str, Any] = {
+    "job_type": "session",
+    "parameters": {
+        "event": "FOSDEM 2025",
+        "session": "Forked Communities: Project Re-licensing and Community Impact",
+        "url": "https://fosdem.org/2025/schedule/event/...",
+        "filename": "Forked-Communities-Project-Relicensing-and-Community-Impact.md",
+        "track": "Main-Track-Janson-7",
+        "source_language": "en",
+        "target_language": "de",
+    },
+}
+BATCH_EXAMPLE: dict[str, Any] = {
+    "batch_name": "import_batch",
+    "jobs": [PDF_EXAMPLE, SESSION_EXAMPLE],
+}
+
+
 class JobRequest(Request):
     """One job to be done."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [PDF_EXAMPLE, SESSION_EXAMPLE]})
 
     job_type: Annotated[str, Field(max_length=100), _otherwise(DEFAULT_JOB_TYPE)] = DEFAULT_JOB_TYPE
     parameters: Annotated[dict[str, Any], _otherwise({})] = {}
@@ -79,6 +108,8 @@ class JobRequest(Request):
 
 class BatchRequest(Request):
     """Several jobs that belong together; also accepted inside `{"batch": {…}}`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [BATCH_EXAMPLE]})
 
     batch_name: Annotated[str | None, Field(max_length=500), _otherwise(None)] = None
     jobs: list[JobRequest] = Field(min_length=1, max_length=MAX_BATCH)

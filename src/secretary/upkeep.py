@@ -5,11 +5,11 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from .errors import StoreUnavailable
+from .errors import NotFound, StoreUnavailable
 from .files import JobFiles
-from .job import JobStatus, utc_now
+from .job import FINAL, Job, JobStatus, utc_now
 from .machine import has_died
 from .observer import Observer, Unobserved
 from .store import JobQuery, JobStore
@@ -17,6 +17,8 @@ from .store import JobQuery, JobStore
 logger = logging.getLogger(__name__)
 
 PRUNE_BATCH = 200
+#: No upload takes as long as this, so one without a job by then will not get one.
+UPLOAD_TIME = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,9 @@ class UpkeepOptions:
     max_crashes: int = 2
     #: How long ended jobs are kept, by state; a state that is missing is kept for ever.
     keep: Mapping[JobStatus, timedelta] = field(default_factory=dict)
+    #: How long an upload is kept whose job failed or was cancelled: for a restart.
+    keep_uploads: timedelta = timedelta(days=1)
+    sweep_uploads_every: timedelta = timedelta(minutes=30)
 
 
 class Upkeep:
@@ -45,6 +50,7 @@ class Upkeep:
         self._files = files
         self._options = options
         self._rescue_from = 0.0
+        self._sweep_at = 0.0
 
     async def run(self) -> None:
         tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
@@ -55,6 +61,7 @@ class Upkeep:
                     tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
                     await self.prune()
                     await self._store.tidy()
+                    await self._sweep_uploads_in_time()
             except StoreUnavailable as error:
                 # Leases lapsed while no one could renew them: let the living do so first.
                 self._rescue_from = time.monotonic() + self._options.pardon.total_seconds()
@@ -89,3 +96,35 @@ class Upkeep:
         if removed:
             logger.info("Removed %d jobs that were kept long enough", removed)
         return removed
+
+    async def _sweep_uploads_in_time(self) -> None:
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + self._options.sweep_uploads_every.total_seconds()
+            await self.sweep_uploads()
+
+    async def sweep_uploads(self) -> int:
+        """Remove uploads that no job will read: a process died before it could, a job failed for
+        good, a request ended half-way."""
+        uploads, keep = self._files.uploads, self._options.keep_uploads
+        removed = 0
+        for job_id in await asyncio.to_thread(uploads.older_than, UPLOAD_TIME):
+            try:
+                job = await self._store.get(job_id)
+            except NotFound:
+                needed = False
+            else:
+                needed = _may_need_upload(job, utc_now() - keep)
+            if not needed:
+                await uploads.remove(job_id)
+                removed += 1
+        if removed:
+            logger.info("Removed %d uploads that no job needs", removed)
+        return removed
+
+
+def _may_need_upload(job: Job, ended_after: datetime) -> bool:
+    if job.status not in FINAL:
+        return True
+    if job.status is JobStatus.COMPLETED or job.completed_at is None:
+        return False
+    return job.completed_at > ended_after

@@ -128,6 +128,22 @@ class TestFinding:
         second = await store.find(JobQuery(limit=2, cursor=first.next_cursor))
         assert [job.job_id for job in second.items] == [jobs[1].job_id, jobs[0].job_id]
 
+    async def test_jobs_may_be_deleted_while_they_are_listed(self, store: JobStore) -> None:
+        async def delete() -> None:
+            for job in jobs:
+                await store.delete(only(job))
+
+        jobs = [Job() for _ in range(100)]
+        for job in jobs:
+            await store.add([job])
+            await store.cancel(only(job))
+        deleting = asyncio.create_task(delete())
+        while not deleting.done():
+            found = (await store.find(JobQuery())).items
+            assert len({job.job_id for job in found}) == len(found)
+        await deleting
+        assert not (await store.find(JobQuery())).items
+
     async def test_terms_hold_together(self, store: JobStore) -> None:
         wanted = Job(job_type="pdf", user_id="ann", job_name="Report for March")
         await store.add([wanted])

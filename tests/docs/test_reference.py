@@ -16,10 +16,15 @@ from secretary import config, errors
 from secretary.api import create_api, event_job
 from secretary.api.doorway import JSON_HEADERS
 from secretary.api.errors import CODES, OLDER_ROUTES
+from secretary.api.events import NAMES, job_event, job_event_id
+from secretary.api.sse import encoded
 from secretary.cli import EXIT_CODES, INTERRUPTED, app
 from secretary.config import Settings
 from secretary.desk import Desk
 from secretary.errors import JobFailed
+from secretary.event_data import PARTS
+from secretary.files import JobFiles
+from secretary.job import Job, JobStatus, Progress
 from secretary.metrics import Metrics
 from secretary.registry import Registry
 from secretary.vitals import Vitals
@@ -76,6 +81,28 @@ def _plain(default: object) -> object:
     return list(default) if isinstance(default, tuple) else yaml.safe_load(str(default))
 
 
+class TestStreams:
+    def test_every_event_has_its_line_with_its_phase(self) -> None:
+        told = {name: cells[1].strip("`") for name, cells in rows("streams.md").items()}
+        assert dict(NAMES.values()).items() <= told.items()
+
+    def test_the_example_is_what_is_sent(self) -> None:
+        text = (REFERENCE / "streams.md").read_text()
+        found = re.search(r"(?s)```\n(id: .*?)```", text)
+        assert found is not None
+        progress = Progress(percent=40, message="Page 4")
+        job = Job(job_id="job-1", job_type="pdf", status=JobStatus.PROCESSING, progress=progress)
+        event_id = found[1].splitlines()[0].removeprefix("id: ")
+        assert encoded(job_event(job), event_id).decode() == found[1] + "\n"
+        assert len(event_id) == len(job_event_id(job, job_event(job)))
+
+    def test_the_data_of_every_type_is_told(self) -> None:
+        text = (REFERENCE / "streams.md").read_text()
+        for job_type, (always, sometimes) in PARTS.items():
+            (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)
+            assert re.findall("`(.*?)`", line) == [*always, *sometimes]
+
+
 class TestErrors:
     def test_every_code_of_the_api_has_its_line_with_its_status(self) -> None:
         text = (REFERENCE / "errors.md").read_text()
@@ -93,7 +120,7 @@ class TestErrors:
         text = (REFERENCE / "errors.md").read_text().partition("## Of jobs")[2]
         told = dict(re.findall(r"(?m)^\| `([A-Z_]+)` \| (\w+) \|", text))
         for kind in vars(errors).values():
-            if isinstance(kind, type) and issubclass(kind, JobFailed):
+            if isinstance(kind, type) and issubclass(kind, JobFailed) and "code" in vars(kind):
                 again = issubclass(kind, errors.ProcessDied) and "once"
                 assert told[kind.code] == (again or ("yes" if kind.retryable else "no"))
 
@@ -152,7 +179,7 @@ class TestEventJob:
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    desk = Desk(None, Registry(), None)  # type: ignore[arg-type]  # nobody asks it anything
+    desk = Desk(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
     for path, methods in create_api(desk).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path

@@ -19,7 +19,7 @@ from secretary.desk import Desk
 from secretary.errors import StoreUnavailable
 from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, Job, JobError, Outcome
+from secretary.job import NO_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.registry import Registry
 from secretary.server import HttpServer, listen
 from secretary.store import JobStore
@@ -40,6 +40,8 @@ NAMES = {
     409: "conflict",
     413: "payload_too_large",
     415: "unsupported_file",
+    416: "validation_error",
+    422: "validation_error",
     429: "rate_limited",
     500: "internal_error",
     503: "unavailable",
@@ -169,7 +171,10 @@ class TestJobs:
         body = await client.told("GET", f"{path}/{job_id}")
         job = body.pop("job")
         assert body == {"status": "success", "message": f"Job {job_id} is completed"}
-        assert (job["status"], job["results"]) == ("completed", {"markdown_content": "# Hi"})
+        assert (job["status"], job["results"]) == (
+            "completed",
+            {**NO_RESULTS, "markdown_content": "# Hi"},
+        )
         assert {"progress", "error", "batch_id", "user_id", "logs"} <= set(job)
         assert job == (await client.get(f"/api/jobs/{job_id}")).json()["data"]
 
@@ -198,7 +203,7 @@ class TestJobs:
     async def test_a_repeated_key_gives_the_first_job_again(self, client: Client) -> None:
         key = {"Idempotency-Key": "k"}
         assert await client.submit(key) == await client.submit(key)
-        await client.refusal("POST", JOBS, 409, json={"job_name": "other"}, headers=key)
+        await client.refusal("POST", JOBS, 422, json={"job_name": "other"}, headers=key)
 
     async def test_a_webhooks_secrets_are_never_shown(self, client: Client) -> None:
         hook = {"url": "https://example.org/hook", "token": "SECRET"}
@@ -294,7 +299,7 @@ class TestBatches:
         assert await client.listed("archived=true") == [job.job_id]
         assert await client.listed_batches("archived=true") == [batch_id]
         shown = (await client.told("GET", f"{JOBS}/{job.job_id}"))["job"]
-        assert shown["results"] == {"markdown_content": "# Hi"}
+        assert shown["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
 
     async def test_an_ended_batch_is_deleted_with_its_jobs(
         self, client: Client, store: JobStore

@@ -13,7 +13,7 @@ import pytest
 from secretary.job import Batch, Job, JobStatus, utc_now
 from secretary.store import JobQuery, Wanted, open_store
 from secretary.store.policy import Turns
-from secretary.store.sqlite import queue, reading
+from secretary.store.sqlite import changes, queue, reading
 
 from ..contract.given import LEASE, worker
 
@@ -187,3 +187,32 @@ def test_a_merged_list_sorts_no_more_than_its_pages(db: apsw.Connection, query: 
     for step, following in pairwise(text.split(" | ")):
         assert not (following.startswith("USE TEMP") and "subquery" not in step), text
     assert rows_walked(db, lambda: reading.find_seqs(db, query)) < 20
+
+
+def test_changes_are_read_by_walks_down_the_index(db: apsw.Connection) -> None:
+    text = plan(db, changes.CHANGES, (5, 7, 100))
+    assert text.count("jobs_changed") == 2
+    assert "jobs_changed (revision=? AND rowid>?)" in text
+    assert "SCAN jobs" not in text and "SCAN traces" not in text
+
+    def work() -> None:
+        position: str | None = "0"
+        for _ in range(JOBS // 100):
+            found = changes.changes(db, position, limit=100)
+            position = found.position
+            assert found.items
+
+    assert rows_walked(db, work) < 200
+
+
+def test_the_next_revision_is_found_without_a_walk(db: apsw.Connection) -> None:
+    text = plan(db, f"SELECT {changes.NEXT_REVISION}", ())
+    # To search without a condition is to look at the last entry.
+    assert text.count("SEARCH jobs USING COVERING INDEX jobs_changed") == 1
+    assert text.count("SEARCH traces") == 1
+    assert rows_walked(db, lambda: db.execute(f"SELECT {changes.NEXT_REVISION}").get) == 0
+
+
+def test_one_job_is_found_by_its_id(db: apsw.Connection) -> None:
+    text = plan(db, *reading.find_sql(JobQuery(job_id="job-1"), limit=2))
+    assert "(job_id=?)" in text

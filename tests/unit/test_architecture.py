@@ -19,37 +19,53 @@ ALLOWED: dict[str, set[str]] = {
     "resources": set(),
     "processes": set(),
     "machine": {"processes"},
-    "config": {"errors"},
+    "addresses": set(),
+    "allow_list": {"addresses"},
+    "resolver": set(),
+    "transport": {"errors"},
+    "network": {"addresses", "allow_list", "resolver", "transport", "errors"},
+    "file_names": set(),
+    "fetch": {"network", "file_names", "errors"},
+    "config": {"allow_list", "errors"},
     "store": {"job"},
     "store.policy": {"store"},
     "store.sqlite": {"store", "store.policy", "job", "errors", "machine"},
     "store.mongo": {"store", "store.policy", "job", "errors", "machine"},
-    "files": {"job"},
-    "handler": {"job", "errors", "resources"},
+    "file_kinds": set(),
+    "uploads": {"errors", "file_kinds", "file_names"},
+    "files": {"uploads", "job", "errors"},
+    "sources": {"uploads", "fetch", "network", "file_names", "errors"},
+    "handler": {"sources", "job", "errors", "resources"},
     "seed": {"handler", "job", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
-    "handlers": {"handler", "job", "errors"},
+    "processors": {"errors"},
+    "handlers": {"handler", "processors", "job", "errors"},
     "sandbox_child": {"processes", "errors"},
     "sandbox": {"processes", "resources", "errors", "sandbox_child"},
-    "isolation": {"sandbox", "registry", "handler", "resources", "job", "sandbox_child"},
+    "isolation": {"sources", "sandbox", "registry", "handler", "resources", "job", "sandbox_child"},
     "observer": {"store", "job"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
     "executor": {
-        "store", "registry", "handler", "sandbox", "isolation", "files", "resources", "job",
-        "errors", "logs", "observer", "trace",
+        "store", "registry", "handler", "sandbox", "isolation", "files", "sources", "resources",
+        "job", "errors", "logs", "observer", "trace",
     },
     "worker": {"executor", "store", "job", "errors", "machine", "version"},
     "upkeep": {"store", "files", "job", "errors", "machine", "observer"},
     "submission": {"registry", "job", "errors", "trace"},
-    "desk": {"submission", "registry", "store", "files", "job", "errors", "machine"},
+    "desk": {"uploads", "submission", "registry", "store", "files", "job", "errors", "machine"},
+    "event_data": {"job"},
+    "events": {"store", "job", "errors"},
     "doctor": {"desk", "registry", "store", "job", "errors", "version"},
-    "api": {"desk", "submission", "handler", "registry", "store", "files", "job", "errors",
-            "version", "trace", "vitals", "metrics"},
+    "api": {
+        "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
+        "events", "event_data", "job", "errors", "version", "trace", "vitals", "metrics",
+    },
     "server": {"errors"},
     "app": {
-        "api", "server", "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry",
-        "handlers", "store", "files", "config", "job", "errors", "metrics", "observer", "vitals",
+        "api", "server", "desk", "events", "doctor", "worker", "upkeep", "executor", "sandbox",
+        "registry", "handlers", "store", "files", "uploads", "sources", "config", "network",
+        "fetch", "job", "errors", "metrics", "observer", "vitals",
     },
     "cli": {
         "app", "config", "desk", "doctor", "submission", "store", "job", "errors", "logs",
@@ -68,9 +84,17 @@ OWNERS = {
     "prometheus_client": {"metrics"},
     "starlette": {"api"},
     "uvicorn": {"server"},
+    "httpcore": {"transport"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
+
+#: How requests could leave without being checked.
+HTTPX_WAYS_OUT = {
+    "AsyncClient", "Client", "AsyncHTTPTransport", "HTTPTransport", "delete", "get", "head",
+    "options", "patch", "post", "put", "request", "stream",
+}  # fmt: skip
+WAYS_OUT = {"aiohttp", "http.client", "requests", "urllib.request", "urllib3"}
 
 VAGUE = {"base", "common", "factory", "helpers", "manager", "models", "service", "types", "utils"}
 
@@ -130,6 +154,35 @@ def test_a_library_is_known_to_its_part_only() -> None:
         if library in OWNERS and part_of(name) not in OWNERS[library]
     ]
     assert not wrong
+
+
+def test_requests_go_out_through_the_network_only() -> None:
+    """It alone keeps them away from private addresses; see docs/explanation/network.md."""
+    wrong = [
+        f"{name}: {found}"
+        for name, tree, _ in modules()
+        if name != "network"
+        for found in outgoing(tree)
+    ]
+    assert not wrong
+
+
+def outgoing(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="httpx"), attr=name)):
+                if name in HTTPX_WAYS_OUT:
+                    yield f"httpx.{name}"
+            case ast.ImportFrom(module=str(library), names=names):
+                if library == "httpx":
+                    yield from (alias.name for alias in names if alias.name in HTTPX_WAYS_OUT)
+                elif library in WAYS_OUT or library.partition(".")[0] in WAYS_OUT:
+                    yield library
+                yield from (
+                    x for x in (f"{library}.{alias.name}" for alias in names) if x in WAYS_OUT
+                )
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in WAYS_OUT)
 
 
 def test_the_table_names_no_part_that_is_gone() -> None:

@@ -56,6 +56,44 @@ class TestWhereSettingsComeFrom:
         assert settings({"PATH": "/bin", "SECRET": "x"}) == Settings()
 
 
+class TestAllowedHosts:
+    def allowed(self, text: str) -> tuple[str, ...]:
+        return settings({"SECRETARY_NETWORK__ALLOW_HOSTS": text}).network.allow_hosts
+
+    @pytest.mark.parametrize(
+        ("text", "hosts"),
+        [
+            ("", ()),
+            ("localhost", ("localhost",)),
+            ("localhost:8080, 10.0.0.0/8,", ("localhost:8080", "10.0.0.0/8")),
+            ("*.example.org", ("*.example.org",)),
+            ("127.0.0.1:80", ("127.0.0.1:80",)),
+            ("::1", ("::1",)),
+            ("[::1]:8080", ("[::1]:8080",)),
+            ("[a.example, '[::1]:8080']", ("a.example", "[::1]:8080")),
+        ],
+    )
+    def test_the_environment_may_name_them_as_text_or_list(
+        self, file: Path, text: str, hosts: tuple[str, ...]
+    ) -> None:
+        assert self.allowed(text) == hosts
+
+    def test_the_file_names_them_as_a_list(self, file: Path) -> None:
+        file.write_text("network: {allow_hosts: [wiki.example.org, 10.0.0.0/8]}")
+        assert settings(file=file).network.allow_hosts == ("wiki.example.org", "10.0.0.0/8")
+
+    @pytest.mark.parametrize("text", ["a.example, http://b", "a.example, 10.0.0.1/8", "a, *"])
+    def test_a_wrong_one_is_named(self, file: Path, text: str) -> None:
+        wrong = text.partition(", ")[2]
+        with pytest.raises(InvalidSettings) as caught:
+            self.allowed(text)
+        assert f"network.allow_hosts.1: Value error, '{wrong}' is not a host" in str(caught.value)
+
+    def test_a_number_is_no_host(self, file: Path) -> None:
+        with pytest.raises(InvalidSettings, match=r"network\.allow_hosts"):
+            self.allowed("80")
+
+
 class TestPlainVariables:
     def test_lists_are_split_at_commas(self, file: Path) -> None:
         loaded = settings({"SECRETARY_HANDLERS": "a.b:register, c:register"})

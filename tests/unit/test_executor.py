@@ -17,6 +17,7 @@ from secretary.handler import AnyParameters
 from secretary.job import Job, JobError, JobStatus, Progress
 from secretary.resources import ResourceCalculator
 from secretary.sandbox import Sandbox
+from secretary.sources import Sources
 from secretary.store import JobStore
 
 from ..contract.given import LAPSED, LEASE, claim
@@ -31,6 +32,7 @@ def executor(store: JobStore, tmp_path: Path) -> Executor:
         registry=Registry(),
         sandbox=Sandbox(1),
         files=JobFiles(tmp_path),
+        sources=Sources(tmp_path),
         default_timeout=timedelta(seconds=60),
     )
 

@@ -15,6 +15,7 @@ from secretary.handler import AnyParameters
 from secretary.job import Job
 from secretary.metrics import Metrics
 from secretary.sandbox import Sandbox
+from secretary.sources import Sources
 from secretary.store import JobStore
 from secretary.upkeep import Upkeep, UpkeepOptions
 from secretary.vitals import Vitals
@@ -54,12 +55,13 @@ def metrics(desk: Desk) -> Metrics:
 
 
 @pytest.fixture
-def executor(desk: Desk, metrics: Metrics) -> Executor:
+def executor(desk: Desk, metrics: Metrics, tmp_path: Path) -> Executor:
     return Executor(
         store=desk.store,
         registry=desk.registry,
         sandbox=Sandbox(1),
         files=desk.files,
+        sources=Sources(tmp_path),
         default_timeout=timedelta(seconds=60),
         observer=metrics,
     )

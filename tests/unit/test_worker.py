@@ -16,6 +16,7 @@ from secretary.files import JobFiles
 from secretary.handler import AnyParameters
 from secretary.job import Batch, Job, JobStatus
 from secretary.sandbox import Sandbox
+from secretary.sources import Sources
 from secretary.store import JobQuery, JobStore
 from secretary.worker import Worker, WorkerOptions
 
@@ -55,6 +56,7 @@ async def working(
         registry=Registry([handles("wait")(stage)]),
         sandbox=Sandbox(1),
         files=JobFiles(tmp_path),
+        sources=Sources(tmp_path),
         default_timeout=timedelta(seconds=60),
     )
     worker = Worker(store, executor, WorkerOptions(**options))

@@ -6,39 +6,50 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 
 from ..desk import Desk
+from ..events import Hub
 from ..metrics import Metrics
 from ..version import __version__
 from ..vitals import Vitals
-from . import batches, docs, event_job, health, jobs, measure
-from .access import Gate, security_schemes
+from . import batches, docs, event_job, files, health, ingress, jobs, measure, streams
+from .access import Gate
+from .description import describe
 from .doorway import Doorway
-from .errors import ERROR_RESPONSES, ERROR_SCHEMAS, answer_errors, error_kind
+from .errors import answer_errors
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 BODY_PATIENCE = 30.0
+HEARTBEAT_SECONDS = 15.0
 
 
 def create_api(
     desk: Desk,
     *,
+    hub: Hub | None = None,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics | None = None,
     requests_per_minute: int = 0,
     max_body_bytes: int = MAX_BODY_BYTES,
     body_patience: float = BODY_PATIENCE,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
     # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    parts = (batches, jobs, event_job, health, measure, docs)
+    parts = (batches, jobs, streams, ingress, files, event_job, health, measure, docs)
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk
-    api.openapi = lambda: _description(api)  # type: ignore[method-assign]  # FastAPI's way to do it
+    api.state.hub = hub or Hub(desk.store)
+    api.state.heartbeat_seconds = heartbeat_seconds
+    api.state.max_body_bytes = max_body_bytes
+    api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it
+    # A form is a little larger than the file in it.
+    upload_bytes = desk.files.uploads.max_bytes + max_body_bytes
     return _with_doorway(
         api,
         gate=Gate(api_keys, requests_per_minute=requests_per_minute),
         max_body_bytes=max_body_bytes,
+        limits=dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes),
         body_patience=body_patience,
     )
 
@@ -52,7 +63,9 @@ def create_probe(
 ) -> FastAPI:
     """The application of a process that only works: its health and its metrics."""
     api = _application(desk, [health.router, measure.router], stopping, metrics)
-    return _with_doorway(api, gate=Gate(api_keys), max_body_bytes=0, body_patience=BODY_PATIENCE)
+    return _with_doorway(
+        api, gate=Gate(api_keys), max_body_bytes=0, limits={}, body_patience=BODY_PATIENCE
+    )
 
 
 def _application(
@@ -84,23 +97,3 @@ def _with_doorway(api: FastAPI, **bounds: Any) -> FastAPI:
     answered = api.state.metrics.answered
     api.middleware_stack = Doorway(api.build_middleware_stack(), answered=answered, **bounds)
     return api
-
-
-def _description(api: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, corrected: our errors are 400s in our own form, and there are keys."""
-    if api.openapi_schema is None:
-        document = FastAPI.openapi(api)
-        for path, methods in document["paths"].items():
-            for operation in methods.values():
-                operation["responses"].pop("422", None)
-                error = f"#/components/responses/{error_kind(path)}"
-                operation["responses"]["default"] = {"$ref": error}
-                if not path.startswith("/api/health"):
-                    operation["security"] = [{"bearer": []}, {"key": []}]
-        components = document["components"]
-        components["schemas"] |= ERROR_SCHEMAS
-        for unused in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(unused, None)
-        components["responses"] = ERROR_RESPONSES
-        components["securitySchemes"] = security_schemes()
-    return api.openapi_schema or {}

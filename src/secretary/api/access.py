@@ -133,7 +133,8 @@ def _is_loopback(host: str | None) -> bool:
         return False
 
 
-def _caller(
+# Async though it waits for nothing: FastAPI runs what is not async in a pool of threads.
+async def _caller(
     request: Request,
     x_user_id: Annotated[
         str | None, Header(max_length=MAX_USER_ID, description="The acting user")

@@ -4,7 +4,7 @@ at, and every answer gets its headers, is counted and noted."""
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -40,6 +40,8 @@ Answered = Callable[[str, str, int, float], None]
 
 
 class Doorway:
+    """`limits` are those of paths that differ from all others."""
+
     def __init__(
         self,
         app: ASGIApp,
@@ -47,14 +49,15 @@ class Doorway:
         gate: Gate,
         answered: Answered,
         max_body_bytes: int,
+        limits: Mapping[str, int],
         body_patience: float,
     ) -> None:
         self._app = app
         self._gate = gate
         self._answered = answered
         self._max = max_body_bytes
+        self._limits = limits
         self._patience = body_patience
-        self._refusal = f"A request body may have {max_body_bytes:,} bytes at the most"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,26 +72,26 @@ class Doorway:
             answer.note()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        announced = Headers(scope=scope).get("content-length", "")
         try:
             self._gate.admit(scope)
         except SecretaryError as error:
             await answer_to(error)(scope, receive, send)
             return
-        if announced.isdigit() and int(announced) > self._max:
-            await error_response(413, self._refusal)(scope, receive, send)
+        limit = self._limits.get(scope["path"], self._max)
+        announced = Headers(scope=scope).get("content-length", "")
+        if announced.isdigit() and int(announced) > limit:
+            await error_response(413, _refusal(limit))(scope, receive, send)
             return
-        await self._app(scope, _Body(receive, self._max, self._patience, self._refusal), send)
+        await self._app(scope, _Body(receive, limit, self._patience), send)
 
 
 class _Body:
     """The body of a request as the application receives it: neither too large nor too slow."""
 
-    def __init__(self, receive: Receive, most: int, patience: float, refusal: str) -> None:
+    def __init__(self, receive: Receive, limit: int, patience: float) -> None:
         self._receive = receive
-        self._max = most
+        self._limit = limit
         self._patience = patience
-        self._refusal = refusal
         self._size = 0
         self._waited = 0.0
         self._complete = False
@@ -99,8 +102,8 @@ class _Body:
         message = await self._in_time()
         self._complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
-        if self._size > self._max:  # a body that comes in pieces does not say how large it will be
-            raise HTTPException(413, self._refusal)
+        if self._size > self._limit:  # a body in pieces does not say how large it will be
+            raise HTTPException(413, _refusal(self._limit))
         return message
 
     async def _in_time(self) -> Message:
@@ -169,6 +172,10 @@ def route_of(scope: Scope) -> str:
     """The template of the path, without what varies; `unknown` when there is no such route."""
     route = scope.get("route")
     return "unknown" if route is None else str(route.path)
+
+
+def _refusal(limit: int) -> str:
+    return f"A request body may have {limit:,} bytes at the most"
 
 
 def _without_slash(scope: Scope) -> Scope:

@@ -8,6 +8,8 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
+from ..job import NO_RESULTS, Job
+
 
 def success(
     request: Request, processor: str, data: Any, *, process_id: str | None = None
@@ -43,6 +45,49 @@ def enqueued(request: Request, process_id: str, data: dict[str, Any]) -> JSONRes
         "llm_info": {"requests": []},
     }
     return JSONResponse(_body(asked, process, data), 202)
+
+
+def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
+    """The answer to a file or URL: it has become a job."""
+    here = f"/api/jobs/{job.job_id}"
+    named = {"id": job.job_id} | ({"client_id": client_id} if client_id else {})
+    body = {
+        "status": "accepted",
+        "worker": "secretary",
+        "job_id": job.job_id,
+        "process": {
+            "id": job.job_id,
+            "main_processor": job.job_type,
+            "started": _iso(job.created_at.timestamp()),
+            "is_from_cache": False,
+        },
+        "job": named,
+        "webhook": {"delivered_to": job.webhook.url} if job.webhook else None,
+        "links": {"self": here, "stream": f"{here}/stream", "cancel": f"{here}/cancel"},
+        "error": None,
+    }
+    return JSONResponse(body, 202, {"Location": here})
+
+
+def finished(request: Request, job: Job) -> JSONResponse:
+    """The answer to a client that has waited for its job: what came of it."""
+    results = {**NO_RESULTS, **(job.results or {})}
+    started = job.processing_started_at or job.created_at
+    ended = job.completed_at or started
+    asked = {
+        "processor": job.job_type,
+        "timestamp": _iso(request.state.arrived_at),
+        "parameters": job.document()["parameters"],
+    }
+    process = {
+        "id": job.job_id,
+        "main_processor": job.job_type,
+        "started": _iso(started.timestamp()),
+        "duration_ms": round((ended - started).total_seconds() * 1000, 1),
+        "is_from_cache": bool(results.get("is_from_cache", False)),
+        "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
+    }
+    return JSONResponse(_body(asked, process, results))
 
 
 def _body(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[str, Any]:

@@ -12,14 +12,19 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import (
     AccessDenied,
+    AddressRefused,
     Conflict,
+    FileTooLarge,
     InvalidParameters,
+    KeyReused,
     NotFound,
     RateLimited,
     SecretaryError,
     StoreUnavailable,
     Unauthorized,
+    UnsupportedFile,
 )
+from ..job import JobError
 from ..submission import invalid_request
 
 logger = logging.getLogger(__name__)
@@ -27,10 +32,14 @@ logger = logging.getLogger(__name__)
 #: The first that fits; anything else is a 500.
 STATUS: dict[type[SecretaryError], int] = {
     InvalidParameters: 400,
+    AddressRefused: 400,
     Unauthorized: 401,
     AccessDenied: 403,
     NotFound: 404,
+    KeyReused: 422,
     Conflict: 409,
+    FileTooLarge: 413,
+    UnsupportedFile: 415,
     RateLimited: 429,
     StoreUnavailable: 503,
 }
@@ -44,6 +53,8 @@ CODES = {
     409: "CONFLICT",
     413: "PAYLOAD_TOO_LARGE",
     415: "UNSUPPORTED_FILE",
+    416: "VALIDATION_ERROR",
+    422: "VALIDATION_ERROR",
     429: "RATE_LIMITED",
     500: "INTERNAL_ERROR",
     503: "UNAVAILABLE",
@@ -63,7 +74,7 @@ ERROR_SCHEMA = {
             "type": "object",
             "required": ["code", "message", "details"],
             "properties": {
-                "code": {"type": "string", "enum": list(CODES.values())},
+                "code": {"type": "string"},
                 "message": {"type": "string"},
                 "details": {"type": ["object", "null"]},
             },
@@ -124,6 +135,26 @@ def error_response(
     return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
 
 
+#: How a client that waited for its job hears of the job's error; anything else is a 500.
+JOB_STATUS = {
+    "VALIDATION_ERROR": 400,
+    "UNKNOWN_JOB_TYPE": 400,
+    "CANCELLED": 409,
+    "FILE_TOO_LARGE": 413,
+    "UNSUPPORTED_FILE": 415,
+    "FILE_ENCRYPTED": 422,
+    "FILE_CORRUPT": 422,
+    "DOWNLOAD_FAILED": 502,
+    "UPSTREAM_FAILED": 502,
+    "ENGINE_UNAVAILABLE": 503,
+    "PROCESSING_TIMEOUT": 504,
+}
+
+
+def job_error_response(error: JobError) -> JSONResponse:
+    return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
+
+
 def answer_errors(api: FastAPI) -> None:
     """Give every error the form of the contract, those of the framework too."""
     api.add_exception_handler(SecretaryError, _our_error)
@@ -135,10 +166,10 @@ def answer_errors(api: FastAPI) -> None:
 async def _our_error(request: Request, error: Exception) -> JSONResponse:
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     if isinstance(error, StoreUnavailable):  # its text names files and servers
-        logger.error("%s %s: %s", request.method, request.url.path, error)
+        logger.error("%s %r: %s", request.method, request.url.path, error)
         return error_response(status, "The job store cannot be used at the moment")
     if status == 500:
-        logger.error("%s %s", request.method, request.url.path, exc_info=error)
+        logger.error("%s %r", request.method, request.url.path, exc_info=error)
         return error_response(status, "Internal error")
     return answer_to(error)
 
@@ -146,7 +177,7 @@ async def _our_error(request: Request, error: Exception) -> JSONResponse:
 def answer_to(error: Exception) -> JSONResponse:
     """The answer to an error of ours that tells clients no more than they may know."""
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-    details = error.details if isinstance(error, InvalidParameters) else None
+    details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
     return error_response(status, str(error), details=details, headers=retry)
 

@@ -1,5 +1,12 @@
 """The job types this service ships. A new one is one module here and one name below."""
 
+from .audio import audio
+from .imageocr import imageocr
+from .office import office
+from .pdf import pdf
 from .selftest import selftest
+from .session import session
+from .transformer import transformer
+from .video import video
 
-BUILTIN = (selftest,)
+BUILTIN = (audio, imageocr, office, pdf, selftest, session, transformer, video)

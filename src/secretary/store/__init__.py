@@ -138,6 +138,24 @@ class Taker(Protocol):
     def take(self, jobs: list[Job]) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A job that changed, was added or deleted; without `job_id` a batch that itself changed."""
+
+    job_id: str | None
+    batch_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`position` is behind these changes: pass it as `since` to read on."""
+
+    items: list[Change]
+    position: str
+    #: What changed before these is not known any more: whoever needs to know must look.
+    gap: bool = False
+
+
 class JobStore(Protocol):
     """Where jobs live.
 
@@ -174,6 +192,17 @@ class JobStore(Protocol):
     async def find(self, query: JobQuery) -> Page[Job]: ...
     async def get_batch(self, batch_id: str) -> Batch: ...
     async def find_batches(self, query: BatchQuery) -> Page[Batch]: ...
+
+    async def changes(
+        self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
+    ) -> Changes:
+        """What changed after a position, whoever changed it; with None only the position of now.
+
+        Nothing is left out, but something may be told twice. If there is nothing to tell it
+        waits for so many seconds at the most, and looks again at once when this process
+        changed something.
+        """
+        ...
 
     # Changes on the first `limit` jobs that a query finds and that are in a state that allows
     # it; each says which jobs it changed. Call again until it says none.

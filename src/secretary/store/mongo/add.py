@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
-from ...errors import Conflict, StoreUnavailable
+from ...errors import Conflict, KeyReused, StoreUnavailable
 from ...job import Batch, Job, utc_now
 from .. import Added, IdempotencyKey
 from .change import batch_end
@@ -49,7 +49,7 @@ def _conflict() -> Conflict:
 
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
-    document = job_document(job, arrival=db.arrivals.next())
+    document = job_document(job, arrival=db.arrivals.next()) | db.touched
     document |= await put_value(db, job.job_id, "parameters", job.parameters)
     return NewJob(job, document | ({"idempotency_key": key} if key else {}))
 
@@ -89,7 +89,7 @@ async def add_batch(
     db: Database, jobs: Sequence[Job], batch: Batch, *, key: Document | None = None
 ) -> None:
     """The jobs first, as `staged`, which nobody sees; then the batch, and with it they exist."""
-    document = batch_document(batch, arrival=db.arrivals.next())
+    document = batch_document(batch, arrival=db.arrivals.next()) | db.touched
     document |= {"idempotency_key": key} if key else {}
     if not jobs:
         ended = batch_end(document, failed=False)
@@ -142,7 +142,7 @@ async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, held: b
     for start in range(0, len(jobs), CHUNK):
         new = [await new_job(db, job) for job in jobs[start : start + CHUNK]]
         documents = [
-            {**item.document, "status": STAGED}
+            {**_untouched(item.document), "status": STAGED}
             | {"staged": {**staged, "place": _place(item.job, places, held=held)}}
             for item in new
         ]
@@ -151,6 +151,11 @@ async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, held: b
         except BulkWriteError as error:
             await drop_values(db, [documents[n] for n in _duplicates(error)])
             raise _conflict() from error
+
+
+def _untouched(document: Document) -> Document:
+    """Nobody is to hear of it yet."""
+    return {name: value for name, value in document.items() if name != "changed_at"}
 
 
 def staged_jobs(batch_id: str, token: str) -> Document:
@@ -165,6 +170,9 @@ async def publish(db: Database, batch_id: str, token: str) -> int:
         [{"$set": {"status": "pending", **places}}, {"$unset": "staged"}],
         hint="by_batch",
     )
+    if db.touch:  # an update of the form above cannot do it
+        untouched = {"batch_id": batch_id, "changed_at": None}
+        await db.durable.jobs.update_many(untouched, db.touch, hint="by_batch")
     await db.batches.update_one(
         {"_id": batch_id, "staged.token": token}, {"$unset": {"staged": ""}}
     )
@@ -194,7 +202,7 @@ async def add_once(
     own_id = batch.batch_id if batch else jobs[0].job_id
     known = await _reserve(db, key, own_id)
     if known["fingerprint"] != key.fingerprint:
-        raise Conflict("This idempotency key was used for another request")
+        raise KeyReused("This idempotency key was used for another request")
     if "job_ids" in known:
         return Added(known["job_ids"], known.get("batch_id"), replayed=True)
     jobs, batch = _under(known["reserved"], jobs, batch)

@@ -53,7 +53,10 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
     token = uuid4().hex
     receipts = [f"{token}-{n}" for n in range(len(changes))]
     result = await db.durable.jobs.bulk_write(
-        [_operation(change, receipt) for change, receipt in zip(changes, receipts, strict=True)],
+        [
+            _operation(db, change, receipt)
+            for change, receipt in zip(changes, receipts, strict=True)
+        ],
         ordered=False,
     )
     done = [True] * len(changes)
@@ -68,8 +71,10 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
     return done
 
 
-def _operation(change: Change, receipt: str) -> UpdateOne:
-    update = change.update | {"$set": change.update.get("$set", {}) | {"receipt": receipt}}
+def _operation(db: Database, change: Change, receipt: str) -> UpdateOne:
+    update = (
+        change.update | db.touch | {"$set": change.update.get("$set", {}) | {"receipt": receipt}}
+    )
     return UpdateOne({"_id": change.job_id, **change.only}, update)
 
 
@@ -111,7 +116,7 @@ async def settle_batch(db: Database, batch_id: str) -> None:
     completed = await db.jobs.find_one(**one_of_batch(batch_id, [JobStatus.COMPLETED.value]))
     failed = completed is None and await _has_jobs(db, batch_id)
     await db.durable.batches.update_one(
-        {"_id": batch_id, "open": True}, batch_end(batch, failed=failed)
+        {"_id": batch_id, "open": True}, batch_end(batch, failed=failed) | db.touch
     )
 
 

@@ -73,7 +73,7 @@ class Claims:
         for token, (worker_id, until) in list(self._unwanted.items()):
             await self._db.jobs.update_many(
                 {"worker_id": worker_id, "status": "processing", "claim": token},
-                _given_back({"due_at": now_stamp()}),
+                _given_back({"due_at": now_stamp()}) | self._db.touch,
                 hint="running",
             )
             if time.monotonic() > until:
@@ -231,7 +231,7 @@ async def _mark(
     ids = {"$in": list(places)}
     await db.jobs.update_many(
         {"_id": ids, "status": "pending", "line": {"$gt": ""}},
-        update | {"$inc": {"attempt": 1}},
+        update | {"$inc": {"attempt": 1}} | db.touch,
         hint="_id_",
     )
     found = db.jobs.find({"_id": ids, "claim": token}, WITHOUT_DETAILS, hint="_id_")
@@ -271,7 +271,7 @@ async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
     now = now_stamp()
     await db.batches.update_many(
         {"_id": {"$in": list(ids - inactive)}, "started_at": None},
-        {"$set": {"started_at": now, "updated_at": now}},
+        {"$set": {"started_at": now, "updated_at": now}} | db.touch,
     )
     return inactive
 
@@ -287,7 +287,7 @@ async def _give_back(
         [
             UpdateOne(
                 {"_id": job_id, "status": "processing", "claim": claimed[job_id]},
-                _given_back(place),
+                _given_back(place) | db.touch,
             )
             for job_id, place in places.items()
         ]

@@ -46,6 +46,7 @@ async def report(db: Database, job: Job, progress: Progress | None, entries: int
             "updated_at": now_stamp(),
         }
         update["$max"] = {"progress.percent": progress.percent}
+        update |= db.touch
     only = {"_id": job.job_id, **held_by(job)}
     if update:
         held = await db.jobs.find_one_and_update(only, update, {"logged": 1})
@@ -257,7 +258,8 @@ async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
     if batch_ids:
         await db.durable.batches.update_many(
             {"_id": {"$in": sorted(batch_ids)}},
-            {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}},
+            {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}}
+            | db.touch,
         )
 
 

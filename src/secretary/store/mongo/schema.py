@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pymongo
+from bson import Timestamp
 from pymongo import ASCENDING as UP
 from pymongo import DESCENDING as DOWN
 from pymongo import IndexModel, ReadPreference, WriteConcern
@@ -41,6 +42,8 @@ class Collections:
         self.keys: Documents = kept["idempotency_keys"]
         self.contents: Documents = kept["contents"]
         self.logs: Documents = kept["logs"]
+        #: What was deleted, for those who follow the changes.
+        self.traces: Documents = kept["traces"]
         self.meta: Documents = kept["meta"]
 
 
@@ -52,6 +55,14 @@ class Database(Collections):
         self.name = database.name
         self.durable = Collections(database, DURABLE)
         self.arrivals = Arrivals()
+        #: Parts of every update and every new document that clients can see. Only a server
+        #: without change streams needs to note when that was (see poll.py).
+        self.touch: Document = {}
+        self.touched: Document = {}
+
+    def note_times_of_change(self) -> None:
+        self.touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
+        self.touched = {"changed_at": Timestamp(0, 0)}  # the server puts in its time
 
     async def command(self, name: str) -> Document:
         admin = self.jobs.database.client.admin
@@ -132,5 +143,6 @@ async def prepare(db: Database) -> None:
         await db.durable.jobs.create_indexes(JOB_INDEXES)
         await db.durable.batches.create_indexes(BATCH_INDEXES)
         await db.durable.keys.create_indexes([_index("expiry", ("expires_at", UP))])
+        await db.durable.traces.create_indexes([_index("by_time", ("at", UP))])
         await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])

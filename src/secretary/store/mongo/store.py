@@ -14,6 +14,7 @@ from ...job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
 from .. import (
     Added,
     BatchQuery,
+    Changes,
     IdempotencyKey,
     JobQuery,
     Page,
@@ -23,14 +24,17 @@ from .. import (
     Wanted,
     WorkerInfo,
 )
+from ..news import News
 from . import add, ending, reading, rescue, tidy, workers
 from .calls import Calls, cancellable
 from .change import Change, apply, change_found, release_held
 from .claim import Claims
 from .contents import add_logs
 from .errors import address_of, unavailable_error
+from .follow import Follower
 from .group import Group
 from .line import waiting_since
+from .poll import Poller
 from .rows import DELETED, ENDED, LISTED, now_stamp
 from .schema import SCHEMA_VERSION, Database, Document, prepare
 from .watch import Watch
@@ -78,7 +82,9 @@ def _to_its_end(
     @_translated
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._calls.run(method(self, *args, **kwargs))
+        done = await self._calls.run(method(self, *args, **kwargs))
+        self._own_writes.tell()
+        return done
 
     return call
 
@@ -97,6 +103,8 @@ class MongoStore:
         self._caretaker: tidy.Caretaker
         self._watch: Watch
         self._calls = Calls()
+        self._own_writes = News()
+        self._feed: Follower | Poller
         self._additions: Group[add.NewJob, None]
         self._endings: Group[Change, bool]
 
@@ -118,6 +126,10 @@ class MongoStore:
         except BaseException:
             await self._client.close()
             raise
+        self._feed = Follower(db)
+        if self._watch.refused:
+            db.note_times_of_change()
+            self._feed = Poller(db, self._own_writes)
         self._db = db
         self._claims = Claims(db)
         self._caretaker = tidy.Caretaker(db)
@@ -130,6 +142,7 @@ class MongoStore:
         await self._claims.close()
         await self._additions.close()
         await self._endings.close()
+        await self._feed.close()
         await self._client.close()
 
     # Clients
@@ -180,6 +193,12 @@ class MongoStore:
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
         return await reading.find_batches(self._db, query)
 
+    @_translated
+    async def changes(
+        self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
+    ) -> Changes:
+        return await self._feed.changes(since, limit=limit, seconds=seconds)
+
     @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await ending.cancel(self._db, query)
@@ -222,11 +241,13 @@ class MongoStore:
         db = self._db.durable
         changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
         given = {name: value for name, value in changes.items() if value is not None}
-        await db.batches.update_one({"_id": batch_id}, {"$set": given})
+        await db.batches.update_one({"_id": batch_id}, {"$set": given} | self._db.touch)
         if is_active is not None:
             await self._hold_or_release(batch_id, is_active=is_active)
         if archived is not None:
-            await db.jobs.update_many({"batch_id": batch_id}, {"$set": {"archived": archived}})
+            await db.jobs.update_many(
+                {"batch_id": batch_id}, {"$set": {"archived": archived}} | self._db.touch
+            )
         self._watch.tell()
         return await reading.get_batch(self._db, batch_id)
 
@@ -244,6 +265,7 @@ class MongoStore:
         if (await reading.get_batch(self._db, batch_id)).total_jobs:
             raise Conflict(f"The batch {batch_id} still has jobs")
         await self._db.durable.batches.delete_one({"_id": batch_id})
+        await tidy.leave_trace(self._db, job_id=None, batch_id=batch_id)
 
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
@@ -270,7 +292,10 @@ class MongoStore:
 
     @_translated
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
-        return await self._claims.claim(worker_id, wanted)
+        claimed = await self._claims.claim(worker_id, wanted)
+        if claimed:
+            self._own_writes.tell()
+        return claimed
 
     def employ(self, taker: Taker | None) -> None:
         """A write here goes to a server: a worker claims by itself as quickly."""
@@ -286,6 +311,7 @@ class MongoStore:
         last = await ending.report(self._db, job, progress, len(logs))
         if logs:
             await add_logs(self._db, job.job_id, logs, last=last)
+        self._own_writes.tell()
 
     @_to_its_end
     async def finish(

@@ -6,12 +6,13 @@ from datetime import timedelta
 from ...job import utc_now
 from .add import publish, unstage
 from .change import release_held, settle_batch
-from .rows import DELETED, STAGED, now_stamp, stamp
+from .rows import DELETED, STAGED, now_stamp, stamp, without_none
 from .schema import Database, Document, Documents
 
 #: A process that is alive is done with its part long before.
 UNFINISHED_AFTER = timedelta(minutes=1)
 ABANDONED_AFTER = timedelta(minutes=10)
+TRACED_FOR = timedelta(days=1)
 ORPHANED_AFTER = timedelta(days=1)
 
 MAX_TIDIED = 1000
@@ -26,6 +27,7 @@ class Caretaker:
     async def tidy(self) -> None:
         db = self._db
         await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
+        await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - TRACED_FOR)}})
         await _publish_added(db)
         await _remove_staged(db)
         await _remove_deleted(db)
@@ -94,9 +96,18 @@ async def forget(db: Database, job_ids: Sequence[str]) -> None:
     """Remove deleted jobs: what belongs to them first, so that nothing is left without them."""
     if job_ids:
         among = {"$in": list(job_ids)}
+        deleted = db.jobs.find({"_id": among, "status": DELETED}, {"batch_id": 1}, hint="_id_")
+        async for job in deleted:
+            await leave_trace(db, job_id=job["_id"], batch_id=job.get("batch_id"))
         await db.logs.delete_many({"job_id": among})
         await db.contents.delete_many({"job_id": among})
         await db.jobs.delete_many({"_id": among, "status": DELETED}, hint="_id_")
+
+
+async def leave_trace(db: Database, *, job_id: str | None, batch_id: str | None) -> None:
+    """For those who follow the changes: this is gone."""
+    trace = without_none(job_id=job_id, batch_id=batch_id, at=now_stamp())
+    await db.traces.insert_one(trace | db.touched)
 
 
 async def _settle_open(db: Database) -> None:

@@ -31,6 +31,7 @@ from ...job import (
 from .. import Rescued, Wanted
 from ..json_text import dumps
 from ..policy import Candidate, JobClass, Running, Turns
+from .changes import NEXT_REVISION
 from .rows import JOB_COLUMNS, JOBS, insert_job, job_from, microseconds, moment
 
 #: Jobs whose time has come are moved into the line in bounded steps.
@@ -251,7 +252,8 @@ def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> No
     db.execute(
         "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
         " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
-        " percent = 0, message = '' WHERE seq IN (SELECT value FROM json_each(?))",
+        f" percent = 0, message = '', revision = {NEXT_REVISION}"
+        " WHERE seq IN (SELECT value FROM json_each(?))",
         (worker_id, now, now, json.dumps(seqs)),
     )
 
@@ -300,9 +302,8 @@ def report(
     now = microseconds(utc_now())
     if progress is not None:
         seq = db.execute(
-            "UPDATE jobs SET step = ?, percent = max(percent, ?), message = ?, updated_at = ?"
-            + HELD_BY
-            + " RETURNING seq",
+            "UPDATE jobs SET step = ?, percent = max(percent, ?), message = ?, updated_at = ?,"
+            f" revision = {NEXT_REVISION}" + HELD_BY + " RETURNING seq",
             (progress.step, progress.percent, progress.message, now, *fence(job)),
         ).get
     else:
@@ -379,7 +380,7 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     now = microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
-        " error_code = NULL, updated_at = ?, completed_at = ?"
+        f" error_code = NULL, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
         " WHERE seq IN (SELECT value FROM json_each(?))",
         (now, now, json.dumps([seq for seq, _ in held.values()])),
     )
@@ -412,7 +413,8 @@ def _fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> N
     now = microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'failed', error_code = ?, failures = failures + ?,"
-        " crashes = crashes + ?, updated_at = ?, completed_at = ? WHERE seq = ?",
+        f" crashes = crashes + ?, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
+        " WHERE seq = ?",
         (error.code, not crashed, crashed, now, now, seq),
     )
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
@@ -422,8 +424,8 @@ def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
     now = microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'cancelled', turn = NULL, run_at = NULL, held = 0,"
-        " cancel_requested = 1, error_code = 'CANCELLED', updated_at = ?, completed_at = ?"
-        " WHERE seq = ?",
+        " cancel_requested = 1, error_code = 'CANCELLED', updated_at = ?, completed_at = ?,"
+        f" revision = {NEXT_REVISION} WHERE seq = ?",
         (now, now, seq),
     )
     error = JobError(code="CANCELLED", message=reason)
@@ -452,8 +454,8 @@ def back_to_line(
     counting = f", {counted} = {counted} + 1" if counted else ""
     db.execute(
         "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
-        " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?"
-        f"{counting} WHERE seq = ?",
+        " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?,"
+        f" revision = {NEXT_REVISION}{counting} WHERE seq = ?",
         (
             turn,
             held,
@@ -533,7 +535,10 @@ def cancel(db: apsw.Connection, seqs: Sequence[int]) -> None:
             cancel_job(db, seq, Cancelled().reason)
             _ended(db, seq, row[1], "error")
         else:
-            db.execute("UPDATE jobs SET cancel_requested = 1 WHERE seq = ?", (seq,))
+            db.execute(
+                f"UPDATE jobs SET cancel_requested = 1, revision = {NEXT_REVISION} WHERE seq = ?",
+                (seq,),
+            )
 
 
 def restart(db: apsw.Connection, seqs: Sequence[int], parameters: Mapping[str, Any] | None) -> None:

@@ -38,10 +38,11 @@ def get_job(db: apsw.Connection, job_id: str) -> Job:
 
 
 def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
-    found = find_seqs(db, query, limit=query.limit + 1)
-    more = len(found) > query.limit
-    page = found[: query.limit]
-    jobs = [_listed_job(db, seq, query.include) for seq, _ in page]
+    with db:  # else a job could be deleted between being found and being read
+        found = find_seqs(db, query, limit=query.limit + 1)
+        more = len(found) > query.limit
+        page = found[: query.limit]
+        jobs = [_listed_job(db, seq, query.include) for seq, _ in page]
     cursor = f"{page[-1][1]}.{page[-1][0]}" if more else None
     return Page(jobs, cursor)
 

@@ -22,6 +22,7 @@ from ...job import (
     dropped_note,
 )
 from ..json_text import dumps
+from .changes import NEXT_REVISION
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -185,8 +186,8 @@ def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -
     db.execute(
         "INSERT INTO jobs (job_id, job_type, job_name, status, user_id, public, batch_id, priority,"
         " run_at, turn, held, timeout_s, max_attempts, archived, step, percent, message,"
-        " created_at, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " created_at, updated_at, revision)"
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NEXT_REVISION})",
         (
             job.job_id,
             job.job_type,

@@ -30,7 +30,8 @@ CREATE TABLE jobs (
   created_at            INTEGER NOT NULL,
   updated_at            INTEGER NOT NULL,
   processing_started_at INTEGER,
-  completed_at          INTEGER
+  completed_at          INTEGER,
+  revision              INTEGER NOT NULL             -- grows with every change that clients see
 ) STRICT;
 
 CREATE TABLE contents (
@@ -134,6 +135,14 @@ CREATE INDEX jobs_by_batch ON jobs (batch_id, created_at) WHERE batch_id IS NOT 
 CREATE INDEX jobs_by_error ON jobs (error_code, created_at) WHERE error_code IS NOT NULL;
 CREATE INDEX jobs_public ON jobs (created_at) WHERE public = 1 AND user_id IS NOT NULL;
 CREATE INDEX jobs_ended ON jobs (status, completed_at) WHERE completed_at IS NOT NULL;
+
+-- The feed of changes. A revision is never used twice, so deletions leave a trace.
+CREATE INDEX jobs_changed ON jobs (revision);
+CREATE TABLE traces (
+  revision INTEGER PRIMARY KEY,
+  job_id   TEXT,   -- a job that was deleted
+  batch_id TEXT    -- its batch; without a job: a batch that itself changed
+) STRICT;
 
 -- Counters that cannot drift: they change with the row itself.
 CREATE TABLE tallies (

@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import Conflict, LeaseLost, StoreUnavailable
+from ...errors import Conflict, KeyReused, LeaseLost, StoreUnavailable
 from ...job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
 from ...machine import boot_id
 from .. import (
     RENEW_BELOW,
     Added,
     BatchQuery,
+    Changes,
     IdempotencyKey,
     JobQuery,
     Page,
@@ -32,8 +33,10 @@ from .. import (
     WorkerInfo,
 )
 from ..json_text import dumps
+from ..news import News
 from ..policy import Turns
 from . import queue, reading
+from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
 from .rows import insert_batch, microseconds, moment
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
@@ -53,7 +56,8 @@ class SqliteStore:
 
     def __init__(self, url: str) -> None:
         self._path = Path(url.removeprefix("sqlite://"))
-        self._writer = Writer(self._path)
+        self._own_writes = News()
+        self._writer = Writer(self._path, on_commit=self._own_writes.tell)
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="sqlite-reader")
         self._connections = local()
         self._opened: list[apsw.Connection] = []
@@ -111,6 +115,17 @@ class SqliteStore:
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
         return await self._read(partial(reading.find_batches, query=query))
 
+    async def changes(
+        self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
+    ) -> Changes:
+        look = partial(changes, since=since, limit=limit)
+        written = self._own_writes.generation
+        found = await self._read(look)
+        if found.items or found.gap or since is None or seconds <= 0:
+            return found
+        await self._own_writes.wait(written, seconds=seconds)
+        return await self._read(look)
+
     async def cancel(self, query: JobQuery) -> list[str]:
         only = ("status IN ('pending', 'processing') AND cancel_requested = 0", ())
         changed = await self._change(query, only, queue.cancel)
@@ -128,7 +143,10 @@ class SqliteStore:
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
         def work(db: apsw.Connection, seqs: Sequence[int]) -> None:
             for seq in seqs:
-                db.execute("UPDATE jobs SET archived = ? WHERE seq = ?", (archived, seq))
+                db.execute(
+                    f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE seq = ?",
+                    (archived, seq),
+                )
 
         return await self._change(query, ("archived = ?", (not archived,)), work)
 
@@ -139,7 +157,10 @@ class SqliteStore:
                     "DELETE FROM deliveries WHERE job_id = (SELECT job_id FROM jobs WHERE seq = ?)",
                     (seq,),
                 )
-                db.execute("DELETE FROM jobs WHERE seq = ?", (seq,))
+                row: Any = db.execute(
+                    "DELETE FROM jobs WHERE seq = ? RETURNING job_id, batch_id, revision", (seq,)
+                ).fetchone()
+                leave_trace(db, job_id=row[0], batch_id=row[1], above=row[2])
 
         return await self._change(query, _ENDED, work)
 
@@ -157,6 +178,7 @@ class SqliteStore:
                 raise Conflict(f"The batch {batch_id} still has jobs")
             db.execute("DELETE FROM deliveries WHERE batch_id = ?", (batch_id,))
             db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
+            leave_trace(db, job_id=None, batch_id=batch_id)
 
         await self._writer.call(work, durable=True)
 
@@ -334,6 +356,7 @@ class SqliteStore:
         def work(db: apsw.Connection) -> None:
             now = microseconds(utc_now())
             db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
+            drop_old_traces(db)
             db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
         await self._writer.call(work, heavy=True)
@@ -451,7 +474,7 @@ def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
     if row is None:
         return None
     if row[0] != key.fingerprint:
-        raise Conflict("This idempotency key was used for another request")
+        raise KeyReused("This idempotency key was used for another request")
     return Added(json.loads(row[1]), row[2], replayed=True)
 
 
@@ -479,14 +502,18 @@ def _change_batch(
         db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
         # Set free, they join the line with the next claim, as jobs whose time has come.
         db.execute(
-            "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?)"
-            " WHERE batch_id = ? AND status = 'pending'",
+            "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?),"
+            f" revision = {NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",
             (not is_active, now, batch_id),
         )
     if archived is not None and archived != batch.archived:
         db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))
-        db.execute("UPDATE jobs SET archived = ? WHERE batch_id = ?", (archived, batch_id))
+        db.execute(
+            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE batch_id = ?",
+            (archived, batch_id),
+        )
     db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
+    leave_trace(db, job_id=None, batch_id=batch_id)
     return reading.get_batch(db, batch_id)
 
 

@@ -8,18 +8,19 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+from ..news import News
+
 #: A directory that changed this recently may change again without a new time of change.
 SETTLED_SECONDS = 0.1
 
 
-class WakeUp:
-    """A number that grows with all news, and datagram sockets through which processes poke
-    each other. A lost poke costs only time: who waits also looks again by itself."""
+class WakeUp(News):
+    """Datagram sockets through which processes poke each other. A lost poke costs only time:
+    who waits also looks again by itself."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self._directory = directory
-        self._generation = 0
-        self._waiters: set[asyncio.Future[None]] = set()
         self._socket: socket.socket | None = None
         self._name = f"{uuid4().hex[:12]}.sock"
         self._poking = False
@@ -47,22 +48,9 @@ class WakeUp:
             (self._directory / self._name).unlink(missing_ok=True)
             self._socket = None
 
-    async def wait(self, since: int, *, seconds: float) -> int:
-        if self._generation == since:
-            # Not wait_for: its task and its turns of the loop are half of the way to a claim.
-            news = self._loop.create_future()
-            timer = self._loop.call_later(seconds, _settle, news)
-            self._waiters.add(news)
-            try:
-                await news
-            finally:
-                timer.cancel()
-                self._waiters.discard(news)
-        return self._generation
-
     def tell(self) -> None:
         """Wake everybody who waits here or in another process."""
-        self._wake()
+        super().tell()
         if self._socket is not None and not self._poking:
             self._poking = True
             self._loop.call_soon(self._poke_others)
@@ -98,17 +86,7 @@ class WakeUp:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)
-        self._wake()
-
-    def _wake(self) -> None:
-        self._generation += 1
-        for news in self._waiters:
-            _settle(news)
-
-
-def _settle(news: "asyncio.Future[None]") -> None:
-    if not news.done():
-        news.set_result(None)
+        super().tell()
 
 
 def _address(path: Path) -> str:

@@ -58,8 +58,9 @@ class Writer:
     the wait for another process, heavy work.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, on_commit: Callable[[], None] = lambda: None) -> None:
         self._path = path
+        self._on_commit = on_commit
         self._calls: deque[_Call] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
         self._busy = False
@@ -212,6 +213,7 @@ class Writer:
                 call.future.set_exception(call.answer)
             else:
                 call.future.set_result(call.answer)
+        self._on_commit()
         if self._wal_pages >= CHECKPOINT_PAGES:
             self._wal_pages = 0
             self._in_thread(self._checkpoint, [])

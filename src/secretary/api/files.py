@@ -1,0 +1,132 @@
+"""The files that jobs have made, for those who may read the job."""
+
+import asyncio
+import mimetypes
+import re
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from ..errors import NotFound
+from ..job import FINAL
+from .access import Caller
+from .errors import OLDER_ROUTES
+from .jobs import desk_of
+
+router = APIRouter(tags=["files"])
+
+#: Given out as text inside JSON.
+TEXT_KINDS = frozenset({".txt", ".md", ".json", ".srt", ".vtt", ".csv", ".html", ".xml", ".yaml"})
+#: As large as a JSON answer may become; larger ones are files.
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+#: What a browser may show by itself. Anything else, pages with scripts above all, is saved.
+SHOWN = frozenset(
+    {
+        "application/pdf", "application/json", "text/plain", "text/markdown", "text/vtt",
+        "text/csv", "image/png", "image/jpeg", "image/gif", "image/webp", "audio/mpeg",
+        "audio/wav", "audio/x-wav", "audio/ogg", "audio/flac", "video/mp4", "video/webm",
+    }
+)  # fmt: skip
+TYPES = {".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp"}
+
+FILE: dict[str, Any] = {
+    "response_class": FileResponse,
+    "responses": {
+        200: {"description": "The file", "content": {"application/octet-stream": {}}},
+        206: {"description": "The ranges of it that were asked for"},
+        304: {"description": "The client has it already (`If-None-Match`)"},
+    },
+}
+#: The first range decides; who asks for several gets what the framework makes of them.
+RANGES = re.compile(r"bytes=\s*(?P<first>\d{0,18})-(?P<last>\d{0,18})(\s*,\s*\d{0,18}-\d{0,18})*")
+
+
+@router.get("/api/pdf/text-content/{path:path}")
+async def page_text(request: Request, path: str, user: Caller) -> JSONResponse:
+    """The text of a page."""
+    return await _text(request, path, user, frozenset({".txt"}))
+
+
+@router.get("/api/files/text/{path:path}")
+async def file_text(request: Request, path: str, user: Caller) -> JSONResponse:
+    """A text file, inside JSON."""
+    return await _text(request, path, user, TEXT_KINDS)
+
+
+@router.get(f"{OLDER_ROUTES}/files/{{path:path}}", name="get_event_job_file", **FILE)
+@router.get("/api/files/{path:path}", **FILE)
+async def get_file(request: Request, path: str, user: Caller) -> Response:
+    """A file, whole or in ranges."""
+    return _sent(request, await _located(request, path, user))
+
+
+@router.get(
+    f"{OLDER_ROUTES}/jobs/{{job_id}}/download-archive", name="download_event_job_archive", **FILE
+)
+@router.get("/api/jobs/{job_id}/download-archive", **FILE)
+async def download_archive(request: Request, job_id: str, user: Caller) -> Response:
+    """The ZIP with everything a job made."""
+    desk = desk_of(request)
+    job = await desk.job(job_id, user=user)
+    if job.status not in FINAL:
+        return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
+    name = (job.results or {}).get("archive_filename")
+    if not isinstance(name, str):
+        raise NotFound(f"The job {job_id} has no archive")
+    return _sent(request, await asyncio.to_thread(desk.files.locate, job, name), saved=True)
+
+
+async def _located(request: Request, path: str, user: str | None) -> Path:
+    """`<job_id>/<name>`, for clients that like it also with `jobs/` before it."""
+    desk = desk_of(request)
+    job_id, _, name = path.removeprefix("jobs/").partition("/")
+    job = await desk.job(job_id, user=user)
+    return await asyncio.to_thread(desk.files.locate, job, name)
+
+
+async def _text(
+    request: Request, path: str, user: str | None, kinds: frozenset[str]
+) -> JSONResponse:
+    found = await _located(request, path, user)
+    if found.suffix.lower() not in kinds or found.stat().st_size > MAX_TEXT_BYTES:
+        raise NotFound("There is no such text")
+    content = await asyncio.to_thread(found.read_text, "utf-8", "replace")
+    return JSONResponse({"file_path": path, "content": content})
+
+
+def _sent(request: Request, path: Path, *, saved: bool = False) -> Response:
+    kind = TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0]
+    shown = kind in SHOWN and not saved
+    found = path.stat()
+    response = FileResponse(
+        path,
+        media_type=kind or "application/octet-stream",
+        filename=path.name,
+        stat_result=found,
+        content_disposition_type="inline" if shown else "attachment",
+        headers={
+            "Cache-Control": "private, no-cache",  # ask each time whether it is still the same
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        },
+    )
+    etag = response.headers["etag"]
+    if etag in request.headers.get("if-none-match", "").replace(",", " ").split():
+        return Response(status_code=304, headers={"ETag": etag})
+    _check_range(request.headers.get("range"), found.st_size)
+    return response
+
+
+def _check_range(header: str | None, size: int) -> None:
+    """The framework would refuse in a form of its own."""
+    if header is None:
+        return
+    ranges = RANGES.fullmatch(header.strip())
+    if ranges is None:
+        raise HTTPException(400, "The Range header cannot be read")
+    first, last = ranges["first"], ranges["last"]
+    if (first and (int(first) >= size or (last and int(last) < int(first)))) or not (first or last):
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise HTTPException(416, f"The file has {size:,} bytes", headers)

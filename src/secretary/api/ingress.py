@@ -1,0 +1,148 @@
+"""A file or a URL in, a job out: one route for each kind of document."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic.alias_generators import to_snake
+
+from ..errors import InvalidParameters, UnsupportedFile
+from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
+from ..job import Job, new_id
+from ..submission import JobRequest, read
+from .access import Caller
+from .envelope import accepted
+from .forms import Form, read_form
+from .jobs import Key, desk_of
+from .tracing import traced
+from .waiting import patience_of, told_in_time
+
+router = APIRouter(prefix="/api", tags=["ingress"])
+
+#: What a job says about itself beside its parameters; some clients send it with the form.
+OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
+#: Heard by the route itself.
+OF_THE_CALL = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "file"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """One route: its job type, the kinds of files it takes, and what it sets by itself."""
+
+    path: str
+    job_type: str
+    kinds: frozenset[str] = frozenset()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    #: Else the job may go without: a transformer's text may stand in the request.
+    needs_source: bool = True
+
+
+PDF = frozenset({"pdf", "pptx", "odp", "ole"})
+
+ROUTES = (
+    Ingress("/pdf/process", "pdf", PDF),
+    Ingress("/pdf/process-url", "pdf", PDF),
+    Ingress("/office/process", "office", OFFICE),
+    Ingress("/office/process-via-pdf", "office", OFFICE, {"via_pdf": True}),
+    Ingress("/imageocr/process", "imageocr", PICTURES),
+    Ingress("/imageocr/process-url", "imageocr", PICTURES),
+    Ingress("/audio/process", "audio", SOUND | MOVING),
+    Ingress("/video/process", "video", MOVING),
+    Ingress("/video/youtube", "video"),
+    Ingress("/transformer/template", "transformer", OFFICE, needs_source=False),
+    Ingress("/transformer/text", "transformer", OFFICE, needs_source=False),
+    Ingress("/session/process", "session"),
+)
+#: Paths whose bodies may be as large as an upload.
+UPLOAD_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES if ingress.kinds)
+
+
+async def _receive(request: Request, ingress: Ingress, user: str | None, key: str | None) -> Any:
+    desk = desk_of(request)
+    job_id = new_id("job")
+    form = await read_form(
+        request,
+        desk.files.uploads,
+        job_id=job_id,
+        max_fields_bytes=request.app.state.max_body_bytes,
+    )
+    try:
+        asked = traced(request, _asked(form, ingress))
+        patience = patience_of(request, form.fields)
+        job = await desk.submit(asked, user=user, key=key, job_id=job_id, upload=form.upload)
+    except BaseException:
+        await desk.files.uploads.remove(job_id)
+        raise
+    if job.job_id != job_id:  # the same request came before, with its own upload
+        await desk.files.uploads.remove(job_id)
+    answer = await told_in_time(request, job, patience) if patience else None
+    return answer or accepted(request, job, _client_id(job))
+
+
+def _asked(form: Form, ingress: Ingress) -> JobRequest:
+    fields = {name: value for name, value in form.fields.items() if value not in ("", None)}
+    known = {to_snake(name): name for name in fields}
+    control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
+    _require_source(fields, form, ingress)
+    about = {name: fields.pop(name) for name in OF_THE_JOB if name in fields}
+    client_id = fields.pop("jobId", None)
+    if "webhook" not in about and "callback_url" in control:
+        about["webhook"] = {
+            "url": control["callback_url"],
+            "token": control.get("callback_token"),
+            "jobId": client_id,
+        }
+    elif client_id is not None:
+        fields["jobId"] = client_id
+    if form.upload is not None:
+        fields["file_source"] = form.upload.source()
+    parameters = {**fields, **ingress.parameters}
+    return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
+
+
+def _require_source(fields: Mapping[str, Any], form: Form, ingress: Ingress) -> None:
+    upload = form.upload
+    named = [name for name in ("url", "file_path", "file_source") if name in fields]
+    if upload is None and not named and ingress.needs_source:
+        raise InvalidParameters("file: a file or a url is needed")
+    if upload is None:
+        return
+    if named:
+        raise InvalidParameters(f"{named[0]}: send either a file or this, not both")
+    if not upload.size:
+        raise UnsupportedFile("The file is empty")
+    if upload.kind not in ingress.kinds:
+        told = f"a {upload.kind} file" if upload.kind else "of no kind that is known"
+        wanted = ", ".join(sorted(ingress.kinds)) or "none"
+        raise UnsupportedFile(f"The file is {told}; this route takes: {wanted}")
+
+
+def _client_id(job: Job) -> str | None:
+    """The client's own name for the job, if it gave one."""
+    told = job.webhook.job_id if job.webhook else None
+    extra = job.parameters.get("extra")
+    return told or (extra.get("jobId") if isinstance(extra, dict) else None)
+
+
+def _add_route(ingress: Ingress) -> None:
+    async def receive(request: Request, user: Caller, key: Key = None) -> JSONResponse:
+        answer: JSONResponse = await _receive(request, ingress, user, key)
+        return answer
+
+    name = ingress.path.strip("/").replace("/", "_").replace("-", "_")
+    router.add_api_route(
+        ingress.path,
+        receive,
+        methods=["POST"],
+        status_code=202,
+        name=name,
+        operation_id=name,
+        summary=f"Hand in a {ingress.job_type} job",
+        description=f"Always a job, of type `{ingress.job_type}`.",
+    )
+
+
+for _ingress in ROUTES:
+    _add_route(_ingress)

@@ -1,0 +1,66 @@
+"""What the parameters of all document job types have in common."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAX_TEXT = 10_000_000
+
+
+def _both_spellings(name: str) -> AliasChoices:
+    return AliasChoices(name, to_camel(name))
+
+
+def _from_text(value: Any) -> Any:
+    """A form has only texts: what is a mapping in JSON comes as JSON."""
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError("it must be JSON") from None
+
+
+def _words(value: Any) -> Any:
+    """`a, b` as a list: a form has no lists."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_from_text)]
+Words = Annotated[list[str], BeforeValidator(_words)]
+
+
+class Spelled(BaseModel):
+    """Each field is known as `use_cache` and as `useCache`. What nobody declared is kept."""
+
+    model_config = ConfigDict(
+        extra="allow", alias_generator=AliasGenerator(validation_alias=_both_spellings)
+    )
+
+
+class SourceParameters(Spelled):
+    """One of `file` (an upload), `url`, `file_path` and `file_source` says what to work on."""
+
+    url: str | None = Field(default=None, max_length=8000, description="Where the file is")
+    file_path: str | None = Field(
+        default=None, max_length=4000, description="A file under one of `storage.source_roots`"
+    )
+    file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
+    use_cache: bool = Field(default=True, description="Use earlier work on the same file")
+    force_refresh: bool = Field(default=False, description="Do it again although it is known")
+
+
+class LanguageParameters(SourceParameters):
+    """For what is read, said or written."""
+
+    source_language: str | None = Field(default=None, max_length=35)
+    target_language: str | None = Field(default=None, max_length=35)
+    template: str | None = Field(default=None, max_length=200)
+    template_content: str | None = Field(default=None, max_length=MAX_TEXT)
+    context: JsonObject = Field(default=None, description="Values for the template")

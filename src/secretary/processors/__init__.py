@@ -1,0 +1,1 @@
+"""The work itself. Processors know files and engines, never jobs."""

@@ -1,0 +1,124 @@
+"""Brings what a job is to work on to a local file: an upload, a URL, or a file under a root."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .errors import DownloadRefused, InvalidParameters, NotFound
+from .file_names import safe_name
+from .uploads import Uploads
+
+if TYPE_CHECKING:
+    from .fetch import DownloadLimits
+
+OnProgress = Callable[[int, int | None], None]
+
+
+class Named(Protocol):
+    """Parameters that name a source, in one of these ways."""
+
+    url: str | None
+    file_path: str | None
+    file_source: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """`name` is what its owner calls it; `path` is where we have it."""
+
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Plain values only, so that it can travel to a sandbox process."""
+
+    data_directory: Path
+    #: Where `file_path` may lead. Uploads are under the data directory and belong to their jobs.
+    roots: tuple[Path, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    limits: "DownloadLimits | None" = None
+
+    async def fetch(
+        self,
+        named: Named,
+        *,
+        job_id: str,
+        into: Path,
+        on_progress: OnProgress | None = None,
+    ) -> SourceFile:
+        """The source as a file; what is downloaded goes `into` a directory."""
+        kind, value = _named(named)
+        match kind:
+            case "upload":
+                return self._upload(job_id, value)
+            case "url":
+                return await self._download(str(value), into, on_progress)
+            case _:
+                return self._local(str(value), job_id)
+
+    def _upload(self, job_id: str, source: dict[str, Any]) -> SourceFile:
+        try:
+            path = Uploads(self.data_directory).path_of(job_id, source)
+        except NotFound as error:
+            raise DownloadRefused(str(error)) from None
+        return SourceFile(path, path.name)
+
+    async def _download(self, url: str, into: Path, on_progress: OnProgress | None) -> SourceFile:
+        # Loaded here, because most processes that import this never download.
+        from .fetch import DownloadLimits, download
+        from .network import Network
+
+        done = await download(
+            Network(self.allow_hosts),
+            url,
+            into / "download",
+            limits=self.limits or DownloadLimits(),
+            on_progress=on_progress,
+        )
+        return SourceFile(done.path, done.file_name)
+
+    def _local(self, text: str, job_id: str) -> SourceFile:
+        """A file under one of the roots. Links and `..` are followed first, so none leads out."""
+        uploads = Uploads(self.data_directory).root
+        for root in (*self.roots, uploads):
+            path = _within(root, text) or _within(root, text.removeprefix("uploads/"))
+            if path is None or not path.is_file():
+                continue
+            if path.is_relative_to(uploads.resolve()) and not _is_own(path, uploads, job_id):
+                continue
+            return SourceFile(path, safe_name(path.name))
+        raise InvalidParameters("file_path: there is no such file where this service may read")
+
+
+def _named(named: Named) -> tuple[str, Any]:
+    source = named.file_source
+    if source is not None:
+        value = source.get("path") or source.get("value")
+        if source.get("type") == "upload" and source.get("name"):
+            return "upload", source
+        if value:
+            return ("url" if source.get("type") == "url" else "path"), value
+    if named.url:
+        return "url", named.url
+    if named.file_path:
+        return "path", named.file_path
+    raise InvalidParameters("A file or a url is needed")
+
+
+def _within(root: Path, text: str) -> Path | None:
+    """`text` below `root`, None when it leads elsewhere or cannot be a path at all."""
+    try:
+        path = Path(os.path.realpath(root / text))
+        return path if path.is_relative_to(root.resolve()) else None
+    except (ValueError, OSError):  # a NUL, a loop of links, a name that is too long
+        return None
+
+
+def _is_own(path: Path, uploads: Path, job_id: str) -> bool:
+    """Whose upload it is says the directory; a file beside those is everybody's."""
+    first, *rest = path.relative_to(uploads.resolve()).parts
+    return not rest or not first.startswith("job-") or first == job_id

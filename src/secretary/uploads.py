@@ -1,0 +1,131 @@
+"""Files that came with a request, kept until their job needs them no more."""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .errors import FileTooLarge, NotFound
+from .file_kinds import kind_of
+from .file_names import safe_name
+
+MEBIBYTE = 1024 * 1024
+#: Pieces of this size are worth the change of thread that writing them takes.
+PIECE = MEBIBYTE
+FALLBACK_NAME = "upload"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """`kind` is what its content says (see file_kinds), None when that is not known."""
+
+    job_id: str
+    name: str
+    size: int
+    sha256: str
+    kind: str | None
+
+    def source(self) -> dict[str, Any]:
+        """How a job's parameters name it; the same for the same file, whatever job it is of."""
+        return {"type": "upload", "name": self.name, "size": self.size, "sha256": self.sha256}
+
+    @property
+    def path(self) -> str:
+        return f"uploads/{self.job_id}/{self.name}"
+
+
+class Uploads:
+    """`uploads/<job_id>/<name>`: each job's upload is its own, so that none can read another's."""
+
+    def __init__(self, data_directory: Path, *, max_bytes: int = 1024 * MEBIBYTE) -> None:
+        self.root = data_directory / "uploads"
+        self.max_bytes = max_bytes
+
+    async def receive(self, job_id: str, name: str, pieces: AsyncIterator[bytes]) -> Upload:
+        """Write a file as it comes. When this returns it is on disk; else nothing of it is left."""
+        directory = self.root / job_id
+        path = directory / (safe_name(name) or FALLBACK_NAME)
+        try:
+            file = await asyncio.to_thread(_new_file, path)
+            try:
+                size, sha256 = await self._write(file, pieces)
+            finally:
+                await asyncio.to_thread(file.close)
+            kind = await asyncio.to_thread(kind_of, path)
+        except BaseException:
+            # Without a thread: the request may be gone, and its task must not wait any more.
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return Upload(job_id, path.name, size, sha256, kind)
+
+    async def _write(self, file: BinaryIO, pieces: AsyncIterator[bytes]) -> tuple[int, str]:
+        digest, size, gathered = hashlib.sha256(), 0, bytearray()
+        async for piece in pieces:
+            size += len(piece)
+            if size > self.max_bytes:
+                limit = self.max_bytes / MEBIBYTE
+                raise FileTooLarge(f"A file may have {limit:g} MB at the most", max_mb=limit)
+            gathered += piece
+            if len(gathered) >= PIECE:
+                await asyncio.to_thread(_append, file, digest, bytes(gathered))
+                gathered.clear()
+        await asyncio.to_thread(_append, file, digest, bytes(gathered))
+        await asyncio.to_thread(_sync, file)
+        return size, digest.hexdigest()
+
+    def path_of(self, job_id: str, source: dict[str, Any]) -> Path:
+        """Where the upload of a job is; `NotFound` when it was removed."""
+        path = self.root / job_id / safe_name(str(source.get("name", "")))
+        if not path.is_file():
+            raise NotFound("The uploaded file is no longer there; submit it again")
+        return path
+
+    async def remove(self, job_id: str) -> None:
+        directory = f"{self.root}/{job_id}"
+        if os.path.exists(directory):  # noqa: ASYNC240  (a microsecond; most jobs have none)
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+    def older_than(self, age: timedelta) -> list[str]:
+        """The ids of jobs whose uploads came that long ago."""
+        before = time.time() - age.total_seconds()
+        try:
+            entries = list(os.scandir(self.root))
+        except FileNotFoundError:
+            return []
+        return [entry.name for entry in entries if _changed_at(entry) < before]
+
+
+def _new_file(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True)
+    return path.open("xb")
+
+
+def _append(file: BinaryIO, digest: Any, data: bytes) -> None:
+    digest.update(data)
+    file.write(data)
+
+
+def _sync(file: BinaryIO) -> None:
+    """What is acknowledged survives a power cut: the file, and its names in the directories."""
+    file.flush()
+    os.fsync(file.fileno())
+    path = Path(file.name)
+    for directory in (path.parent, path.parent.parent):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _changed_at(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:  # removed meanwhile
+        return time.time()

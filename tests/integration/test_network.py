@@ -1,0 +1,160 @@
+"""The client of the network, on real connections to loopback."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpcore
+import httpx
+import pytest
+
+from secretary.errors import AddressRefused
+from secretary.network import Network
+from secretary.resolver import system_addresses
+from secretary.transport import tcp_connection
+from tests.web import Asked, Web, serving
+
+
+async def hello(asked: Asked) -> None:
+    await asked.answer(b"hello")
+
+
+async def test_a_private_server_is_not_reached_unless_it_is_allowed() -> None:
+    async with serving(hello) as web:
+        async with Network().client() as client:
+            with pytest.raises(AddressRefused):
+                await client.get(web.url())
+        assert web.connections == 0
+        async with Network([web.host]).client() as client:
+            assert (await client.get(web.url())).text == "hello"
+
+
+class Rebinding:
+    """A name that is public when asked first, and this machine ever after."""
+
+    def __init__(self, web: Web) -> None:
+        self.web = web
+        self.answers = [["93.184.216.34"]]
+        self.dialled: list[str] = []
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        return self.answers.pop() if self.answers else ["127.0.0.1"]
+
+    async def connect(self, address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
+        """The public address is played by the test's own server: nothing leaves this machine."""
+        self.dialled.append(address)
+        return await tcp_connection("127.0.0.1", self.web.port, seconds)
+
+    def network(self) -> Network:
+        return Network(resolve=self.resolve, connect=self.connect)
+
+
+async def test_a_name_that_changes_its_address_gets_nowhere() -> None:
+    async with serving(hello) as web:
+        name = Rebinding(web)
+        async with name.network().client() as client:
+            answer = await client.get("http://evil.example:8080/", headers={"Connection": "close"})
+            assert answer.text == "hello"
+            assert name.dialled == ["93.184.216.34"]
+            with pytest.raises(AddressRefused):
+                await client.get("http://evil.example:8080/")
+        assert name.dialled == ["93.184.216.34"]
+    assert web.asked[0].headers["host"] == "evil.example:8080"
+
+
+async def test_a_kept_connection_serves_the_name_it_was_checked_for_only() -> None:
+    async with serving(hello) as web:
+        name = Rebinding(web)
+        async with name.network().client() as client:
+            await client.get("http://evil.example/")
+            await client.get("http://evil.example/")  # the same connection, to the checked address
+            assert (web.connections, name.dialled) == (1, ["93.184.216.34"])
+            with pytest.raises(AddressRefused):
+                await client.get("http://other.example/")
+        assert web.connections == 1
+
+
+async def test_a_dead_address_does_not_hide_a_living_one() -> None:
+    async with serving(hello) as web:
+
+        async def resolve(host: str, port: int) -> Sequence[str]:
+            return ["127.0.0.2", "127.0.0.1"]  # the server listens on the second only
+
+        async with Network(["two.example"], resolve=resolve).client() as client:
+            assert (await client.get(web.url(host="two.example"))).text == "hello"
+
+
+async def test_the_host_header_is_always_that_of_the_url() -> None:
+    async with serving(hello) as web, Network([web.host]).client() as client:
+        await client.get(web.url(), headers={"Host": "admin.internal"})
+        await client.get(web.url(), extensions={"target": b"http://10.0.0.1/", "sni_hostname": "x"})
+    assert [asked.headers["host"] for asked in web.asked] == [web.host] * 2
+    assert [asked.target for asked in web.asked] == ["/", "/"]
+
+
+async def test_redirects_are_not_followed_by_themselves() -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.redirect("http://10.0.0.1/")
+
+    async with serving(answer) as web, Network([web.host]).client() as client:
+        assert (await client.get(web.url())).status_code == 302
+        with pytest.raises(AddressRefused):
+            await client.get(web.url(), follow_redirects=True)
+
+
+async def test_cookies_are_not_kept() -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.answer(headers={"Set-Cookie": "seen=1"})
+
+    async with serving(answer) as web, Network([web.host]).client() as client:
+        await client.get(web.url())
+        await client.get(web.url())
+    assert "cookie" not in web.asked[1].headers
+
+
+async def test_proxies_and_passwords_of_the_environment_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login ann password secret\n")
+    async with serving(hello) as proxy, serving(hello) as web:
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url())
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        async with Network([web.host]).client() as client:
+            await client.get(web.url())
+        assert (proxy.connections, web.connections) == (0, 1)
+    assert "authorization" not in web.asked[0].headers
+
+
+async def test_a_post_arrives_with_its_body_and_headers() -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.answer(await asked.body())
+
+    async with serving(answer) as web, Network([web.host]).client() as client:
+        answered = await client.post(web.url("/hook"), json={"a": 1}, headers={"X-Own": "1"})
+    assert answered.json() == {"a": 1}
+    assert web.asked[0].headers["content-type"] == "application/json"
+    assert web.asked[0].headers["x-own"] == "1"
+
+
+async def test_the_resolver_of_the_system_is_asked() -> None:
+    assert "127.0.0.1" in await system_addresses("localhost", 80)
+    assert await system_addresses("::1", 80) == ["::1"]
+    with pytest.raises(UnicodeError):
+        await system_addresses("x" * 64, 80)
+
+
+async def test_localhost_is_reached_when_it_is_allowed_by_name() -> None:
+    async with serving(hello) as web, Network([f"localhost:{web.port}"]).client() as client:
+        assert (await client.get(web.url(host="localhost"))).text == "hello"
+        assert (await client.get(web.url(host="LOCALHOST."))).text == "hello"
+
+
+async def test_errors_on_the_way_are_those_that_httpx_documents() -> None:
+    async def answer(asked: Asked) -> None:
+        asked.writer.close()
+
+    async with serving(answer) as web, Network([web.host]).client() as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.get(web.url())

@@ -1,0 +1,112 @@
+"""A server on loopback, and clients that read streams as they come."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from secretary.server import HttpServer, listen
+
+SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An event as a client gets it."""
+
+    name: str
+    event_id: str
+    document: dict[str, Any]
+
+
+@asynccontextmanager
+async def served(api: FastAPI) -> AsyncIterator[tuple[str, HttpServer]]:
+    """The application behind a real server; gives its URL."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    with listen("127.0.0.1", 0, loopback_only=True) as listener:
+        server = HttpServer(api, listener, ready.set_result)
+        running = asyncio.create_task(server.run_until_stopped())
+        try:
+            yield await ready, server
+        finally:
+            server.stop()
+            await running
+
+
+class OpenStream:
+    """The answer to a request for a stream, read line by line."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.aiter_lines()
+        self.comments: list[str] = []
+
+    async def next(self, seconds: float = SECONDS) -> Sent | None:
+        """The next event; None at the end of the stream."""
+        async with asyncio.timeout(seconds):
+            return await self._next()
+
+    async def until(self, name: str, seconds: float = SECONDS) -> list[Sent]:
+        """The events up to the next of this name."""
+        found: list[Sent] = []
+        async with asyncio.timeout(seconds):
+            while not found or found[-1].name != name:
+                event = await self._next()
+                assert event is not None, f"The stream ended after {found}"
+                found.append(event)
+        return found
+
+    async def rest(self, seconds: float = SECONDS) -> list[Sent]:
+        """All events to the end of the stream."""
+        found: list[Sent] = []
+        async with asyncio.timeout(seconds):
+            while (event := await self._next()) is not None:
+                found.append(event)
+        return found
+
+    async def until_comment(self, text: str, seconds: float = SECONDS) -> None:
+        async with asyncio.timeout(seconds):
+            async for line in self._lines:
+                if line == f": {text}":
+                    return
+        raise AssertionError(f"The stream ended without {text}")
+
+    async def _next(self) -> Sent | None:
+        fields: dict[str, str] = {}
+        async for line in self._lines:
+            if line.startswith(":"):
+                self.comments.append(line[1:].strip())
+            elif line:
+                name, _, value = line.partition(": ")
+                assert name not in fields, line
+                fields[name] = value
+            elif fields:
+                assert set(fields) == {"id", "event", "retry", "data"}
+                return Sent(fields["event"], fields["id"], json.loads(fields["data"]))
+        assert not fields
+        return None
+
+
+class StreamClient(httpx.AsyncClient):
+    def __init__(self, url: str, **headers: str) -> None:
+        limits = httpx.Limits(max_connections=None)
+        super().__init__(base_url=url, headers=headers, timeout=SECONDS, limits=limits)
+
+    @asynccontextmanager
+    async def opened(
+        self, path: str, *, seen: str | None = None, **headers: str
+    ) -> AsyncIterator[OpenStream]:
+        if seen is not None:
+            headers["Last-Event-ID"] = seen
+        async with self.stream("GET", path, headers=headers) as response:
+            if response.status_code != 204:
+                assert response.status_code == 200, await response.aread()
+                assert response.headers["content-type"].startswith("text/event-stream")
+                assert response.headers["cache-control"] == "no-store"
+                assert response.headers["x-accel-buffering"] == "no"
+            yield OpenStream(response)

@@ -1,0 +1,50 @@
+"""Downloads that end before there is a connection; the others are in integration."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from secretary.app import download_limits, make_network
+from secretary.config import Settings
+from secretary.errors import AddressRefused, DownloadFailed
+from secretary.fetch import DownloadLimits, download
+from secretary.network import Network
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1/a", "file:///etc/passwd", "/etc/passwd", "a.pdf", ""]
+)
+async def test_what_may_not_be_reached_is_refused_and_makes_no_file(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises(AddressRefused):
+        await download(Network(), url, tmp_path / "new" / "file", limits=DownloadLimits())
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_name_that_is_unknown_may_be_known_later(tmp_path: Path) -> None:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        raise OSError("Name or service not known")
+
+    network = Network(resolve=resolve)
+    url = "http://gone.example/a.pdf?key=SECRET"
+    with pytest.raises(DownloadFailed) as caught:
+        await download(network, url, tmp_path / "file", limits=DownloadLimits())
+    assert caught.value.message == "gone.example cannot be reached"
+    assert caught.value.details == {"host": "gone.example"}
+    assert caught.value.retryable
+
+
+def test_the_settings_say_how_much_and_how_long() -> None:
+    values = {"network": {"download_max_mb": 2, "download_timeout_sec": 5}}
+    limits = download_limits(Settings.model_validate(values))
+    assert (limits.max_bytes, limits.total) == (2 * 1024 * 1024, timedelta(seconds=5))
+
+
+def test_the_settings_say_which_hosts_are_allowed() -> None:
+    settings = Settings.model_validate({"network": {"allow_hosts": ["10.0.0.1"]}})
+    make_network(settings).check("http://10.0.0.1/")
+    with pytest.raises(AddressRefused):
+        make_network(settings).check("http://10.0.0.2/")
