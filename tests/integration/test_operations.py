@@ -314,6 +314,18 @@ class TestHealth:
             assert (await client.get("/api/health/live")).status_code == 200
 
 
+class TestTraces:
+    async def test_a_job_made_of_a_form_is_part_of_the_requests_trace(self, desk: Desk) -> None:
+        async with client_of(create_api(desk)) as client:
+            form = {"url": "https://example.org/a.pdf"}
+            answer = await client.post(
+                "/api/pdf/process-url", data=form, headers={"traceparent": TRACE}
+            )
+            assert answer.status_code == 202, answer.text
+            job = (await client.get(f"/api/jobs/{answer.json()['job_id']}")).json()["data"]
+        assert job["traceparent"] == TRACE
+
+
 class TestMetrics:
     async def test_they_need_a_key_and_count_requests_by_route(self, desk: Desk) -> None:
         async with client_of(create_api(desk, api_keys=["right"])) as client:
