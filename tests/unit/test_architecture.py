@@ -39,9 +39,13 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"handler", "seed", "errors"},
     "processors": {"errors"},
     "handlers": {"handler", "processors", "job", "errors"},
-    "sandbox_child": {"processes", "errors"},
-    "sandbox": {"processes", "resources", "errors", "sandbox_child"},
-    "isolation": {"sources", "sandbox", "registry", "handler", "resources", "job", "sandbox_child"},
+    "sandbox": {"processes", "resources", "errors", "sandbox.frames"},
+    "sandbox.frames": set(),
+    "sandbox.meter": set(),
+    "sandbox.inside": {"processes", "errors", "sandbox.frames", "sandbox.meter"},
+    "isolation": {
+        "sources", "sandbox", "sandbox.inside", "registry", "handler", "resources", "job",
+    },
     "executor": {
         "store", "registry", "handler", "sandbox", "isolation", "files", "sources", "resources",
         "job", "errors", "logs",
