@@ -33,7 +33,7 @@ from .worker import Worker, WorkerOptions
 if TYPE_CHECKING:
     from .fetch import DownloadLimits
     from .metrics import Metrics
-    from .network import Network
+    from .network.client import Network
     from .server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def make_sources(settings: Settings) -> Sources:
 
 
 def make_network(settings: Settings) -> "Network":
-    from .network import Network  # like the API: not every command needs it
+    from .network.client import Network  # like the API: not every command needs it
 
     return Network(settings.network.allow_hosts)
 

@@ -16,8 +16,8 @@ from pydantic import (
     ValidationError,
 )
 
-from .allow_list import allowed_host
 from .errors import InvalidSettings
+from .network.allow_list import allowed_host
 
 DEFAULT_FILE = Path("config/config.yaml")
 
