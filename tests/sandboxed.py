@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from secretary import sandbox_child
 from secretary.errors import InvalidParameters
 from secretary.processes import start_time
+from secretary.sandbox import inside
 
 MIB = 1024 * 1024
 
@@ -54,7 +54,7 @@ def has_imported(module: str) -> bool:
 
 def count(upto: int) -> str:
     for number in range(upto):
-        sandbox_child.send(number)
+        inside.send(number)
     return "counted"
 
 
@@ -154,43 +154,43 @@ def burn(seconds: float) -> None:
 
 
 def spin() -> None:
-    sandbox_child.send("spinning")
+    inside.send("spinning")
     while True:
         pass
 
 
 def sleep() -> None:
-    sandbox_child.send("sleeping")
+    inside.send("sleeping")
     time.sleep(1000)
 
 
 def wait_for(sign: Path) -> str:
-    sandbox_child.send("waiting")
+    inside.send("waiting")
     while not sign.exists():
         time.sleep(0.01)
     return "seen"
 
 
 async def sleep_async() -> None:
-    sandbox_child.send("sleeping")
+    inside.send("sleeping")
     await asyncio.sleep(1000)
 
 
 def spin_in_native_code() -> None:
     """No signal handler and no other thread gets a turn in this."""
-    sandbox_child.send("spinning")
+    inside.send("spinning")
     deque(itertools.repeat(None), maxlen=0)
 
 
 def sleep_and_refuse() -> None:
-    sandbox_child.send("refusing")
+    inside.send("refusing")
     while True:
         with contextlib.suppress(BaseException):
             time.sleep(1000)
 
 
 def sleep_and_tidy_up(path: Path) -> None:
-    sandbox_child.send("sleeping")
+    inside.send("sleeping")
     try:
         time.sleep(1000)
     finally:
@@ -198,8 +198,8 @@ def sleep_and_tidy_up(path: Path) -> None:
 
 
 def stop_when_asked() -> None:
-    sandbox_child.send("waiting")
-    while not sandbox_child.cancelled():
+    inside.send("waiting")
+    while not inside.cancelled():
         time.sleep(0.01)
 
 
@@ -281,7 +281,7 @@ def fork_orphan(work: Callable[[], Any]) -> None:
 
 
 def tell(pid: int) -> None:
-    sandbox_child.send((pid, start_time(pid)))
+    inside.send((pid, start_time(pid)))
 
 
 def ignore_and_sleep() -> None:

@@ -21,6 +21,7 @@ from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
 from .job import JobStatus
+from .observer import Observer, Unobserved
 from .registry import Registry
 from .sandbox import Limits, Sandbox
 from .sources import Sources
@@ -31,7 +32,8 @@ from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from .fetch import DownloadLimits
-    from .network import Network
+    from .metrics import Metrics
+    from .network.client import Network
     from .server import HttpServer
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ def make_sources(settings: Settings) -> Sources:
 
 
 def make_network(settings: Settings) -> "Network":
-    from .network import Network  # like the API: not every command needs it
+    from .network.client import Network  # like the API: not every command needs it
 
     return Network(settings.network.allow_hosts)
 
@@ -108,7 +110,9 @@ def make_worker(
     *,
     job_types: Collection[str] | None = None,
     slots: int | None = None,
+    observer: Observer | None = None,
 ) -> Parts:
+    observer = observer or Unobserved()
     options = worker_options(settings)
     options = replace(options, job_types=job_types, slots=slots or options.slots)
     files = make_files(settings)
@@ -130,6 +134,7 @@ def make_worker(
             for job_type, seconds in settings.generic_worker.timeout_sec_per_type.items()
         },
         max_crashes=settings.generic_worker.max_crashes,
+        observer=observer,
     )
     upkeep_options = UpkeepOptions(
         max_crashes=settings.generic_worker.max_crashes,
@@ -137,7 +142,7 @@ def make_worker(
         keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
     worker = Worker(store, executor, options)
-    return Parts(worker, Upkeep(store, files, upkeep_options), sandbox)
+    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox)
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
@@ -198,10 +203,40 @@ async def work(
     """`secretary worker`: claim and run jobs until a signal says to stop."""
     require_writable(settings.storage.data_dir)
     async with opened_store(settings) as store:
-        parts = make_worker(settings, store, job_types=job_types, slots=slots)
+        make = partial(make_worker, settings, store, job_types=job_types, slots=slots)
+        if settings.generic_worker.metrics_port is not None:
+            await _work_and_tell(settings, store, make)
+            return
+        parts = make()
         on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
         logger.info("Worker %s takes jobs", parts.worker.worker_id)
         await run_worker(parts)
+
+
+async def _work_and_tell(settings: Settings, store: JobStore, make: Callable[..., Parts]) -> None:
+    """Work, and tell health and metrics by HTTP."""
+    from .api import create_probe
+    from .server import HttpServer, listen
+
+    group, keys = settings.generic_worker, settings.access.api_keys
+    with listen(group.metrics_host, group.metrics_port or 0, loopback_only=not keys) as listener:
+        desk = make_desk(settings, store)
+        metrics = make_metrics(desk)
+        parts, stopping = make(observer=metrics), asyncio.Event()
+        probe = create_probe(desk, api_keys=keys, stopping=stopping.is_set, metrics=metrics)
+        server = HttpServer(
+            probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
+        )
+        on_signals(partial(_stop, stopping, server, None, parts))
+        logger.info("Worker %s takes jobs", parts.worker.worker_id)
+        await _run_together(server, None, parts, stopping)
+
+
+def make_metrics(desk: Desk) -> "Metrics":
+    from .metrics import Metrics
+    from .vitals import Vitals
+
+    return Metrics(desk.registry.job_types, Vitals(desk))
 
 
 async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str], None]) -> None:
@@ -214,16 +249,20 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
         async with opened_store(settings) as store:
-            parts = make_worker(settings, store) if with_worker else None
-            stopping = asyncio.Event()
             desk = make_desk(settings, store)
             hub = Hub(store)
+            metrics = make_metrics(desk)
+            parts = make_worker(settings, store, observer=metrics) if with_worker else None
+            stopping = asyncio.Event()
             api = create_api(
                 desk,
                 hub=hub,
                 api_keys=keys,
                 stopping=stopping.is_set,
+                metrics=metrics,
+                requests_per_minute=settings.limits.requests_per_minute,
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
+                body_patience=settings.limits.body_timeout_sec,
             )
             server = HttpServer(api, listener, ready)
             on_signals(partial(_stop, stopping, server, hub, parts))
@@ -233,18 +272,21 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 await hub.close()
 
 
-def _stop(stopping: asyncio.Event, server: "HttpServer", hub: Hub, parts: Parts | None) -> None:
+def _stop(
+    stopping: asyncio.Event, server: "HttpServer", hub: Hub | None, parts: Parts | None
+) -> None:
     """The first time the worker drains and the API goes on answering; the second time: now."""
     if stopping.is_set():
         server.stop(now=True)
     stopping.set()
-    hub.end()  # a stream would keep the server from stopping
+    if hub is not None:
+        hub.end()  # a stream would keep the server from stopping
     if parts is not None:
         parts.worker.drain()
 
 
 async def _run_together(
-    server: "HttpServer", hub: Hub, parts: Parts | None, stopping: asyncio.Event
+    server: "HttpServer", hub: Hub | None, parts: Parts | None, stopping: asyncio.Event
 ) -> None:
     """Until the worker has drained; or, when one of them breaks, until the other has ended."""
     answering = asyncio.create_task(server.run_until_stopped())
@@ -252,7 +294,8 @@ async def _run_together(
     await asyncio.wait({answering, working}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()
     stopping.set()
-    hub.end()
+    if hub is not None:
+        hub.end()
     if parts is not None:
         parts.worker.drain()
     await asyncio.gather(answering, working)

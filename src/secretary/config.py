@@ -16,8 +16,8 @@ from pydantic import (
     ValidationError,
 )
 
-from .allow_list import allowed_host
 from .errors import InvalidSettings
+from .network.allow_list import allowed_host
 
 DEFAULT_FILE = Path("config/config.yaml")
 
@@ -54,6 +54,10 @@ class Limits(Group):
     max_upload_mb: int = Field(default=1024, ge=1)
     #: Of everything that is not an upload.
     max_request_mb: int = Field(default=16, ge=1)
+    #: Of one API key, or of one address where there are no keys; 0: no limit.
+    requests_per_minute: int = Field(default=0, ge=0)
+    #: A body of which nothing comes for so long is not waited for.
+    body_timeout_sec: float = Field(default=30, gt=0)
 
 
 class GenericWorker(Group):
@@ -77,6 +81,9 @@ class GenericWorker(Group):
     memory_limit_mb: int = Field(default=2048, ge=64)
     max_crashes: int = Field(default=2, ge=1)
     shutdown_grace_sec: float = Field(default=30, ge=0)
+    #: Where `secretary worker` tells its health and metrics by HTTP; None: nowhere.
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
 
 
 class Retention(Group):

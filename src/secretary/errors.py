@@ -26,6 +26,7 @@ Everything that can go wrong, as one tree:
     + StoreUnavailable     the store does not answer, or cannot be written
   x AccessDenied           the caller may not do this
     + Unauthorized         the caller has not shown a valid API key
+  x RateLimited            the caller asks too often
   x InvalidSettings        a setting is missing, unknown or wrong
 """
 
@@ -182,6 +183,14 @@ class AccessDenied(SecretaryError):
 
 class Unauthorized(AccessDenied):
     """No API key was sent, or one that is not valid."""
+
+
+class RateLimited(SecretaryError):
+    """The caller asked too often and may come back after so many seconds."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class InvalidSettings(SecretaryError):

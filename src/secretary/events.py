@@ -9,7 +9,7 @@ from types import TracebackType
 
 from .errors import StoreUnavailable
 from .job import FINAL, Job
-from .store import Change, Changes, JobStore
+from .store import Change, Changes, JobQuery, JobStore
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +43,7 @@ class Subscription:
     Made by `Hub.subscription`; it hears of changes inside of `async with`.
     """
 
-    __slots__ = ("_hub", "_lost", "_pending", "_waiter", "batch_id", "closed",
-                 "job_id")  # fmt: skip
+    __slots__ = ("_hub", "_lost", "_pending", "_waiter", "batch_id", "closed", "job_id")
 
     def __init__(self, hub: "Hub", job_id: str | None, batch_id: str | None) -> None:
         self.job_id = job_id
@@ -144,14 +143,12 @@ class Hub:
         deadline = time.monotonic() + seconds
         async with self.subscription(job_id=job_id) as subscription:
             in_time = True
-            while True:
-                subscription.take()
-                job = await self._store.get(job_id)
-                if job.status in FINAL:
-                    return job
+            while not await self._has_ended(job_id):
                 if not in_time or subscription.closed:
                     return None
                 in_time = await subscription.wait(max(0.0, deadline - time.monotonic()))
+                subscription.take()
+            return await self._store.get(job_id)
 
     def end(self) -> None:
         """Let everybody go who waits, and nobody wait from now on: the service stops."""
@@ -196,6 +193,11 @@ class Hub:
         groups = [self._of_all, *self._of_job.values(), *self._of_batch.values()]
         return [subscription for group in groups for subscription in group]
 
+    async def _has_ended(self, job_id: str) -> bool:
+        """Without its log and results; of a job that is not there too, as nothing will come."""
+        found = await self._store.find(JobQuery(job_id=job_id, limit=1))
+        return not found.items or found.items[0].status in FINAL
+
     async def _start(self) -> None:
         async with self._starting:
             if self._poller is None:
@@ -211,7 +213,7 @@ class Hub:
 
     async def _poll(self) -> None:
         changed_at = time.monotonic()
-        while self._count:
+        while self._count and not self._ended:
             quiet = time.monotonic() - changed_at
             patience = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, quiet / 20))
             try:

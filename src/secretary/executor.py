@@ -27,12 +27,14 @@ from .job import (
     Released,
     utc_now,
 )
-from .logs import current_job
+from .logs import current_job, current_trace
+from .observer import Observer, Unobserved
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 from .sources import Sources
 from .store import JobStore
+from .trace import trace_id
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class Executor:
     #: By type; they win over what a handler says of itself.
     timeouts: Mapping[str, timedelta] = field(default_factory=dict)
     max_crashes: int = 2
+    observer: Observer = field(default_factory=Unobserved)
 
     def time_limit(self, handler: Handler[Any]) -> timedelta:
         """How long a job of this type may take that does not say itself."""
@@ -94,10 +97,17 @@ class Execution:
 
     async def _run(self) -> None:
         current_job.set(self.job.job_id)
+        current_trace.set(trace_id(self.job.traceparent))
+        observer = self._executor.observer
+        observer.started(self.job)
         outcome = await self._outcome()
         self._worked = True
         if outcome is not None:
-            await self._record(outcome)
+            outcome = await self._record(outcome)
+        if outcome is not None:
+            observer.ended(self.job, outcome)
+        else:
+            observer.lost(self.job)
         await self._tidy_files(outcome)
 
     async def _outcome(self) -> Outcome | None:
@@ -164,8 +174,9 @@ class Execution:
         handler = self._executor.registry[self.job.job_type]
         return self.job.max_attempts or handler.max_attempts
 
-    async def _record(self, outcome: Outcome) -> None:
-        """Write the outcome down, however long the store is away: the work must not be lost."""
+    async def _record(self, outcome: Outcome) -> Outcome | None:
+        """Write the outcome down, however long the store is away: the work must not be lost.
+        What was written is given back; None when the job was not ours any more."""
         wait = 0.1
         while True:
             try:
@@ -174,10 +185,10 @@ class Execution:
                 # Without a pause before `finish`: whoever claims on this news comes behind it.
                 self._on_worked()
                 await self._executor.store.finish(self.job, outcome, resources=used)
-                return
+                return outcome
             except LeaseLost:
                 logger.warning("Lost the job while it ran; its new owner will finish it")
-                return
+                return None
             except StoreUnavailable as error:
                 logger.error("Cannot record the end of the job, will try again: %s", error)
                 await asyncio.sleep(wait)

@@ -18,7 +18,7 @@ import httpx
 
 from .errors import DownloadFailed, DownloadRefused, FileTooLarge
 from .file_names import downloaded_name
-from .network import Network
+from .network.client import Network
 
 MEBIBYTE = 1024 * 1024
 PIECE = MEBIBYTE

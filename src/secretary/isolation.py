@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
-from . import sandbox_child
 from .handler import Handler, JobContext, Results, as_json, in_thread
 from .job import Job, LogEntry, Progress
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import Sandbox
+from .sandbox.inside import send
 from .sources import Sources
 
 
@@ -65,10 +65,10 @@ class _Messages:
     """Sends what the job has to say to the worker."""
 
     def progress(self, progress: Progress) -> None:
-        sandbox_child.send(progress)
+        send(progress)
 
     def log(self, entry: LogEntry) -> None:
-        sandbox_child.send(entry)
+        send(entry)
 
 
 @cache

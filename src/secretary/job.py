@@ -197,6 +197,8 @@ class Job(Owned):
     webhook: Webhook | None = None
     deliveries: tuple[Delivery, ...] = ()
     resources: dict[str, float] = {}
+    #: The W3C trace context of the request that added it.
+    traceparent: str | None = None
 
     #: Counts claims. With `worker_id` it is the fence: a worker that lost the job
     #: holds an old attempt number, and the store refuses its writes.

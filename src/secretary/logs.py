@@ -5,21 +5,35 @@ import logging
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import TextIO
 
 #: The job that the code now running works for.
 current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
+#: The trace that job belongs to.
+current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
+
+#: Libraries that log what they send: addresses with the secrets in them.
+CHATTY = ("pymongo", "httpx", "httpcore")
 
 
 def set_up(level: str, *, as_json: bool) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_add_job)
-    handler.setFormatter(_JsonLines() if as_json else _Lines())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("pymongo").setLevel("WARNING")
+    handlers = [handler(sys.stderr, as_json=as_json)]
+    logging.basicConfig(level=level.upper(), handlers=handlers, force=True)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel("WARNING")
+
+
+def handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
+    """Writes records as lines to a stream."""
+    made = logging.StreamHandler(stream)
+    made.addFilter(_add_job)
+    made.setFormatter(_JsonLines() if as_json else _Lines())
+    return made
 
 
 def _add_job(record: logging.LogRecord) -> bool:
     record.job_id = current_job.get()
+    record.trace_id = current_trace.get()
     return True
 
 
@@ -40,7 +54,9 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "job_id": getattr(record, "job_id", None),
+            "trace_id": getattr(record, "trace_id", None),
             "message": record.getMessage(),
+            **getattr(record, "fields", {}),  # what a record tells beside its sentence
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -1,16 +1,22 @@
 """Listens on an address and answers with an application until it is told to stop."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from .errors import InvalidSettings
 
 BACKLOG = 2048
+#: Longer than the proxies in front of us keep a connection: who closes first must be them.
+KEEP_ALIVE_SECONDS = 75
+#: The head of a request, which is kept in memory, may be so large.
+MAX_HEAD_BYTES = 65_536
 #: Answers that are on their way when the server stops get so long to arrive.
 GRACE_SECONDS = 5
 
@@ -25,16 +31,72 @@ def listen(host: str, port: int, *, loopback_only: bool) -> socket.socket:
                 f"server.host: {host} can be reached from other machines, so API keys are needed."
                 " Set access.api_keys (SECRETARY_API_KEYS), or use 127.0.0.1."
             )
-        return socket.create_server(address, family=family, backlog=BACKLOG)
+        listener = socket.create_server(address, family=family, backlog=BACKLOG)
+        # Else the body of an answer waits some 40 ms until the client has confirmed the head:
+        # asyncio does this only for sockets that were made with the protocol's number.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidSettings(f"server: cannot listen on {host}:{port}: {reason}") from None
 
 
+class Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # a class found at run time
+    """Ends a connection on which a request begins and does not get on; uvicorn would wait for ever
+    and keep whatever comes. How many connections there are is for the system to limit: each
+    stream is one, and a refusal without our form and headers would help nobody."""
+
+    #: A client has so long for the head of a request.
+    head_seconds: ClassVar = 30.0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._patience: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._lose_patience_later()
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:  # a head was complete
+            self._be_patient()
+        elif before is None or before.response_complete:
+            # A head, or the rest of a body that was refused.
+            self._lose_patience_later()
+            if before is None or not before.more_body:
+                self._head_bytes += len(data)
+                if self._head_bytes > MAX_HEAD_BYTES:
+                    self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._be_patient()
+        super().connection_lost(exc)
+
+    def _lose_patience_later(self) -> None:
+        if self._patience is None:
+            self._patience = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _be_patient(self) -> None:
+        self._head_bytes = 0
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
 class HttpServer(uvicorn.Server):
     """`ready` is called with the URL once requests are answered."""
 
-    def __init__(self, app: Any, listener: socket.socket, ready: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        app: Any,
+        listener: socket.socket,
+        ready: Callable[[str], None],
+        *,
+        connection: type[Connection] = Connection,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -43,6 +105,9 @@ class HttpServer(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
+                http=connection,
+                h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )

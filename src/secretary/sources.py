@@ -70,7 +70,7 @@ class Sources:
     async def _download(self, url: str, into: Path, on_progress: OnProgress | None) -> SourceFile:
         # Loaded here, because most processes that import this never download.
         from .fetch import DownloadLimits, download
-        from .network import Network
+        from .network.client import Network
 
         done = await download(
             Network(self.allow_hosts),

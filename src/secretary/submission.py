@@ -28,6 +28,7 @@ from .job import (
     tidy_parameters,
 )
 from .registry import Registry
+from .trace import read_traceparent
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -42,6 +43,10 @@ def _otherwise(default: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
 
+def _readable_trace(value: Any) -> str | None:
+    return read_traceparent(value) if isinstance(value, str) else None
+
+
 class Request(BaseModel):
     """Keys nobody knows are kept and end up under `parameters.extra`."""
 
@@ -50,6 +55,8 @@ class Request(BaseModel):
     user_id: Annotated[str | None, Field(max_length=200), _otherwise(None)] = None
     access_control: Annotated[AccessControl, _otherwise(OWNER_ONLY)] = OWNER_ONLY
     webhook: Webhook | None = None
+    #: A malformed one is ignored, as the standard asks.
+    traceparent: Annotated[str | None, BeforeValidator(_readable_trace)] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -58,8 +65,37 @@ class Request(BaseModel):
         return document
 
 
+PDF_EXAMPLE: dict[str, Any] = {
+    "job_type": "pdf",
+    "parameters": {
+        "url": "https://example.com/document.pdf",
+        "extraction_method": "native",
+        "use_cache": True,
+        "extra": {"include_images": True},
+    },
+}
+SESSION_EXAMPLE: dict[str, Any] = {
+    "job_type": "session",
+    "parameters": {
+        "event": "FOSDEM 2025",
+        "session": "Forked Communities: Project Re-licensing and Community Impact",
+        "url": "https://fosdem.org/2025/schedule/event/...",
+        "filename": "Forked-Communities-Project-Relicensing-and-Community-Impact.md",
+        "track": "Main-Track-Janson-7",
+        "source_language": "en",
+        "target_language": "de",
+    },
+}
+BATCH_EXAMPLE: dict[str, Any] = {
+    "batch_name": "import_batch",
+    "jobs": [PDF_EXAMPLE, SESSION_EXAMPLE],
+}
+
+
 class JobRequest(Request):
     """One job to be done."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [PDF_EXAMPLE, SESSION_EXAMPLE]})
 
     job_type: Annotated[str, Field(max_length=100), _otherwise(DEFAULT_JOB_TYPE)] = DEFAULT_JOB_TYPE
     parameters: Annotated[dict[str, Any], _otherwise({})] = {}
@@ -72,6 +108,8 @@ class JobRequest(Request):
 
 class BatchRequest(Request):
     """Several jobs that belong together; also accepted inside `{"batch": {…}}`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [BATCH_EXAMPLE]})
 
     batch_name: Annotated[str | None, Field(max_length=500), _otherwise(None)] = None
     jobs: list[JobRequest] = Field(min_length=1, max_length=MAX_BATCH)
@@ -108,7 +146,9 @@ def invalid_request(problems: Iterable[Mapping[str, Any]]) -> InvalidParameters:
 
 def fingerprint(request: Request) -> str:
     """Tells whether two requests with the same idempotency key ask for the same."""
-    document = request.model_dump(mode="json", by_alias=True)
+    # Whoever sends a request again does so in a span of its own.
+    traces: Any = {"traceparent": True, "jobs": {"__all__": {"traceparent"}}}
+    document = request.model_dump(mode="json", by_alias=True, exclude=traces)
     text = json.dumps([type(request).__name__, document], sort_keys=True)
     return sha256(text.encode()).hexdigest()
 
@@ -138,6 +178,7 @@ def make_job(
         run_at=request.run_at,
         max_attempts=request.max_attempts,
         timeout_s=request.timeout_s,
+        traceparent=request.traceparent,
     )
 
 
@@ -167,6 +208,7 @@ def _completed(asked: JobRequest, batch: BatchRequest) -> JobRequest:
             **unknown,
             "webhook": asked.webhook or batch.webhook,
             "user_id": asked.user_id or batch.user_id,
+            "traceparent": asked.traceparent or batch.traceparent,
             "access_control": (asked if "access_control" in said else batch).access_control,
         }
     )

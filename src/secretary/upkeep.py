@@ -11,6 +11,7 @@ from .errors import NotFound, StoreUnavailable
 from .files import JobFiles
 from .job import FINAL, Job, JobStatus, utc_now
 from .machine import has_died
+from .observer import Observer, Unobserved
 from .store import JobQuery, JobStore
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,14 @@ class UpkeepOptions:
 class Upkeep:
     """Any number of processes may do this at once: each duty is harmless when done twice."""
 
-    def __init__(self, store: JobStore, files: JobFiles, options: UpkeepOptions) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        files: JobFiles,
+        options: UpkeepOptions,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Unobserved()
         self._store = store
         self._files = files
         self._options = options
@@ -69,6 +77,7 @@ class Upkeep:
         workers = await self._store.workers()
         dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
         rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
+        self._observer.rescued(rescued)
         for job in rescued:
             end = "failed: it took its worker down too often" if job.failed else "queued again"
             logger.warning("Worker %s vanished; %s is %s", job.worker_id, job.job_id, end)

@@ -58,6 +58,34 @@ class TestStart:
             assert service.get("/api/jobs", headers=key).status_code == 200
 
 
+class TestMetrics:
+    def test_the_service_tells_what_its_worker_did(self, program: Program) -> None:
+        ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
+        with program.serving() as service:
+            service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
+            assert ended in wait_for_text(service, "/metrics", ended)
+
+    def test_a_worker_tells_what_it_did_and_whether_it_is_ready(self, program: Program) -> None:
+        ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
+        with (
+            program.serving("--no-worker") as service,
+            program.started("worker", "--metrics-port", "0") as worker,
+        ):
+            worker.url = worker.wait_for(r"Metrics are at (\S+)/metrics")
+            service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
+            assert ended in wait_for_text(worker, "/metrics", ended)
+            assert "secretary_workers 1.0" in worker.get("/metrics").text
+            assert worker.get("/api/health/ready").status_code == 200
+            assert worker.get("/api/jobs").status_code == 404
+            running = service.submit(parameters={"seconds": 5})
+            service.wait_until(running, "processing")
+            worker.process.send_signal(signal.SIGTERM)
+            wait_for_status(worker, "/api/health/ready", 503)
+            assert worker.wait() == 0
+            assert service.job(running)["status"] == "completed"
+        assert "Traceback" not in worker.err
+
+
 class TestMongodb:
     def test_service_worker_and_commands_meet_in_the_database(
         self, tmp_path: Path, mongod: Mongod
@@ -143,6 +171,15 @@ def stop(service: Running, how: str) -> None:
         service.process.send_signal(signal.SIGTERM)
     else:
         service.interrupt()
+
+
+def wait_for_text(service: Running, path: str, text: str) -> str:
+    """A job is counted right after its end is stored, so not at once."""
+    deadline = time.monotonic() + 5
+    while text not in (told := service.get(path).text):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.02)
+    return told
 
 
 def wait_for_status(service: Running, path: str, status: int) -> httpx.Response:

@@ -14,6 +14,7 @@ from secretary.job import (
     JobError,
     JobStatus,
     Progress,
+    Released,
     Webhook,
     utc_now,
 )
@@ -22,10 +23,42 @@ from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore
 from .given import claim, claimed
 
 ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr"})
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def only(job: Job) -> JobQuery:
     return JobQuery(job_id=job.job_id)
+
+
+class TestWaiting:
+    async def test_it_is_told_since_when_the_next_job_of_each_type_waits(
+        self, store: JobStore
+    ) -> None:
+        assert await store.waiting_since() == {}
+        first, second = Job(job_type="pdf"), Job(job_type="pdf")
+        for job in (first, second, Job(job_type="pdf", priority=5), Job(job_type="audio")):
+            await store.add([job])
+        since = await store.waiting_since()
+        assert (set(since), since["pdf"]) == ({"pdf", "audio"}, first.created_at)
+        await claim(store, slots=2, job_types={"pdf"})
+        assert (await store.waiting_since())["pdf"] == second.created_at
+
+    async def test_who_may_not_start_yet_does_not_wait(self, store: JobStore) -> None:
+        await store.add([Job(run_at=utc_now() + timedelta(hours=1))])
+        await claimed(store)
+        assert await store.waiting_since() == {}
+
+    async def test_waiting_begins_when_the_time_has_come(self, store: JobStore) -> None:
+        job = Job(run_at=utc_now() - timedelta(minutes=1))
+        early = job.model_copy(update={"created_at": utc_now() - timedelta(hours=1)})
+        await store.add([early])
+        assert await store.waiting_since() == {early.job_type: early.run_at}
+
+    async def test_a_job_that_goes_back_waits_from_then_on(self, store: JobStore) -> None:
+        job = await claimed(store, created_at=utc_now() - timedelta(hours=1))
+        before = utc_now()
+        await store.finish(job, Released())
+        assert (await store.waiting_since())["pdf"] >= before
 
 
 class TestReading:
@@ -40,6 +73,7 @@ class TestReading:
             priority=5,
             timeout_s=12.5,
             max_attempts=4,
+            traceparent=TRACE,
         )
         await store.add([job])
         assert await store.get(job.job_id) == job.model_copy(update={"updated_at": job.created_at})

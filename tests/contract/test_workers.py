@@ -48,6 +48,10 @@ class TestClaiming:
         assert stored == job
         assert stored.processing_started_at is not None
 
+    async def test_a_claimed_job_carries_its_trace(self, store: JobStore) -> None:
+        trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        assert (await claimed(store, traceparent=trace)).traceparent == trace
+
     async def test_first_in_first_out(self, store: JobStore) -> None:
         added = [(await add(store, job_type=kind))[0] for kind in ("pdf", "pdf", "audio", "pdf")]
         order = [(await claim(store))[0].job_id for _ in added]

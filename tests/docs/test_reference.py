@@ -14,14 +14,21 @@ from typer.core import TyperGroup, TyperOption
 
 from secretary import config, errors
 from secretary.api import create_api, event_job, ingress
+from secretary.api.doorway import JSON_HEADERS
 from secretary.api.errors import CODES, OLDER_ROUTES
+from secretary.api.events import NAMES, job_event, job_event_id
+from secretary.api.sse import encoded
 from secretary.cli import EXIT_CODES, INTERRUPTED, app
 from secretary.config import Settings
 from secretary.desk import Desk
 from secretary.errors import JobFailed
+from secretary.event_data import PARTS
 from secretary.files import JobFiles
 from secretary.handlers.parameters import LanguageParameters
+from secretary.job import Job, JobStatus, Progress
+from secretary.metrics import Metrics
 from secretary.registry import Registry
+from secretary.vitals import Vitals
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -73,6 +80,28 @@ class TestSettings:
 
 def _plain(default: object) -> object:
     return list(default) if isinstance(default, tuple) else yaml.safe_load(str(default))
+
+
+class TestStreams:
+    def test_every_event_has_its_line_with_its_phase(self) -> None:
+        told = {name: cells[1].strip("`") for name, cells in rows("streams.md").items()}
+        assert dict(NAMES.values()).items() <= told.items()
+
+    def test_the_example_is_what_is_sent(self) -> None:
+        text = (REFERENCE / "streams.md").read_text()
+        found = re.search(r"(?s)```\n(id: .*?)```", text)
+        assert found is not None
+        progress = Progress(percent=40, message="Page 4")
+        job = Job(job_id="job-1", job_type="pdf", status=JobStatus.PROCESSING, progress=progress)
+        event_id = found[1].splitlines()[0].removeprefix("id: ")
+        assert encoded(job_event(job), event_id).decode() == found[1] + "\n"
+        assert len(event_id) == len(job_event_id(job, job_event(job)))
+
+    def test_the_data_of_every_type_is_told(self) -> None:
+        text = (REFERENCE / "streams.md").read_text()
+        for job_type, (always, sometimes) in PARTS.items():
+            (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)
+            assert re.findall("`(.*?)`", line) == [*always, *sometimes]
 
 
 class TestErrors:
@@ -174,6 +203,37 @@ def routes() -> Iterator[tuple[str, str]]:
     for path, methods in create_api(desk).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path
+
+
+class TestOperations:
+    TEXT = (REFERENCE / "operations.md").read_text()
+
+    async def test_every_metric_has_its_line(self) -> None:
+        desk = Desk(Empty(), Registry(), None)  # type: ignore[arg-type]  # asked for numbers only
+        text = (await Metrics((), Vitals(desk)).exposition()).decode()
+        there = {
+            f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
+            for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text)
+        }
+        told = {name for name in rows("operations.md") if name.startswith("secretary_")}
+        assert told == {name for name in there if name.startswith("secretary_")}
+        assert all(f"`{name}`" in self.TEXT for name in there)
+
+    def test_every_header_has_its_line(self) -> None:
+        for name, value in JSON_HEADERS:
+            assert f"| `{name.decode().title()}` | `{value.decode()}`" in self.TEXT
+
+
+class Empty:
+    """A store with nothing in it."""
+
+    async def counts(self) -> dict[str, Any]:
+        return {}
+
+    waiting_since = counts
+
+    async def workers(self) -> list[Any]:
+        return []
 
 
 class TestLinks:

@@ -23,7 +23,7 @@ from secretary.errors import (
     JobFailed,
 )
 from secretary.fetch import Downloaded, DownloadLimits, download
-from secretary.network import Network
+from secretary.network.client import Network
 from tests.web import Answer, Asked, Web, serving
 
 BODY = b"%PDF-1.7 and so on"

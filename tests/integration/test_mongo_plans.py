@@ -28,6 +28,8 @@ from secretary.job import (
 )
 from secretary.store import BatchQuery, JobQuery, Wanted
 from secretary.store.mongo import MongoStore
+from secretary.store.mongo.poll import Poller
+from secretary.store.news import News
 
 from ..contract.given import LEASE, worker
 from ..mongod import Mongod
@@ -156,6 +158,31 @@ class TestTheInstrument:
         assert found.sorts
 
 
+class TestTheFeed:
+    async def test_what_changed_is_looked_up_by_id(
+        self, store: MongoStore, database: Documents
+    ) -> None:
+        position = (await store.changes(None)).position
+        await store.cancel(JobQuery(job_type="rare"))
+        found = await statements(database, store.changes(position, seconds=2))
+        assert_walks(found, keys=1)
+
+    async def test_without_a_change_stream_it_walks_the_times_of_change(
+        self, store: MongoStore, database: Documents
+    ) -> None:
+        feed = Poller(store._db, News())
+        position = (await feed.changes(None, limit=10, seconds=0)).position
+        touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
+        database.jobs.update_many({"job_type": "rare"}, touch)
+        found = await statements(database, feed.changes(position, limit=10, seconds=0))
+        assert_walks(found, keys=2)
+        position = "t:1.1.unknown"
+        assert_walks(
+            await statements(database, feed.changes(position, limit=10, seconds=0)), keys=2
+        )
+        database.jobs.update_many({"job_type": "rare"}, {"$unset": {"changed_at": ""}})
+
+
 class TestTheQueue:
     async def test_a_claim_touches_the_heads_of_the_lines(
         self, store: MongoStore, database: Documents
@@ -172,6 +199,11 @@ class TestTheQueue:
             "DISTINCT_SCAN { line: 1, turn: 1, arrival: 1 }", 0,
         )  # fmt: skip
         assert lines.keys <= 8
+
+    async def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(
+        self, store: MongoStore, database: Documents
+    ) -> None:
+        assert_walks(await statements(database, store.waiting_since()), keys=8, documents=1)
 
     async def test_a_claim_for_a_type_without_jobs_touches_none(
         self, store: MongoStore, database: Documents

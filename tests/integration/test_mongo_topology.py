@@ -222,6 +222,42 @@ class TestRestart:
         finally:
             server.stop()
 
+    @pytest.mark.parametrize("replica_set", ["rs0", None])
+    async def test_no_change_is_missed(
+        self, mongod: Mongod, tmp_path: Path, replica_set: str | None
+    ) -> None:
+        server = Mongod(tmp_path, replica_set=replica_set)
+        server.start()
+        try:
+            async with opened(server.url("jobs")) as store:
+                position = (await store.changes(None)).position
+                acknowledged: list[str] = []
+                told: set[str | None] = set()
+                adding = asyncio.create_task(self._add_until(store, acknowledged))
+                following = asyncio.create_task(self._follow(store, position, told))
+                await until(lambda: len(acknowledged) > 20)
+                await asyncio.to_thread(server.restart)
+                before = len(acknowledged)
+                await until(lambda: len(acknowledged) > before + 20)
+                adding.cancel()
+                await asyncio.wait({adding})
+                await until(lambda: set(acknowledged) <= told)
+                following.cancel()
+                await asyncio.wait({following})
+        finally:
+            server.stop()
+
+    async def _follow(self, store: MongoStore, position: str, told: set[str | None]) -> None:
+        while True:
+            try:
+                found = await store.changes(position, seconds=0.1)
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)
+                continue
+            assert not found.gap
+            position = found.position
+            told |= {change.job_id for change in found.items}
+
     async def _add_until(self, store: MongoStore, acknowledged: list[str]) -> None:
         while True:
             try:

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from secretary.errors import AddressRefused
-from secretary.network import Network
-from secretary.resolver import system_addresses
-from secretary.transport import tcp_connection
+from secretary.network.client import Network
+from secretary.network.resolver import system_addresses
+from secretary.network.transport import tcp_connection
 from tests.web import Asked, Web, serving
 
 

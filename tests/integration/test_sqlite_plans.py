@@ -128,6 +128,15 @@ def test_a_claim_never_scans(db: apsw.Connection, wanted: Wanted) -> None:
     assert rows_walked(db, work) < 20
 
 
+def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(db: apsw.Connection) -> None:
+    def work() -> None:
+        assert set(queue.waiting_since(db)) == {"t0", "t1", "t2"}
+
+    for text in plans_of(db, work):
+        assert "TEMP B-TREE" not in text, text
+    assert rows_walked(db, work) < 2
+
+
 def test_completing_and_reporting_go_by_key(db: apsw.Connection) -> None:
     (job,) = [reading.find_jobs(db, JobQuery(status=frozenset({JobStatus.PROCESSING}))).items[0]]
 

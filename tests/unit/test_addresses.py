@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.addresses import as_host, is_private_name, is_public
+from secretary.network.addresses import as_host, is_private_name, is_public
 
 PRIVATE_RANGES = [
     IPv4Network(text)

@@ -1,7 +1,7 @@
 import pytest
 
-from secretary.addresses import as_host
-from secretary.allow_list import AllowList, allowed_host
+from secretary.network.addresses import as_host
+from secretary.network.allow_list import AllowList, allowed_host
 
 
 @pytest.mark.parametrize(

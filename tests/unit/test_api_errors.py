@@ -2,7 +2,7 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
 from secretary.api.errors import answer_errors
-from secretary.network import Network
+from secretary.network.client import Network
 
 
 async def test_a_url_that_may_not_be_reached_is_a_mistake_of_the_client() -> None:

@@ -204,6 +204,23 @@ async def test_a_job_that_was_lost_writes_nothing(executor: Executor) -> None:
     assert (stored.status, stored.results) == (JobStatus.PENDING, None)
 
 
+async def test_a_job_lost_at_the_last_moment_leaves_its_new_owners_files_alone(
+    executor: Executor,
+) -> None:
+    @handles("slow")
+    async def slow(ctx: Context) -> None:
+        await executor.store.rescue()
+        (anew,) = await claim(executor.store, "worker-2")
+        directory = Path(executor.files.of_attempt(anew))
+        directory.mkdir(parents=True)
+        (directory / "result.txt").write_text("the new owner's")
+
+    executor.registry.add(slow)
+    stored = await run(executor, Job(job_type="slow"), lease=LAPSED)
+    assert stored.attempt == 2
+    assert (Path(executor.files.of_attempt(stored)) / "result.txt").exists()
+
+
 async def test_a_job_past_its_time_limit_fails_by_name(executor: Executor) -> None:
     @handles("slow", timeout=timedelta(seconds=60))
     async def slow(ctx: Context) -> None:

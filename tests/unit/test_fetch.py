@@ -10,7 +10,7 @@ from secretary.app import download_limits, make_network
 from secretary.config import Settings
 from secretary.errors import AddressRefused, DownloadFailed
 from secretary.fetch import DownloadLimits, download
-from secretary.network import Network
+from secretary.network.client import Network
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secretary.errors import AddressRefused, DownloadFailed
-from secretary.network import Network
+from secretary.network.client import Network
 from tests.unit.test_addresses import private_addresses, spelling
 
 

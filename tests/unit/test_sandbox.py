@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from secretary import sandbox_child
 from secretary.errors import (
     FileTooLarge,
     InvalidParameters,
@@ -24,7 +23,7 @@ from secretary.errors import (
 )
 from secretary.processes import is_alive
 from secretary.resources import ResourceCalculator
-from secretary.sandbox import Limits, RemoteError, Sandbox, SandboxClosed
+from secretary.sandbox import Limits, RemoteError, Sandbox, SandboxClosed, inside
 from tests import sandboxed
 from tests.sandboxed import MIB
 
@@ -305,7 +304,7 @@ async def test_a_result_that_is_too_large_is_refused(sandbox: Sandbox) -> None:
 
 async def test_a_message_that_is_too_large_is_refused(sandbox: Sandbox) -> None:
     with pytest.raises(FileTooLarge):
-        await sandbox.run(sandbox_child.send, "x" * 100, limits=Limits(output_bytes=50))
+        await sandbox.run(inside.send, "x" * 100, limits=Limits(output_bytes=50))
 
 
 async def test_a_fork_bomb_is_put_out(sandboxes: Sandboxes) -> None:

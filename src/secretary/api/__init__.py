@@ -1,19 +1,23 @@
 """The HTTP API: jobs and batches for programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from ..desk import Desk
 from ..events import Hub
+from ..metrics import Metrics
 from ..version import __version__
-from . import batches, event_job, files, health, ingress, jobs, streams
-from .access import Gate, security_schemes
+from ..vitals import Vitals
+from . import batches, docs, event_job, files, health, ingress, jobs, measure, streams
+from .access import Gate
+from .description import describe
 from .doorway import Doorway
-from .errors import ERROR_RESPONSES, ERROR_SCHEMAS, answer_errors, error_kind
+from .errors import answer_errors
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+BODY_PATIENCE = 30.0
 HEARTBEAT_SECONDS = 15.0
 
 
@@ -23,51 +27,73 @@ def create_api(
     hub: Hub | None = None,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
+    metrics: Metrics | None = None,
+    requests_per_minute: int = 0,
     max_body_bytes: int = MAX_BODY_BYTES,
+    body_patience: float = BODY_PATIENCE,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> FastAPI:
-    """Build the application. `stopping` says whether the service is about to end."""
+    """Build the application. `stopping` says whether the service is about to end; `metrics` is
+    also told by others what happens."""
+    # `/jobs/batch` must be found before `/jobs/{job_id}`.
+    parts = (batches, jobs, streams, ingress, files, event_job, health, measure, docs)
+    api = _application(desk, [part.router for part in parts], stopping, metrics)
+    api.state.desk = desk
+    api.state.hub = hub or Hub(desk.store)
+    api.state.heartbeat_seconds = heartbeat_seconds
+    api.state.max_body_bytes = max_body_bytes
+    api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it
+    # A form is a little larger than the file in it.
+    upload_bytes = desk.files.uploads.max_bytes + max_body_bytes
+    return _with_doorway(
+        api,
+        gate=Gate(api_keys, requests_per_minute=requests_per_minute),
+        max_body_bytes=max_body_bytes,
+        limits=dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes),
+        body_patience=body_patience,
+    )
+
+
+def create_probe(
+    desk: Desk,
+    *,
+    api_keys: Sequence[str] = (),
+    stopping: Callable[[], bool] = lambda: False,
+    metrics: Metrics,
+) -> FastAPI:
+    """The application of a process that only works: its health and its metrics."""
+    api = _application(desk, [health.router, measure.router], stopping, metrics)
+    return _with_doorway(
+        api, gate=Gate(api_keys), max_body_bytes=0, limits={}, body_patience=BODY_PATIENCE
+    )
+
+
+def _application(
+    desk: Desk,
+    routers: Iterable[APIRouter],
+    stopping: Callable[[], bool],
+    metrics: Metrics | None,
+) -> FastAPI:
     api = FastAPI(
         title="Secretary",
         version=__version__,
-        docs_url="/api/doc",
+        docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
         redirect_slashes=False,  # the doorway takes them; a redirect would lose bodies
     )
-    api.state.desk = desk
-    api.state.hub = hub or Hub(desk.store)
-    api.state.heartbeat_seconds = heartbeat_seconds
-    api.state.gate = Gate(api_keys)
+    api.state.metrics = metrics or Metrics(desk.registry.job_types, Vitals(desk))
+    api.state.vitals = api.state.metrics.vitals
     api.state.stopping = stopping
-    api.state.max_body_bytes = max_body_bytes
-    # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    for routes in (batches, jobs, streams, ingress, files, event_job, health):
-        api.include_router(routes.router)
+    for router in routers:
+        api.include_router(router)
     answer_errors(api)
-    # A form is a little larger than the file in it.
-    upload_bytes = desk.files.uploads.max_bytes + max_body_bytes
-    limits = dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes)
-    api.add_middleware(Doorway, max_body_bytes=max_body_bytes, limits=limits)
-    api.openapi = lambda: _description(api)  # type: ignore[method-assign]  # FastAPI's way to do it
     return api
 
 
-def _description(api: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, corrected: our errors are 400s in our own form, and there are keys."""
-    if api.openapi_schema is None:
-        document = FastAPI.openapi(api)
-        for path, methods in document["paths"].items():
-            for operation in methods.values():
-                operation["responses"].pop("422", None)
-                error = f"#/components/responses/{error_kind(path)}"
-                operation["responses"]["default"] = {"$ref": error}
-                if not path.startswith("/api/health"):
-                    operation["security"] = [{"bearer": []}, {"key": []}]
-        components = document["components"]
-        components["schemas"] |= ERROR_SCHEMAS
-        for unused in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(unused, None)
-        components["responses"] = ERROR_RESPONSES
-        components["securitySchemes"] = security_schemes()
-    return api.openapi_schema or {}
+def _with_doorway(api: FastAPI, **bounds: Any) -> FastAPI:
+    """Round everything, also round what answers when nothing else can: no answer goes out
+    without its headers."""
+    answered = api.state.metrics.answered
+    api.middleware_stack = Doorway(api.build_middleware_stack(), answered=answered, **bounds)
+    return api

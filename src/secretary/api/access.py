@@ -4,16 +4,25 @@ import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
-from ..errors import AccessDenied, Unauthorized
+from ..errors import AccessDenied, RateLimited, Unauthorized
+from .rates import Allowance
 
 MAX_USER_ID = 200
 #: A host with or without its port.
 AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
+
+#: These paths and all below them need no key; everything else does, what is not there included.
+OPEN = ("/api/health", "/api/doc", "/api/openapi.json")
+
+#: From one address. A person mistypes less often, and a key cannot be guessed at this pace.
+WRONG_KEYS_PER_MINUTE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,36 +38,74 @@ class ApiKey:
         return cls(key.encode(), user or None)
 
 
+def is_open(path: str) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in OPEN)
+
+
 class Gate:
     """Lets requests through that show a valid key. Without any keys it trusts this machine,
     but not the pages that a browser on this machine shows."""
 
-    def __init__(self, api_keys: Sequence[str]) -> None:
+    def __init__(self, api_keys: Sequence[str], *, requests_per_minute: int = 0) -> None:
         self._keys = [ApiKey.parse(text) for text in api_keys]
+        self._requests = Allowance(requests_per_minute) if requests_per_minute else None
+        self._wrong_keys = Allowance(WRONG_KEYS_PER_MINUTE)
 
-    def user_of(self, request: Request, user_id: str | None) -> str | None:
-        """The user that a request acts for; None: an operator."""
-        if not self._keys:
-            _require_local(request)
-            return user_id
-        bound = self._known(_given_key(request)).user
-        if bound is not None and user_id not in (None, bound):
-            raise AccessDenied("This API key belongs to another user than X-User-ID names")
-        return bound or user_id
+    def admit(self, scope: Scope) -> None:
+        """Raises unless this request may come in. Its body is not read before."""
+        if is_open(scope["path"]):
+            return
+        connection = HTTPConnection(scope)
+        key = None
+        if self._keys:
+            key = self._known(_given_key(connection), _source(scope))
+        else:
+            _require_local(connection)
+        scope["state"]["key"] = key
+        if self._requests is not None:
+            self._spend(self._requests, key.key if key else _source(scope), scope)
 
-    def _known(self, given: str) -> ApiKey:
+    def _spend(self, requests: Allowance, who: bytes | str, scope: Scope) -> None:
+        grant = requests.take(who)
+        headers = {
+            "RateLimit-Policy": f'"default";q={requests.per_minute};w=60',
+            "RateLimit": f'"default";r={grant.remaining};t={grant.wait}',
+        }
+        scope["state"]["headers"] = [
+            (name.lower().encode(), value.encode()) for name, value in headers.items()
+        ]
+        if not grant.allowed:
+            raise RateLimited("There are too many requests", retry_after=grant.wait)
+
+    def _known(self, given: str, source: str) -> ApiKey:
+        if not given:
+            raise Unauthorized("The API key is missing or not valid")
+        # Also a right key waits: if it did not, the answer would tell it from the wrong ones.
+        if not (grant := self._wrong_keys.look(source)).allowed:
+            raise RateLimited("There were too many wrong API keys", retry_after=grant.wait)
         # All keys are looked at, so that the time tells nothing about them.
         found = [key for key in self._keys if hmac.compare_digest(key.key, given.encode())]
-        if not given or not found:
+        if not found:
+            self._wrong_keys.take(source)
             raise Unauthorized("The API key is missing or not valid")
         return found[0]
 
 
-def _given_key(request: Request) -> str:
+def _source(scope: Scope) -> str:
+    """Where a request comes from. Who has one IPv6 address has a whole network of them."""
+    host = scope["client"][0] if scope.get("client") else ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    return str(ip_network((host, 64), strict=False)) if address.version == 6 else host
+
+
+def _given_key(connection: HTTPConnection) -> str:
     """Empty when there is none. Two different ones are none: what stands before us may have
     looked at the other."""
-    given = set(request.headers.getlist("x-secretary-api-key"))
-    for header in request.headers.getlist("authorization"):
+    given = set(connection.headers.getlist("x-secretary-api-key"))
+    for header in connection.headers.getlist("authorization"):
         scheme, _, credentials = header.partition(" ")
         if scheme.lower() == "bearer":
             given.add(credentials.strip())
@@ -74,7 +121,7 @@ def _text(header: str) -> str:
         return header
 
 
-def _require_local(request: Request) -> None:
+def _require_local(request: HTTPConnection) -> None:
     """A page of another site must not reach us through the user's browser, be it directly
     (Origin) or by a name that it lets point here (Host)."""
     hosts = request.headers.getlist("host")
@@ -106,10 +153,16 @@ async def _caller(
         str | None, Header(max_length=MAX_USER_ID, description="The acting user")
     ] = None,
 ) -> str | None:
+    """The user that a request acts for; None: an operator. The doorway has let it in."""
     if len(set(request.headers.getlist("x-user-id"))) > 1:
         raise AccessDenied("X-User-ID names more than one user")
-    gate: Gate = request.app.state.gate
-    return gate.user_of(request, _text(x_user_id) if x_user_id else None)
+    key: ApiKey | None = request.state.key
+    bound, claimed = key.user if key else None, _text(x_user_id) if x_user_id else None
+    if bound is not None and claimed not in (None, bound):
+        raise AccessDenied("This API key belongs to another user than X-User-ID names")
+    user: str | None = bound or claimed
+    request.state.user = user
+    return user
 
 
 #: The user that a request acts for. Every route but the open ones has a parameter of this type.

@@ -12,6 +12,7 @@ from ..submission import BatchRequest
 from .access import Caller
 from .envelope import enqueued, success
 from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, listed
+from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
 
@@ -22,7 +23,9 @@ async def submit_batch(
     request: Request, batch: BatchRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in several jobs, all or none."""
-    stored, job_ids = await desk_of(request).submit_batch(batch, user=user, key=key)
+    stored, job_ids = await desk_of(request).submit_batch(
+        traced(request, batch), user=user, key=key
+    )
     data = {"batch_id": stored.batch_id, "job_ids": job_ids, "batch": stored.document()}
     response = enqueued(request, stored.batch_id, data)
     response.headers["Location"] = f"/api/batches/{stored.batch_id}"

@@ -19,6 +19,7 @@ from ..errors import (
     InvalidParameters,
     KeyReused,
     NotFound,
+    RateLimited,
     SecretaryError,
     StoreUnavailable,
     Unauthorized,
@@ -40,6 +41,7 @@ STATUS: dict[type[SecretaryError], int] = {
     Conflict: 409,
     FileTooLarge: 413,
     UnsupportedFile: 415,
+    RateLimited: 429,
     StoreUnavailable: 503,
 }
 
@@ -166,13 +168,20 @@ def answer_errors(api: FastAPI) -> None:
 async def _our_error(request: Request, error: Exception) -> JSONResponse:
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     if isinstance(error, StoreUnavailable):  # its text names files and servers
-        logger.error("%s %s: %s", request.method, request.url.path, error)
+        logger.error("%s %r: %s", request.method, request.url.path, error)
         return error_response(status, "The job store cannot be used at the moment")
     if status == 500:
-        logger.error("%s %s", request.method, request.url.path, exc_info=error)
+        logger.error("%s %r", request.method, request.url.path, exc_info=error)
         return error_response(status, "Internal error")
+    return answer_to(error)
+
+
+def answer_to(error: Exception) -> JSONResponse:
+    """The answer to an error of ours that tells clients no more than they may know."""
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
-    return error_response(status, str(error), details=details)
+    retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
+    return error_response(status, str(error), details=details, headers=retry)
 
 
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:

@@ -12,6 +12,7 @@ from ..submission import BatchRequest, JobRequest
 from .access import Caller
 from .errors import OLDER_ROUTES
 from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, statuses
+from .tracing import traced
 
 router = APIRouter(prefix=OLDER_ROUTES, tags=["event-job"])
 
@@ -26,7 +27,7 @@ async def create_event_job(
     request: Request, job: JobRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in a job; without a type it is a session."""
-    stored = await desk_of(request).submit(job, user=user, key=key)
+    stored = await desk_of(request).submit(traced(request, job), user=user, key=key)
     response = _told(f"Job {stored.job_id} was created", 201, job=stored.document())
     response.headers["Location"] = f"{OLDER_ROUTES}/jobs/{stored.job_id}"
     return response
@@ -86,7 +87,9 @@ async def create_event_batch(
     request: Request, batch: BatchRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in several jobs, all or none."""
-    stored, job_ids = await desk_of(request).submit_batch(batch, user=user, key=key)
+    stored, job_ids = await desk_of(request).submit_batch(
+        traced(request, batch), user=user, key=key
+    )
     text = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
     response = _told(text, 201, batch=stored.document(), job_ids=job_ids)
     response.headers["Location"] = f"{OLDER_ROUTES}/batches/{stored.batch_id}"

@@ -1,7 +1,9 @@
 """The streams that tell of many jobs: those of a batch, or all that the client may see."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
 from functools import partial
 
 from ..errors import NotFound
@@ -20,7 +22,8 @@ UNENDED = frozenset({JobStatus.PENDING, JobStatus.PROCESSING})
 START = "start"
 
 #: Between two rounds: a job that changes quickly is told once, a batch not for each of its jobs.
-ROUND_SECONDS = 0.05
+#: It takes some time to count the jobs of a big batch; no stream shall keep the store busy.
+ROUND_SECONDS, LONGEST_ROUND_SECONDS = 0.05, 1.0
 
 
 class Feed:
@@ -33,9 +36,9 @@ class Feed:
         self._over = False
 
     async def pieces(self, since: str | None) -> Pieces:
-        async with self._listener.subscription:
+        async with self._listener.subscription, aclosing(self._rounds(since)) as rounds:
             told = since or START
-            async for taken in self._rounds(since):
+            async for taken in rounds:
                 if taken is None:
                     yield HEARTBEAT
                     continue
@@ -50,7 +53,7 @@ class Feed:
                     self._listener.started = True
                     yield b""
 
-    async def _rounds(self, since: str | None) -> AsyncIterator[Taken | None]:
+    async def _rounds(self, since: str | None) -> AsyncGenerator[Taken | None, None]:
         """What has changed, again and again; None is a heartbeat. First what the client missed,
         or that all is new to it."""
         subscription = self._listener.subscription
@@ -62,18 +65,22 @@ class Feed:
                 position = missed.position
                 yield missed
         while not subscription.closed:
-            if not await subscription.wait(self._listener.heartbeat_seconds):
+            if not await self._listener.is_news():
                 yield None
             elif not subscription.closed:
-                taken = subscription.take()
-                if not taken.lost:
+                started = time.monotonic()
+                async for taken in self._taken(position):
                     position = taken.position
                     yield taken
-                else:
-                    async for missed in self._missed(position):
-                        position = missed.position
-                        yield missed
-                await asyncio.sleep(ROUND_SECONDS)
+                await asyncio.sleep(_pause(time.monotonic() - started))
+
+    async def _taken(self, position: str) -> AsyncIterator[Taken]:
+        taken = self._listener.subscription.take()
+        if not taken.lost:
+            yield taken
+            return
+        async for missed in self._missed(position):
+            yield missed
 
     async def _missed(self, since: str) -> AsyncIterator[Taken]:
         store = self._listener.desk.store
@@ -119,6 +126,10 @@ class Feed:
         page = await self._listener.patiently(jobs)
         for job in reversed(page.items):
             yield job_event(job)
+
+
+def _pause(round_took: float) -> float:
+    return min(LONGEST_ROUND_SECONDS, max(ROUND_SECONDS, 4 * round_took))
 
 
 async def _numbered(events: AsyncIterator[Event], before: str, position: str) -> Pieces:

@@ -4,6 +4,7 @@ import asyncio
 import mimetypes
 import re
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -31,6 +32,14 @@ SHOWN = frozenset(
 )  # fmt: skip
 TYPES = {".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp"}
 
+FILE: dict[str, Any] = {
+    "response_class": FileResponse,
+    "responses": {
+        200: {"description": "The file", "content": {"application/octet-stream": {}}},
+        206: {"description": "The ranges of it that were asked for"},
+        304: {"description": "The client has it already (`If-None-Match`)"},
+    },
+}
 RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 ONE = r"\s*([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})\s*"
 RANGES = re.compile(f"bytes={ONE}(,{ONE})*", re.IGNORECASE)
@@ -48,15 +57,17 @@ async def file_text(request: Request, path: str, user: Caller) -> JSONResponse:
     return await _text(request, path, user, TEXT_KINDS)
 
 
-@router.get(f"{OLDER_ROUTES}/files/{{path:path}}", name="get_event_job_file")
-@router.get("/api/files/{path:path}")
+@router.get(f"{OLDER_ROUTES}/files/{{path:path}}", name="get_event_job_file", **FILE)
+@router.get("/api/files/{path:path}", **FILE)
 async def get_file(request: Request, path: str, user: Caller) -> Response:
     """A file, whole or in ranges."""
     return _sent(request, await _located(request, path, user))
 
 
-@router.get(f"{OLDER_ROUTES}/jobs/{{job_id}}/download-archive", name="download_event_job_archive")
-@router.get("/api/jobs/{job_id}/download-archive")
+@router.get(
+    f"{OLDER_ROUTES}/jobs/{{job_id}}/download-archive", name="download_event_job_archive", **FILE
+)
+@router.get("/api/jobs/{job_id}/download-archive", **FILE)
 async def download_archive(request: Request, job_id: str, user: Caller) -> Response:
     """The ZIP with everything a job made."""
     desk = desk_of(request)

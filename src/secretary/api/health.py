@@ -1,6 +1,5 @@
 """Is the service alive, is it ready, and how is it? Open to everybody, so it tells no secrets."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,11 @@ from fastapi.responses import JSONResponse
 from ..errors import StoreUnavailable
 from ..job import JobStatus
 from ..version import __version__
+from ..vitals import Vitals
 from .envelope import success
 from .errors import error_response
-from .jobs import desk_of
 
 router = APIRouter(prefix="/api/health", tags=["health"])
-
-PATIENCE_SECONDS = 2.0
 
 
 @router.get("/live")
@@ -31,26 +28,33 @@ async def ready(request: Request) -> JSONResponse:
     stopping: Callable[[], bool] = request.app.state.stopping
     if stopping():
         return error_response(503, "The service is shutting down")
-    await _work(request)
+    await _vitals(request).crew()  # a question that is quickly answered
     return success(request, "health", {"ready": True})
 
 
 @router.get("")
 async def health(request: Request) -> JSONResponse:
-    """The version, the workers that are alive and the jobs that wait and run."""
-    return success(request, "health", {"version": __version__, **await _work(request)})
-
-
-async def _work(request: Request) -> dict[str, Any]:
-    desk = desk_of(request)
+    """The version, the store, the workers that are alive and the jobs that wait and run."""
+    vitals = _vitals(request)
+    told: dict[str, Any] = {
+        "version": __version__,
+        "uptime_s": round(vitals.uptime.total_seconds(), 1),
+        "stopping": request.app.state.stopping(),
+        "store": {"kind": vitals.store_kind, "answers": True},
+    }
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            counts = await desk.store.counts()
-            workers = await desk.workers_alive()
-    except TimeoutError:
-        raise StoreUnavailable("The store does not answer") from None
+        crew, counts = await vitals.crew(), await vitals.jobs()
+    except StoreUnavailable:
+        told["store"]["answers"] = False
+        return error_response(503, "The job store does not answer", details=told)
     jobs = {
         status.value: sum(by_status.get(status, 0) for by_status in counts.values())
         for status in JobStatus
     }
-    return {"workers": len(workers), "jobs": jobs}
+    told |= {"workers": crew.workers, "slots": crew.slots, "jobs": jobs}
+    return success(request, "health", told)
+
+
+def _vitals(request: Request) -> Vitals:
+    vitals: Vitals = request.app.state.vitals
+    return vitals

@@ -16,6 +16,7 @@ from .access import Caller
 from .envelope import accepted
 from .forms import Form, read_form
 from .jobs import Key, desk_of
+from .tracing import traced
 from .waiting import patience_of, say_what_was_preferred, told_in_time
 
 router = APIRouter(prefix="/api", tags=["ingress"])
@@ -70,7 +71,7 @@ async def _receive(request: Request, ingress: Ingress, user: str | None, key: st
         max_fields_bytes=request.app.state.max_body_bytes,
     )
     try:
-        asked = _asked(form, ingress)
+        asked = traced(request, _asked(form, ingress))
         patience = patience_of(request, form.fields)
         job = await desk.submit(asked, user=user, key=key, job_id=job_id, upload=form.upload)
     except SecretaryError as error:

@@ -14,6 +14,7 @@ from ..store import JobQuery
 from ..submission import JobRequest
 from .access import Caller
 from .envelope import enqueued, success
+from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -46,7 +47,7 @@ async def submit_job(
     request: Request, job: JobRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in a job."""
-    stored = await desk_of(request).submit(job, user=user, key=key)
+    stored = await desk_of(request).submit(traced(request, job), user=user, key=key)
     data = {
         "job_id": stored.job_id,
         "job_ids": [stored.job_id],

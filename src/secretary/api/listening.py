@@ -1,7 +1,7 @@
 """What the streams share: who listens, waiting for news, and patience with the store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -10,7 +10,7 @@ from ..desk import Desk
 from ..errors import StoreUnavailable
 from ..events import Subscription
 from ..job import Batch, Job
-from .sse import HEARTBEAT, NobodyListens
+from .sse import NobodyListens
 
 T = TypeVar("T")
 
@@ -29,9 +29,9 @@ class Listener:
     #: The answer has begun, so it is too late for an error.
     started: bool = False
 
-    async def until_news(self) -> AsyncIterator[bytes]:
-        while not await self.subscription.wait(self.heartbeat_seconds):
-            yield HEARTBEAT
+    async def is_news(self) -> bool:
+        """Wait for news; False: it is time for a heartbeat."""
+        return await self.subscription.wait(self.heartbeat_seconds)
 
     async def job(self, job_id: str) -> Job | None:
         """None when there is none, or none that the client may see."""

@@ -63,11 +63,14 @@ class EventStream(Response):
                 await _send(send, b"", more=False)
         finally:
             watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def _notice_departure(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._subscription.close()
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            self._subscription.close()
 
 
 async def _send(send: Send, body: bytes, *, more: bool = True) -> None:

@@ -12,7 +12,7 @@ from .events import job_event, job_event_id
 from .feeds import Feed
 from .jobs import desk_of
 from .listening import Listener
-from .sse import EventStream, Pieces, encoded
+from .sse import HEARTBEAT, EventStream, Pieces, encoded
 
 router = APIRouter(prefix="/api", tags=["streams"])
 
@@ -78,8 +78,8 @@ async def job_pieces(listener: Listener, job_id: str, seen: str | None) -> Piece
             if state.final:
                 return
             state = None  # a stream that waits holds no job
-            async for heartbeat in listener.until_news():
-                yield heartbeat
+            while not await listener.is_news():
+                yield HEARTBEAT
             subscription.take()
             state = await _state(listener, job_id)
 

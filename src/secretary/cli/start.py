@@ -42,11 +42,15 @@ def start_service(
 def start_worker(
     types: Annotated[str | None, typer.Option(help="Only these job types, like pdf,office")] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="How many jobs at once")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Tell health and metrics by HTTP there; 0 takes a free one")
+    ] = None,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
     """Start a worker without the HTTP API."""
-    settings = read_settings(config, data_dir)
+    given = {} if metrics_port is None else {"metrics_port": metrics_port}
+    settings = read_settings(config, data_dir, generic_worker=given)
     _set_up_logging(settings)
     asyncio.run(work(settings, job_types=_listed(types), slots=slots))
 

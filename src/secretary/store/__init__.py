@@ -165,6 +165,8 @@ class JobStore(Protocol):
     What an implementation owes is written as tests: tests/contract.
     """
 
+    #: What it is called in answers and logs.
+    kind: str
     #: Calls take effect in the order in which one process made them.
     in_order: bool
 
@@ -233,6 +235,11 @@ class JobStore(Protocol):
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         """How many jobs there are, by type and state."""
+        ...
+
+    async def waiting_since(self) -> Mapping[str, datetime]:
+        """Since when the next job of each type waits that could start now; of the priorities of
+        a type the one that waits longest counts. Cheap, however many jobs there are."""
         ...
 
     # Workers

@@ -117,9 +117,11 @@ class Follower:
         opened = answer["cursor"]
         collection = opened["ns"].partition(".")[2]
         reached = opened["postBatchResumeToken"]["_data"]
+        cursor = _Cursor(session, opened["id"], collection, reached)
         if _seconds(reached) > answer["operationTime"].time + MAX_AHEAD_SECONDS:
+            await self._close(cursor)
             raise OperationFailure("The position is in the future")
-        return _Cursor(session, opened["id"], collection, reached)
+        return cursor
 
     async def _more(self, cursor: _Cursor, limit: int, seconds: float) -> list[Document]:
         answer = await self._database.command(

@@ -9,7 +9,7 @@ from pymongo import UpdateOne
 
 from ...job import utc_now
 from ..policy import JobClass
-from .rows import PLACE, now_stamp, stamp
+from .rows import PLACE, moment, now_stamp, stamp
 from .schema import Database, Document
 
 #: Jobs whose time has come are moved into the line in bounded steps.
@@ -77,6 +77,25 @@ def head_of_line(line: str) -> Document:
         "sort": [("turn", 1), ("arrival", 1)],
         "hint": "line",
     }
+
+
+async def waiting_since(db: Database) -> dict[str, datetime]:
+    """Since when the heads of the lines stand there, by type."""
+    lines = await db.jobs.distinct("line", {"line": {"$gt": ""}})
+    heads = await asyncio.gather(*(db.jobs.find_one(**head_waits_since(line)) for line in lines))
+    since: dict[str, datetime] = {}
+    for line, head in zip(lines, heads, strict=True):
+        if head is not None:
+            at = moment(max(head["updated_at"], head.get("run_at", "")))
+            job_type, _ = class_of(line)
+            since[job_type] = min(at, since.get(job_type, at))
+    return since
+
+
+def head_waits_since(line: str) -> Document:
+    """A pending job was changed last when it became pending; it may have had to wait for its
+    time."""
+    return head_of_line(line) | {"projection": {"_id": 0, "updated_at": 1, "run_at": 1}}
 
 
 class Places:

@@ -33,6 +33,7 @@ from .contents import add_logs
 from .errors import address_of, unavailable_error
 from .follow import Follower
 from .group import Group
+from .line import waiting_since
 from .poll import Poller
 from .rows import DELETED, ENDED, LISTED, now_stamp
 from .schema import SCHEMA_VERSION, Database, Document, prepare
@@ -89,6 +90,7 @@ def _to_its_end(
 
 
 class MongoStore:
+    kind = "mongodb"
     #: A claim may overtake the end of a job that was asked for before.
     in_order = False
 
@@ -125,7 +127,7 @@ class MongoStore:
             await self._client.close()
             raise
         self._feed = Follower(db)
-        if not self._watch.has_stream:
+        if self._watch.refused:
             db.note_times_of_change()
             self._feed = Poller(db, self._own_writes)
         self._db = db
@@ -268,6 +270,10 @@ class MongoStore:
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await reading.count_jobs(self._db)
+
+    @_translated
+    async def waiting_since(self) -> Mapping[str, datetime]:
+        return await waiting_since(self._db)
 
     # Workers
 

@@ -18,6 +18,8 @@ POLL_SECONDS = 0.5
 REOPEN_SECONDS = 2.0
 
 NO_REPLICA_SET = 40573
+#: Out of time, no majority yet, a primary that is just going.
+NOT_NOW = (50, 134, 189, 262, 11602)
 
 #: Changes that give a worker something to claim or to cancel. Only their ids are sent.
 NEWS: list[Document] = [
@@ -45,22 +47,20 @@ class Watch:
         self._news = asyncio.Event()
         self._stream: AsyncChangeStream[Document] | None = None
         self._task: asyncio.Task[None] | None = None
+        #: The server gives no change streams, to nobody and never.
+        self.refused = False
 
     async def open(self) -> None:
         try:
             self._stream = await self._jobs.watch(NEWS)
         except OperationFailure as error:
+            self.refused = error.code not in NOT_NOW
             if error.code == NO_REPLICA_SET:
                 logger.info("MongoDB is no replica set: new jobs are found by polling")
             else:
                 logger.warning("MongoDB gives no change stream, new jobs are polled: %s", error)
         else:
             self._task = asyncio.create_task(self._run())
-
-    @property
-    def has_stream(self) -> bool:
-        """Whether the server gives change streams at all."""
-        return self._task is not None
 
     async def close(self) -> None:
         while self._task is not None and not self._task.done():

@@ -174,6 +174,23 @@ NEXT_TYPE = f"{_LINES} AND job_type > ? ORDER BY job_type, priority LIMIT 1"
 NEXT_PRIORITY = f"{_LINES} AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
 
 
+def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
+    """Since when the heads of the lines stand there, by type."""
+    since: dict[str, datetime] = {}
+    for line in _lines(db):
+        head = db.execute(HEAD_WAITS_SINCE, line).get
+        if head is not None:
+            since[line[0]] = min(moment(head), since.get(line[0], moment(head)))
+    return since
+
+
+#: A pending job was changed last when it became pending; it may have had to wait for its time.
+HEAD_WAITS_SINCE = (
+    "SELECT max(updated_at, coalesce(run_at, 0)) FROM jobs INDEXED BY jobs_ready"
+    " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT 1"
+)
+
+
 def _running(db: apsw.Connection, wanted: Wanted) -> Running:
     running = Running()
     if wanted.max_per_type or wanted.max_per_user is not None:

@@ -31,7 +31,7 @@ JOB_COLUMNS = (
     "jobs.seq, job_id, job_type, job_name, status, user_id, batch_id, priority, run_at, timeout_s, "
     "max_attempts, attempt, failures, crashes, worker_id, cancel_requested, archived, step, "
     "percent, message, created_at, updated_at, processing_started_at, completed_at, "
-    "parameters, webhook, access_control, attempts, error, resources"
+    "parameters, webhook, access_control, traceparent, attempts, error, resources"
 )
 JOBS = "jobs JOIN contents ON contents.seq = jobs.seq"
 
@@ -62,8 +62,8 @@ def job_from(
 ) -> Job:
     (_, job_id, job_type, job_name, status, user_id, batch_id, priority, run_at, timeout_s,
      max_attempts, attempt, failures, crashes, worker_id, cancel_requested, archived, step,
-     percent, message, created_at, updated_at, processing_started_at, completed_at,
-     parameters, webhook, access_control, attempts, error, resources) = row  # fmt: skip
+     percent, message, created_at, updated_at, processing_started_at, completed_at, parameters,
+     webhook, access_control, traceparent, attempts, error, resources) = row  # fmt: skip
     started_at, ended_at = moment_or_none(processing_started_at), moment_or_none(completed_at)
     job_error = JobError.model_validate_json(error) if error else None
     past = [Attempt.model_validate(item) for item in json.loads(attempts)] if attempts else []
@@ -102,6 +102,7 @@ def job_from(
         webhook=Webhook.model_validate_json(webhook) if webhook else None,
         deliveries=tuple(deliveries),
         resources=json.loads(resources) if resources else {},
+        traceparent=traceparent,
         attempt=attempt,
         worker_id=worker_id,
         attempts=tuple(past),
@@ -211,12 +212,14 @@ def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -
     )
     seq = db.last_insert_rowid()
     db.execute(
-        "INSERT INTO contents (seq, parameters, webhook, access_control) VALUES (?, ?, ?, ?)",
+        "INSERT INTO contents (seq, parameters, webhook, access_control, traceparent)"
+        " VALUES (?, ?, ?, ?, ?)",
         (
             seq,
             dumps(job.parameters),
             job.webhook.model_dump_json(by_alias=True) if job.webhook else None,
             access_to(job.access_control),
+            job.traceparent,
         ),
     )
     for reader in (readers or frozenset()) - {job.user_id}:

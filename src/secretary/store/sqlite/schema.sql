@@ -39,6 +39,7 @@ CREATE TABLE contents (
   parameters     TEXT NOT NULL,
   webhook        TEXT,
   access_control TEXT,
+  traceparent    TEXT,
   attempts       TEXT,   -- the ended attempts before the one the job's row tells of
   error          TEXT,
   resources      TEXT,

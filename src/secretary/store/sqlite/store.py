@@ -51,6 +51,7 @@ KEY_LIFETIME = timedelta(days=1)
 
 
 class SqliteStore:
+    kind = "sqlite"
     in_order = True
 
     def __init__(self, url: str) -> None:
@@ -189,6 +190,9 @@ class SqliteStore:
             return found
 
         return await self._read(work)
+
+    async def waiting_since(self) -> Mapping[str, datetime]:
+        return await self._read(queue.waiting_since)
 
     # Workers
 

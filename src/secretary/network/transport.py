@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpcore
 import httpx
 
-from .errors import AddressRefused
+from ..errors import AddressRefused
 
 #: Raises AddressRefused for a URL that must not be asked for.
 Check = Callable[[httpx.URL], None]

@@ -1,5 +1,6 @@
 """What runs inside a sandbox process: it takes one call after another from its socket."""
 
+import asyncio
 import ctypes
 import faulthandler
 import importlib
@@ -8,32 +9,28 @@ import pickle
 import resource
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import processes
-from .errors import FileTooLarge, SecretaryError
-
-if TYPE_CHECKING:
-    import asyncio
-
-#: The file descriptor of the socket, as the worker places it.
-SOCKET = 3
-
-#: A frame is its kind, the length of its body, and the body.
-HEADER = struct.Struct("!BQ")
-CALL, CANCEL = range(2)
-READY, MESSAGE, RETURNED, RAISED, TOO_LARGE, OUT_OF_MEMORY = range(6)
-
-#: Heads the body of a CALL: memory (0: any) and output it may have, in bytes.
-ALLOWED = struct.Struct("!QQ")
-#: Heads the body of a READY and of the frame that ends a call: CPU seconds of this process so far,
-#: peak memory in bytes, and whether everything the call started is gone.
-USAGE = struct.Struct("!dQ?")
+from .. import processes
+from ..errors import FileTooLarge, SecretaryError
+from .frames import (
+    ALLOWED,
+    CALL,
+    HEADER,
+    MESSAGE,
+    OUT_OF_MEMORY,
+    RAISED,
+    READY,
+    RETURNED,
+    SOCKET,
+    TOO_LARGE,
+    USAGE,
+)
+from .meter import Meter
 
 _PR_SET_CHILD_SUBREAPER = 36
 _TRACEBACK_CHARACTERS = 16_000
@@ -75,7 +72,7 @@ class _Server:
         self._connection = connection
         self._sending = threading.Lock()
         self._pid = os.getpid()
-        self._meter = _Meter()
+        self._meter = Meter()
         self._loop: _Loop | None = None
         self._output_bytes = 0
         self._is_calling = False
@@ -189,23 +186,20 @@ class _Server:
 
 class _Loop:
     def __init__(self, connection: socket.socket) -> None:
-        import asyncio  # 40 ms that a process for plain functions need not spend
-
-        self._asyncio = asyncio
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._connection = connection
         self._is_listening = False
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
-        self._task = self._asyncio.ensure_future(awaitable, loop=self._loop)
+        self._task = asyncio.ensure_future(awaitable, loop=self._loop)
         if not self._is_listening:
             self._loop.add_reader(self._connection, self._cancel)
             self._is_listening = True
         try:
             return self._loop.run_until_complete(self._task)
         finally:
-            self._end(self._asyncio.all_tasks(self._loop))
+            self._end(asyncio.all_tasks(self._loop))
 
     def _cancel(self) -> None:
         # The frame stays where it is, for `cancelled()`; the server takes it after the call.
@@ -213,74 +207,12 @@ class _Loop:
         self._is_listening = False
         self._task.cancel()
 
-    def _end(self, tasks: "set[asyncio.Task[Any]]") -> None:
+    def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         if tasks:
             for task in tasks:
                 task.cancel()
-            ended = self._asyncio.gather(*tasks, return_exceptions=True)
+            ended = asyncio.gather(*tasks, return_exceptions=True)
             self._loop.run_until_complete(ended)
-
-
-class _Meter:
-    """CPU time, memory and the memory limit of this process."""
-
-    def __init__(self) -> None:
-        self._status = _opened("/proc/self/status", os.O_RDONLY)
-        self._statm = _opened("/proc/self/statm", os.O_RDONLY)
-        self._clear_refs = _opened("/proc/self/clear_refs", os.O_WRONLY)
-        self._children_peak = 0
-
-    def start(self, memory_bytes: int) -> None:
-        if self._clear_refs is not None:
-            os.pwrite(self._clear_refs, b"5", 0)  # the peak counts from now on
-        if memory_bytes and self._statm is not None:
-            # For what allocates faster than the worker looks; with a margin, as not all that
-            # is mapped is touched.
-            had = int(os.pread(self._statm, 128, 0).split()[5]) * resource.getpagesize()
-            _limit_data(had + memory_bytes * 5 // 4)
-
-    def stop(self) -> None:
-        _limit_data(resource.RLIM_INFINITY)
-
-    def cpu_seconds(self) -> float:
-        own = resource.getrusage(resource.RUSAGE_SELF)
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-    def rss_bytes(self) -> int:
-        if self._statm is None:
-            return 0
-        return int(os.pread(self._statm, 128, 0).split()[1]) * resource.getpagesize()
-
-    def peak_bytes(self) -> int:
-        """Since `start`; of a child that has ended, only if it was the largest so far."""
-        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-        if children <= self._children_peak:
-            return self._own_peak_bytes()
-        self._children_peak = children
-        return max(children, self._own_peak_bytes())
-
-    def _own_peak_bytes(self) -> int:
-        if self._status is None:
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        # Not ru_maxrss: that one starts with the peak of the worker which spawned us.
-        status = os.pread(self._status, 4096, 0)
-        at = status.index(b"VmHWM:") + len(b"VmHWM:")
-        return int(status[at : status.index(b"kB", at)]) * 1024
-
-
-def _opened(path: str, flags: int) -> int | None:
-    try:
-        return os.open(path, flags)
-    except OSError:
-        return None
-
-
-def _limit_data(size: int) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard != resource.RLIM_INFINITY and not 0 <= size <= hard:
-        size = hard
-    resource.setrlimit(resource.RLIMIT_DATA, (size, hard))
 
 
 def _described(error: BaseException) -> tuple[int, bytes]:

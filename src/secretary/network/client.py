@@ -1,4 +1,4 @@
-"""Outgoing HTTP that cannot be led to private addresses."""
+"""HTTP clients that reach public addresses and allowed hosts only."""
 
 import logging
 import ssl
@@ -9,9 +9,9 @@ from ipaddress import ip_address
 
 import httpx
 
+from ..errors import AddressRefused
 from .addresses import IPAddress, as_host, is_private_name, is_public, unmapped
 from .allow_list import AllowList
-from .errors import AddressRefused
 from .resolver import system_addresses
 from .transport import CheckedTransport, Connect, tcp_connection
 

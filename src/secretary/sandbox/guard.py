@@ -1,0 +1,61 @@
+"""Ends the processes of a sandbox when their worker is killed or stopped."""
+
+import asyncio
+import contextlib
+import os
+import time
+
+from .. import processes
+from .exits import DEATH_SECONDS, exit_of
+
+#: Who has shown life and then none for so long is taken for stopped. Less than a worker's lease,
+#: so that its work has ended when another worker may take it.
+PATIENCE_SECONDS = 4.0
+#: Whoever comes back after so long must assume that the guard has acted.
+SILENCE_SECONDS = 3.0
+
+
+class Guard:
+    """The process that ends a sandbox's children when their worker is killed."""
+
+    def __init__(self, token: str) -> None:
+        reading, self._lifeline = os.pipe()
+        os.set_blocking(self._lifeline, False)
+        try:
+            # By path and without site: it needs nothing of the package and stays small.
+            arguments = ["-I", "-S", processes.__file__, token, str(PATIENCE_SECONDS)]
+            self._exit = asyncio.create_task(
+                exit_of(processes.spawn(arguments, os.environ, [reading, None, None]))
+            )
+        finally:
+            os.close(reading)
+
+    def show_life(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it has enough to read
+            os.write(self._lifeline, b".")
+
+    async def close(self) -> None:
+        os.close(self._lifeline)
+        await asyncio.wait([self._exit], timeout=DEATH_SECONDS)
+
+
+class Pulse:
+    """Tells from the signs of life of this process whether it was stopped."""
+
+    def __init__(self) -> None:
+        self._alive_at: float | None = None
+        self._came_back_at = -SILENCE_SECONDS
+
+    def beat(self) -> None:
+        if self._is_silent:
+            self._came_back_at = time.monotonic()
+        self._alive_at = time.monotonic()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether a death that is noticed now may be the guard's doing."""
+        return self._is_silent or time.monotonic() - self._came_back_at < SILENCE_SECONDS
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._alive_at is not None and time.monotonic() - self._alive_at > SILENCE_SECONDS

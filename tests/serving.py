@@ -1,0 +1,22 @@
+"""An application that answers on a real socket of this machine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from secretary.server import Connection, HttpServer, listen
+
+
+@asynccontextmanager
+async def serving(app: Any, connection: type[Connection] = Connection) -> AsyncIterator[str]:
+    """The address at which the application answers."""
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    with listen("127.0.0.1", 0, loopback_only=True) as listener:
+        server = HttpServer(app, listener, url.set_result, connection=connection)
+        answering = asyncio.create_task(server.run_until_stopped())
+        try:
+            yield await asyncio.wait_for(url, 10)
+        finally:
+            server.stop()
+            await answering

@@ -1,0 +1,60 @@
+"""What a line of the log tells beside its sentence."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from secretary import JobContext, Registry, handles, logs
+from secretary.executor import Executor
+from secretary.files import JobFiles
+from secretary.handler import AnyParameters
+from secretary.job import Job
+from secretary.sandbox import Sandbox
+from secretary.sources import Sources
+from secretary.store import JobStore
+
+from ..contract.given import claim
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+logger = logging.getLogger("tests.handler")
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    written = io.StringIO()
+    handler = logs.handler(written, as_json=True)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield written
+    logger.removeHandler(handler)
+
+
+@handles("talks")
+async def talks(ctx: JobContext[AnyParameters]) -> None:
+    logger.info("Hello")
+
+
+async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
+    store: JobStore, tmp_path: Path, lines: io.StringIO
+) -> None:
+    executor = Executor(
+        store=store,
+        registry=Registry([talks]),
+        sandbox=Sandbox(1),
+        files=JobFiles(tmp_path),
+        sources=Sources(tmp_path),
+        default_timeout=timedelta(seconds=60),
+    )
+    job = Job(job_type="talks", traceparent=TRACE)
+    await store.add([job])
+    await executor.start((await claim(store))[0], on_worked=lambda: None).task
+    logger.info("Afterwards")
+    during, after = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert (during["job_id"], during["trace_id"]) == (job.job_id, TRACE.split("-")[1])
+    assert (after["job_id"], after["trace_id"]) == (None, None)

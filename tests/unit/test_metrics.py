@@ -1,0 +1,160 @@
+"""What Prometheus is told."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from secretary import JobContext, Registry, handles
+from secretary.desk import Desk
+from secretary.errors import FileCorrupt, StoreUnavailable, UpstreamFailed
+from secretary.executor import Executor, Stop
+from secretary.files import JobFiles
+from secretary.handler import AnyParameters
+from secretary.job import Job
+from secretary.metrics import Metrics
+from secretary.sandbox import Sandbox
+from secretary.sources import Sources
+from secretary.store import JobStore
+from secretary.upkeep import Upkeep, UpkeepOptions
+from secretary.vitals import Vitals
+
+from ..contract.given import LAPSED, LEASE, claim, worker
+
+Context = JobContext[AnyParameters]
+
+
+@handles("good")
+async def good(ctx: Context) -> None: ...
+
+
+@handles("bad")
+async def bad(ctx: Context) -> None:
+    raise FileCorrupt("torn")
+
+
+@handles("flaky", max_attempts=3)
+async def flaky(ctx: Context) -> None:
+    raise UpstreamFailed("503")
+
+
+@handles("slow")
+async def slow(ctx: Context) -> None:
+    await asyncio.sleep(60)
+
+
+@pytest.fixture
+def desk(store: JobStore, tmp_path: Path) -> Desk:
+    return Desk(store, Registry([good, bad, flaky, slow]), JobFiles(tmp_path))
+
+
+@pytest.fixture
+def metrics(desk: Desk) -> Metrics:
+    return Metrics(desk.registry.job_types, Vitals(desk))
+
+
+@pytest.fixture
+def executor(desk: Desk, metrics: Metrics, tmp_path: Path) -> Executor:
+    return Executor(
+        store=desk.store,
+        registry=desk.registry,
+        sandbox=Sandbox(1),
+        files=desk.files,
+        sources=Sources(tmp_path),
+        default_timeout=timedelta(seconds=60),
+        observer=metrics,
+    )
+
+
+async def run(
+    executor: Executor, job_type: str, *, stop: Stop | None = None, lease: timedelta = LEASE
+) -> None:
+    await executor.store.add([Job(job_type=job_type)])
+    (job,) = await claim(executor.store, lease=lease)
+    execution = executor.start(job, on_worked=lambda: None)
+    if stop is not None:
+        await asyncio.sleep(0)
+        execution.stop(stop)
+    await execution.task
+
+
+async def told(metrics: Metrics) -> dict[str, float]:
+    lines = (await metrics.exposition()).decode().splitlines()
+    samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, _, value in samples}
+
+
+async def test_it_tells_how_jobs_ended(executor: Executor, metrics: Metrics) -> None:
+    for job_type in ("good", "good", "bad", "flaky"):
+        await run(executor, job_type)
+    await run(executor, "slow", stop=Stop.CANCELLED)
+    await run(executor, "slow", stop=Stop.INTERRUPTED)
+    found = await told(metrics)
+    ended = "secretary_jobs_ended_total"
+    assert found[f'{ended}{{code="",job_type="good",status="completed"}}'] == 2
+    assert found[f'{ended}{{code="FILE_CORRUPT",job_type="bad",status="failed"}}'] == 1
+    assert found[f'{ended}{{code="CANCELLED",job_type="slow",status="cancelled"}}'] == 1
+    assert found['secretary_job_retries_total{code="UPSTREAM_FAILED",job_type="flaky"}'] == 1
+    assert found['secretary_jobs_released_total{job_type="slow"}'] == 1
+    assert found['secretary_job_wait_seconds_count{job_type="good"}'] == 2
+    assert found['secretary_job_run_seconds_count{job_type="slow"}'] == 2
+
+
+async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
+    executor: Executor, metrics: Metrics, desk: Desk
+) -> None:
+    await run(executor, "slow", stop=Stop.LOST, lease=LAPSED)
+    await Upkeep(desk.store, desk.files, UpkeepOptions(), metrics).rescue()
+    found = await told(metrics)
+    assert found['secretary_leases_lost_total{job_type="slow"}'] == 1
+    assert found['secretary_jobs_rescued_total{end="queued"}'] == 1
+    assert 'secretary_job_run_seconds_count{job_type="slow"}' not in found
+
+
+async def test_it_tells_what_the_store_holds(metrics: Metrics, store: JobStore) -> None:
+    for job_type in ("good", "good", "bad"):
+        await store.add([Job(job_type=job_type)])
+    await store.enlist(worker(), LEASE)
+    found = await told(metrics)
+    assert found['secretary_jobs{job_type="good",status="pending"}'] == 2
+    assert found['secretary_jobs{job_type="bad",status="pending"}'] == 1
+    assert 0 <= found['secretary_queue_wait_seconds{job_type="good"}'] < 60
+    assert (found["secretary_workers"], found["secretary_worker_slots"]) == (1, 3)
+    assert found["secretary_store_up"] == 1
+
+
+async def test_types_that_clients_make_up_share_one_series(
+    executor: Executor, metrics: Metrics, store: JobStore
+) -> None:
+    for n in range(3):
+        await run(executor, f"made-up-{n}")
+        await store.add([Job(job_type=f"made-up-{n}")])
+    found = await told(metrics)
+    assert not [name for name in found if "made-up" in name]
+    assert found['secretary_jobs{job_type="other",status="failed"}'] == 3
+    ended = 'secretary_jobs_ended_total{code="UNKNOWN_JOB_TYPE",job_type="other",status="failed"}'
+    assert found[ended] == 3
+
+
+async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
+    class Away:
+        async def counts(self) -> None:
+            raise StoreUnavailable("away")
+
+        workers = waiting_since = counts
+
+    desk = Desk(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    metrics = Metrics((), Vitals(desk))
+    metrics.answered("GET", "/api/jobs", 503, 0.1)
+    found = await told(metrics)
+    assert found["secretary_store_up"] == 0
+    requests = 'secretary_http_requests_total{method="GET",route="/api/jobs",status="503"}'
+    assert found[requests] == 1
+
+
+async def test_two_in_one_process_do_not_meet(desk: Desk) -> None:
+    one, other = (Metrics(["good"], Vitals(desk)) for _ in range(2))
+    one.answered("GET", "/api/jobs", 200, 0.1)
+    assert "secretary_http_requests_total{" in (await one.exposition()).decode()
+    assert "secretary_http_requests_total{" not in (await other.exposition()).decode()

@@ -1,0 +1,62 @@
+"""What is costly to find out is found out once for all who ask."""
+
+import asyncio
+
+import pytest
+
+from secretary.errors import StoreUnavailable
+from secretary.vitals import Shared
+
+
+class Count:
+    """A count that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.go_on = asyncio.Event()
+
+    async def __call__(self) -> int:
+        self.begun += 1
+        await self.go_on.wait()
+        return self.begun
+
+
+async def test_who_asks_at_the_same_time_shares_the_answer() -> None:
+    count = Count()
+    shared = Shared(count)
+    asking = [asyncio.create_task(shared.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    count.go_on.set()
+    assert await asyncio.gather(*asking) == [1, 1, 1]
+
+
+async def test_who_gives_up_does_not_spoil_it_for_the_others() -> None:
+    count = Count()
+    shared = Shared(count)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(shared.get(), 0.01)
+    count.go_on.set()
+    assert (await shared.get(), count.begun) == (1, 1)
+
+
+async def test_what_took_long_is_used_for_longer() -> None:
+    count = Count()
+    shared = Shared(count)
+    asking = asyncio.create_task(shared.get())
+    asyncio.get_running_loop().call_later(0.5, count.go_on.set)
+    assert await asking == 1
+    assert await shared.get() == 1  # for the next ten seconds
+
+
+async def test_a_failure_is_told_and_not_kept() -> None:
+    answers = [StoreUnavailable("away"), None]
+
+    async def count() -> int:
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return 7
+
+    shared = Shared(count)
+    with pytest.raises(StoreUnavailable):
+        await shared.get()
+    assert await shared.get() == 7
