@@ -124,8 +124,11 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """No worker runs, so that a job stays as it was submitted."""
-    program = Program(tmp_path_factory.mktemp("seeds"))
+    """No worker runs, so that a job stays as it was submitted. Its webhook is a host of the
+    house, which an operator has to allow."""
+    program = Program(
+        tmp_path_factory.mktemp("seeds"), SECRETARY_NETWORK__ALLOW_HOSTS="example.local"
+    )
     with program.serving("--no-worker") as service:
         yield service
 
