@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .metrics import Metrics
     from .network.client import Network
     from .server import HttpServer
+    from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +79,33 @@ def download_limits(settings: Settings) -> "DownloadLimits":
     )
 
 
-def make_desk(settings: Settings, store: JobStore) -> Desk:
-    return Desk(store, make_registry(settings), make_files(settings))
+def make_desk(
+    settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
+) -> Desk:
+    network = cache(partial(make_network, settings))  # most requests need none
+
+    def check_url(url: str) -> None:
+        network().check(url, https_only=True)
+
+    registry, files = make_registry(settings), make_files(settings)
+    return Desk(store, registry, files, check_url=check_url, on_event=on_event)
+
+
+def make_sender(settings: Settings, store: JobStore) -> "Sender":
+    from .webhooks import Sender, SenderOptions  # for the same reason
+
+    return Sender(store, make_network(settings), make_files(settings), SenderOptions())
+
+
+@asynccontextmanager
+async def sending(sender: "Sender") -> AsyncIterator[None]:
+    """Events are sent from here on; at the end, what is due by then."""
+    task = asyncio.create_task(sender.run())
+    try:
+        yield
+    finally:
+        sender.stop()
+        await task
 
 
 @asynccontextmanager
@@ -111,6 +137,7 @@ def make_worker(
     job_types: Collection[str] | None = None,
     slots: int | None = None,
     observer: Observer | None = None,
+    on_ended: Callable[[str], None] = lambda job_id: None,
 ) -> Parts:
     observer = observer or Unobserved()
     options = worker_options(settings)
@@ -135,6 +162,7 @@ def make_worker(
         },
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
+        on_ended=on_ended,
     )
     upkeep_options = UpkeepOptions(
         max_crashes=settings.generic_worker.max_crashes,
@@ -203,14 +231,18 @@ async def work(
     """`secretary worker`: claim and run jobs until a signal says to stop."""
     require_writable(settings.storage.data_dir)
     async with opened_store(settings) as store:
-        make = partial(make_worker, settings, store, job_types=job_types, slots=slots)
-        if settings.generic_worker.metrics_port is not None:
-            await _work_and_tell(settings, store, make)
-            return
-        parts = make()
-        on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
-        logger.info("Worker %s takes jobs", parts.worker.worker_id)
-        await run_worker(parts)
+        sender = make_sender(settings, store)
+        make = partial(
+            make_worker, settings, store, job_types=job_types, slots=slots, on_ended=sender.poke
+        )
+        async with sending(sender):
+            if settings.generic_worker.metrics_port is not None:
+                await _work_and_tell(settings, store, make)
+                return
+            parts = make()
+            on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
+            logger.info("Worker %s takes jobs", parts.worker.worker_id)
+            await run_worker(parts)
 
 
 async def _work_and_tell(settings: Settings, store: JobStore, make: Callable[..., Parts]) -> None:
@@ -249,10 +281,12 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
         async with opened_store(settings) as store:
-            desk = make_desk(settings, store)
+            sender = make_sender(settings, store)
+            desk = make_desk(settings, store, on_event=sender.poke)
             hub = Hub(store)
             metrics = make_metrics(desk)
-            parts = make_worker(settings, store, observer=metrics) if with_worker else None
+            make = partial(make_worker, settings, store, on_ended=sender.poke)
+            parts = make(observer=metrics) if with_worker else None
             stopping = asyncio.Event()
             api = create_api(
                 desk,
@@ -267,7 +301,8 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             server = HttpServer(api, listener, ready)
             on_signals(partial(_stop, stopping, server, hub, parts))
             try:
-                await _run_together(server, hub, parts, stopping)
+                async with sending(sender):
+                    await _run_together(server, hub, parts, stopping)
             finally:
                 await hub.close()
 

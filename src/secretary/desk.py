@@ -8,12 +8,20 @@ from typing import Generic, TypeVar
 
 from .errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from .files import JobFiles
-from .job import FINAL, Batch, Job, JobStatus, Owned, flat_parameters, utc_now
+from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, flat_parameters, utc_now
 from .machine import has_died
 from .registry import Registry
 from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
-from .submission import BatchRequest, JobRequest, Request, fingerprint, make_batch, make_job
+from .submission import (
+    BatchRequest,
+    JobRequest,
+    Request,
+    fingerprint,
+    make_batch,
+    make_job,
+)
 from .uploads import UPLOAD_IS_GONE, Upload
+from .webhook_rules import UrlCheck, any_url
 
 T = TypeVar("T", bound=Owned)
 Q = TypeVar("Q", JobQuery, BatchQuery)
@@ -49,6 +57,10 @@ class Desk:
     store: JobStore
     registry: Registry
     files: JobFiles
+    #: Raises AddressRefused for the URL of a webhook that may not be reached.
+    check_url: UrlCheck = any_url
+    #: Called when a webhook may have to be told something.
+    on_event: Callable[[], None] = lambda: None
 
     # Jobs
 
@@ -63,7 +75,7 @@ class Desk:
     ) -> Job:
         """`upload` came with the request and is kept under `job_id`. When the key is known, the
         job that came of the first request is given back."""
-        job = make_job(request, self.registry, user=user)
+        job = make_job(request, self.registry, user=user, check_url=self.check_url)
         if job_id is not None:
             job = job.model_copy(update={"job_id": job_id})
         if upload is not None:
@@ -98,6 +110,7 @@ class Desk:
         """Asked twice it does no harm; a job that ended otherwise is a `Conflict`."""
         await self._writable_job(job_id, user)
         await self.store.cancel(JobQuery(job_id=job_id))
+        self.on_event()
         job = await self.store.get(job_id)
         if job.status in FINAL - {JobStatus.CANCELLED}:
             raise Conflict(f"The job {job_id} has already {job.status}")
@@ -134,12 +147,17 @@ class Desk:
             except NotFound as error:
                 raise Conflict(str(error)) from None
 
+    async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
+        """Tell the job's webhook once more how it ended."""
+        await self._writable_job(job_id, user)
+        return await self._replay(job_id, n)
+
     # Batches
 
     async def submit_batch(
         self, request: BatchRequest, *, user: str | None = None, key: str | None = None
     ) -> tuple[Batch, list[str]]:
-        batch, jobs = make_batch(request, self.registry, user=user)
+        batch, jobs = make_batch(request, self.registry, user=user, check_url=self.check_url)
         idempotency = _idempotency(request, user, key)
         added = await self.store.add(jobs, batch=batch, idempotency=idempotency)
         return await self.store.get_batch(added.batch_id or batch.batch_id), added.job_ids
@@ -195,7 +213,9 @@ class Desk:
     async def cancel_batch(self, batch_id: str, *, user: str | None = None) -> list[str]:
         """The ids of the jobs that ended or will end because of this."""
         await self._writable_batch(batch_id, user)
-        return await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE), self.store.cancel)
+        ended = await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE), self.store.cancel)
+        self.on_event()
+        return ended
 
     async def restart_failed(self, batch_id: str, *, user: str | None = None) -> list[str]:
         await self._writable_batch(batch_id, user)
@@ -213,10 +233,19 @@ class Desk:
             await self.store.delete(query)
         await self.store.delete_batch(batch_id)
 
+    async def replay_batch(self, batch_id: str, n: int, *, user: str | None = None) -> Delivery:
+        await self._writable_batch(batch_id, user)
+        return await self._replay(batch_id, n)
+
     # Workers
 
     async def workers_alive(self) -> list[WorkerInfo]:
         return [worker for worker in await self.store.workers() if is_alive(worker)]
+
+    async def _replay(self, owner_id: str, n: int) -> Delivery:
+        delivery = await self.store.replay_event(owner_id, n)
+        self.on_event()
+        return delivery
 
     async def _writable_job(self, job_id: str, user: str | None) -> Job:
         return _writable(await self.job(job_id, user=user), user)

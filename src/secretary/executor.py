@@ -66,6 +66,8 @@ class Executor:
     timeouts: Mapping[str, timedelta] = field(default_factory=dict)
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
+    #: Called with the id of a job whose webhook may have to be told that it ended.
+    on_ended: Callable[[str], None] = lambda job_id: None
 
     def time_limit(self, handler: Handler[Any]) -> timedelta:
         """How long a job of this type may take that does not say itself."""
@@ -185,6 +187,8 @@ class Execution:
                 # Without a pause before `finish`: whoever claims on this news comes behind it.
                 self._on_worked()
                 await self._executor.store.finish(self.job, outcome, resources=used)
+                if self.job.webhook is not None:
+                    self._executor.on_ended(self.job.job_id)
                 return outcome
             except LeaseLost:
                 logger.warning("Lost the job while it ran; its new owner will finish it")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -22,6 +23,19 @@ MAX_LOG_MESSAGE = 4000
 
 #: A job keeps this many ended attempts; only jobs that deploys interrupt for ever reach it.
 MAX_ATTEMPTS_KEPT = 50
+
+#: A delivery keeps this many of its last tries.
+MAX_TRIES_KEPT = 20
+
+#: What a webhook can be told of while its job is open; a final state is `completed` or `error`.
+PROGRESS_PHASES = ("queued", "running", "postprocessing")
+#: Names in `webhook.events`, and the phases they stand for. The other names are those of states.
+EVENT_NAMES: Mapping[str, frozenset[str]] = {
+    **{phase: frozenset({phase}) for phase in (*PROGRESS_PHASES, "completed", "error")},
+    "progress": frozenset(PROGRESS_PHASES),
+    "failed": frozenset({"error"}),
+    "cancelled": frozenset({"error"}),
+}
 
 
 def utc_now() -> datetime:
@@ -110,6 +124,24 @@ class Webhook(Snapshot):
         document = self.model_dump(mode="json", by_alias=True, include=set(Webhook.model_fields))
         return document | {"token": None, "secret": None, "headers": dict.fromkeys(self.headers)}
 
+    def wants(self, phase: str) -> bool:
+        if self.events is None:
+            return True
+        return any(phase in EVENT_NAMES.get(name, ()) for name in self.events)
+
+    @property
+    def wants_progress(self) -> bool:
+        return any(self.wants(phase) for phase in PROGRESS_PHASES)
+
+    @property
+    def endpoint(self) -> str:
+        """The receiver behind the URL: all URLs of one endpoint share its limits."""
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # it will be refused when it is asked
+            return "unknown"
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+
 
 class Attempt(Snapshot):
     """One claim of a job by a worker, from start to end."""
@@ -121,13 +153,35 @@ class Attempt(Snapshot):
     error: JobError | None = None
 
 
-class Delivery(Snapshot):
-    """The duty to tell a webhook how a job or batch ended."""
+class Try(Snapshot):
+    """One request to a webhook: the status it was answered with, or why there was no answer."""
 
+    at: AwareDatetime
+    status: int | None = None
+    error: str | None = None
+    duration_ms: int
+
+
+class Delivery(Snapshot):
+    """The duty to tell a webhook how a job or batch ended; or, as `progress`, all that it was
+    told of one run of a job on the way there."""
+
+    n: int
     delivery_id: str
-    event: Literal["completed", "error"]
+    event: Literal["progress", "completed", "error"]
     created_at: AwareDatetime
+    replayed_at: AwareDatetime | None = None
     delivered_at: AwareDatetime | None = None
+    next_try_at: AwareDatetime | None = None
+    #: How often it was tried since it was created or replayed; the last ones are in `tries`.
+    tried: int = 0
+    tries: tuple[Try, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
+    @property
+    def gave_up(self) -> bool:
+        settled = self.delivered_at is not None or self.next_try_at is not None
+        return self.event != "progress" and not settled
 
 
 class Owned(Snapshot):

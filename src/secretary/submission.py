@@ -29,6 +29,7 @@ from .job import (
 )
 from .registry import Registry
 from .trace import read_traceparent
+from .webhook_rules import UrlCheck, any_url, problems_of
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -154,10 +155,16 @@ def fingerprint(request: Request) -> str:
 
 
 def make_job(
-    request: JobRequest, registry: Registry, *, user: str | None, at: tuple[str | int, ...] = ()
+    request: JobRequest,
+    registry: Registry,
+    *,
+    user: str | None,
+    check_url: UrlCheck = any_url,
+    at: tuple[str | int, ...] = (),
+    default_webhook: Webhook | None = None,
 ) -> Job:
     """The job that is asked for. An unknown type is let through: it fails when it is run."""
-    parameters, webhook = _parameters(request, at)
+    parameters, webhook = _parameters(request, at, check_url)
     if request.job_type in registry:
         handler = registry[request.job_type]
         try:
@@ -171,7 +178,7 @@ def make_job(
         job_type=request.job_type,
         job_name=request.job_name,
         parameters=parameters,
-        webhook=webhook,
+        webhook=webhook or default_webhook,
         user_id=_owner(request, user),
         access_control=request.access_control,
         priority=request.priority,
@@ -183,9 +190,11 @@ def make_job(
 
 
 def make_batch(
-    request: BatchRequest, registry: Registry, *, user: str | None
+    request: BatchRequest, registry: Registry, *, user: str | None, check_url: UrlCheck = any_url
 ) -> tuple[Batch, list[Job]]:
     """The batch and its jobs; what a job does not say itself it has from the batch."""
+    if request.webhook is not None:
+        _check_webhook(request.webhook, ("webhook",), check_url)
     batch = Batch(
         batch_name=request.batch_name,
         user_id=_owner(request, user),
@@ -194,7 +203,14 @@ def make_batch(
         is_active=request.is_active,
     )
     jobs = [
-        make_job(_completed(asked, request), registry, user=user, at=("jobs", number))
+        make_job(
+            _completed(asked, request),
+            registry,
+            user=user,
+            check_url=check_url,
+            at=("jobs", number),
+            default_webhook=batch.webhook,
+        )
         for number, asked in enumerate(request.jobs)
     ]
     return batch, [job.model_copy(update={"batch_id": batch.batch_id}) for job in jobs]
@@ -206,7 +222,6 @@ def _completed(asked: JobRequest, batch: BatchRequest) -> JobRequest:
     return asked.model_copy(
         update={
             **unknown,
-            "webhook": asked.webhook or batch.webhook,
             "user_id": asked.user_id or batch.user_id,
             "traceparent": asked.traceparent or batch.traceparent,
             "access_control": (asked if "access_control" in said else batch).access_control,
@@ -221,11 +236,13 @@ def _owner(request: Request, user: str | None) -> str | None:
 
 
 def _parameters(
-    request: JobRequest, at: tuple[str | int, ...]
+    request: JobRequest, at: tuple[str | int, ...], check_url: UrlCheck
 ) -> tuple[dict[str, Any], Webhook | None]:
     """The parameters, and the webhook that some clients put among them: it may hold a token,
     and parameters can be read by everybody who may read the job."""
     parameters, webhook = dict(request.parameters), request.webhook
+    if webhook is not None:
+        _check_webhook(webhook, (*at, "webhook"), check_url)
     extra = parameters.get("extra")
     if isinstance(extra, dict):
         extra = parameters["extra"] = {**(request.model_extra or {}), **extra}
@@ -240,7 +257,14 @@ def _parameters(
                 webhook = webhook or Webhook.model_validate(inner)
             except ValidationError as error:
                 raise _within((*at, "parameters", "webhook"), error.errors()) from None
+            _check_webhook(webhook, (*at, "parameters", "webhook"), check_url)
     return parameters, webhook
+
+
+def _check_webhook(webhook: Webhook, place: tuple[str | int, ...], check_url: UrlCheck) -> None:
+    problems = list(problems_of(webhook, check_url))
+    if problems:
+        raise _within(place, ({"loc": (field,), "msg": text} for field, text in problems))
 
 
 def _within(

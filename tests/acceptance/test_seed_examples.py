@@ -5,9 +5,7 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -124,7 +122,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """No worker runs, so that a job stays as it was submitted."""
+    """No worker runs: a job stays as it was submitted, and nothing is fetched from elsewhere."""
     program = Program(tmp_path_factory.mktemp("seeds"))
     with program.serving("--no-worker") as service:
         yield service
@@ -223,18 +221,6 @@ class TestFirstDocument:
         assert [job["batch_id"] for job in jobs] == [data["batch_id"]] * 2
         for job, one in zip(jobs, sent, strict=True):
             assert flat(job["parameters"]) == flat(one["parameters"])
-
-    def test_a_worker_takes_them_up_and_says_how_they_end(self, tmp_path: Path) -> None:
-        with Program(tmp_path).serving() as service:
-            for example in (PDF_JOB, SESSION_JOB):
-                job_id = enqueued(send(service, example), 1)["job_id"]
-                job = taken_up(service, job_id)
-                assert re.fullmatch(TIME, job["processing_started_at"])
-                if job["status"] == "failed":
-                    assert set(job["error"]) == {"code", "message", "details"}
-                    assert re.fullmatch(r"[A-Z_]+", job["error"]["code"])
-                # Nothing is to be found at these addresses.
-                assert job["status"] != "completed"
 
 
 class TestSecondDocument:
@@ -350,11 +336,3 @@ class TestOlderClients:
         assert (body["status"], body["error_type"]) == ("error", "validation_error")
         assert body["message"] == body["error"]["message"]
         assert body["error"]["code"] == "VALIDATION_ERROR"
-
-
-def taken_up(service: Running, job_id: str) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
-    while (job := polled(service, job_id))["attempt"] == 0 or job["status"] == "processing":
-        assert time.monotonic() < deadline, job
-        time.sleep(0.02)
-    return job

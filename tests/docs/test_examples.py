@@ -1,7 +1,9 @@
 """The examples in README and docs do what the text says."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from secretary.job import EVENT_NAMES, Delivery, Webhook, utc_now
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
+from secretary.webhooks.headers import headers_for
 from tests.acceptance.program import Program, require_curl
 from tests.documents import pdf
 
@@ -56,6 +60,13 @@ class Terminal:
 def terminal(tmp_path: Path) -> Terminal:
     require_curl()
     return Terminal(tmp_path)
+
+
+def signed_event() -> tuple[str, dict[str, str], bytes]:
+    """A secret, and the headers and body of an event that was signed with it."""
+    secret, body = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", b'{"phase": "completed"}'
+    hook = Webhook(url="https://example.org/hook", secret=secret)
+    return secret, headers_for(hook, message_id="msg_1", at=utc_now(), body=body), body
 
 
 class TestReadme:
@@ -107,6 +118,40 @@ class TestReference:
     def test_the_batch_file_is_a_batch(self) -> None:
         (text,) = blocks("docs/reference/cli.md", "yaml")
         assert len(read(BatchRequest, yaml.safe_load(text)).jobs) == 2
+
+    def test_an_event_is_verified_as_the_page_says(self) -> None:
+        (code,) = blocks("docs/reference/webhooks.md", "python")
+        names: dict[str, Any] = {}
+        exec(compile(code, "webhooks.md", "exec"), names)
+        names["verify"](*signed_event())
+        secret, headers, body = signed_event()
+        with pytest.raises(ValueError, match="wrong"):
+            names["verify"](secret, headers, body + b" ")
+        with pytest.raises(ValueError, match="old"):
+            names["verify"](secret, headers | {"webhook-timestamp": "1600000000"}, body)
+
+    def test_an_event_is_verified_with_node_too(self) -> None:
+        if shutil.which("node") is None:
+            pytest.skip("There is no node")
+        (code,) = blocks("docs/reference/webhooks.md", "js")
+        secret, headers, body = signed_event()
+        for sent, verdict in ((body, 0), (body + b" ", 1)):
+            call = f"verify({json.dumps(secret)}, {json.dumps(headers)}, Buffer.from({sent!r}))"
+            call = call.replace("Buffer.from(b'", "Buffer.from('")
+            done = subprocess.run(["node", "-e", code + call], capture_output=True, timeout=30)
+            assert done.returncode == verdict
+
+    def test_the_webhook_of_the_page_is_accepted(self, terminal: Terminal) -> None:
+        (request,) = blocks("docs/reference/webhooks.md", "sh")
+        with terminal.program.serving("--no-worker") as service:
+            assert '"status":"success"' in terminal.type(request, service.url)
+
+    def test_the_page_names_every_field_of_a_webhook_and_of_a_delivery(self) -> None:
+        text = (ROOT / "docs/reference/webhooks.md").read_text()
+        fields = {field.alias or name for name, field in Webhook.model_fields.items()}
+        fields |= Delivery.model_fields.keys() | Delivery.model_computed_fields.keys()
+        assert {name for name in fields if f"| `{name}` |" not in text} == set()
+        assert {name for name in EVENT_NAMES if f"`{name}`" not in text} == set()
 
     def test_the_requests_of_an_older_client_work(self, terminal: Terminal) -> None:
         (requests,) = blocks("docs/reference/event-job.md", "sh")

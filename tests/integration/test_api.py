@@ -16,10 +16,21 @@ from secretary.desk import Desk
 from secretary.errors import StoreUnavailable
 from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.job import NO_RESULTS, Completed, Failed, Job, JobError, LogEntry, Outcome
+from secretary.job import (
+    NO_RESULTS,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    LogEntry,
+    Outcome,
+    Try,
+    utc_now,
+)
 from secretary.registry import Registry
 from secretary.store import JobStore, open_store
-from tests.contract.given import claim
+from secretary.store.outbox import EventsWanted
+from tests.contract.given import LEASE, claim
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "secret": "SECRET"}
@@ -93,6 +104,60 @@ async def end_next(store: JobStore, outcome: Outcome) -> Job:
     await store.report(job, logs=[LogEntry(message="Hello")])
     await store.finish(job, outcome)
     return job
+
+
+class TestDeliveries:
+    async def ended(self, client: Client, store: JobStore, outcome: Outcome) -> str:
+        job_id = await client.submit(webhook=HOOK)
+        await end_next(store, outcome)
+        return job_id
+
+    async def test_what_the_webhook_was_told_can_be_read(
+        self, client: Client, store: JobStore
+    ) -> None:
+        job_id = await self.ended(client, store, Completed())
+        (event,) = await store.take_events(EventsWanted(limit=1, per_endpoint=1, lease=LEASE))
+        tried = Try(at=utc_now(), error="timed out", duration_ms=30_000)
+        await store.settle_event(event, tried, next_try_at=utc_now())
+        (told,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
+        assert told == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
+        assert (told["n"], told["event"], told["gave_up"]) == (1, "completed", False)
+        assert told["delivery_id"].startswith("msg_")
+        assert re.fullmatch(TIME, told["next_try_at"])
+        (shown,) = told["tries"]
+        assert re.fullmatch(TIME, shown.pop("at"))
+        assert shown == {"status": None, "error": "timed out", "duration_ms": 30_000}
+
+    async def test_the_end_can_be_replayed(self, client: Client, store: JobStore) -> None:
+        job_id = await self.ended(client, store, FAILED)
+        path = f"/api/jobs/{job_id}/deliveries"
+        told = await client.data("POST", f"{path}/1/replay")
+        assert (told["n"], told["event"]) == (1, "error")
+        await client.refusal("POST", f"{path}/2/replay", 404)
+        await client.refusal("POST", f"{path}/x/replay", 400)
+        await client.refusal("POST", "/api/jobs/job-0/deliveries/1/replay", 404)
+        await client.data("POST", f"/api/jobs/{job_id}/restart")
+        await client.refusal("POST", f"{path}/1/replay", 409)
+
+    async def test_who_may_only_read_may_not_replay(self, client: Client, store: JobStore) -> None:
+        access = {"read_access": ["bob"]}
+        job_id = await client.submit(webhook=HOOK, user_id="ann", access_control=access)
+        await client.data("POST", f"/api/jobs/{job_id}/cancel")
+        path = f"/api/jobs/{job_id}/deliveries"
+        bob, eve = ({"X-User-ID": name} for name in ("bob", "eve"))
+        assert (await client.data("GET", path, headers=bob))["deliveries"]
+        await client.refusal("POST", f"{path}/1/replay", 403, headers=bob)
+        await client.refusal("GET", path, 404, headers=eve)
+        await client.refusal("POST", f"{path}/1/replay", 404, headers=eve)
+
+    async def test_the_same_holds_for_batches(self, client: Client) -> None:
+        batch_id = await client.submit_batch(1, webhook=HOOK)
+        await client.data("POST", f"/api/batches/{batch_id}/cancel")
+        path = f"/api/batches/{batch_id}/deliveries"
+        (told,) = (await client.data("GET", path))["deliveries"]
+        assert told["event"] == "error"
+        assert (await client.data("POST", f"{path}/1/replay"))["replayed_at"]
+        await client.refusal("POST", f"{path}/2/replay", 404)
 
 
 class TestSubmitting:

@@ -24,12 +24,14 @@ from secretary.job import (
     JobError,
     JobStatus,
     Progress,
+    Webhook,
     utc_now,
 )
 from secretary.store import BatchQuery, JobQuery, Wanted
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.poll import Poller
 from secretary.store.news import News
+from secretary.store.outbox import EventsWanted
 
 from ..contract.given import LEASE, worker
 from ..mongod import Mongod
@@ -370,3 +372,61 @@ class TestCountingAndUpkeep:
         self, store: MongoStore, database: Documents
     ) -> None:
         assert_walks(await statements(database, store.tidy()), keys=5)
+
+
+DUE = 5000
+
+
+@pytest.fixture(scope="module")
+def crowded(mongod: Mongod) -> Iterator[Documents]:
+    url = mongod.url(f"outbox_{uuid4().hex[:12]}")
+
+    async def fill() -> None:
+        store = MongoStore(url)
+        await store.open()
+        for size, host in ((DUE, "big"), (5, "small"), (5, "tiny")):
+            await add_crowd(store, size, webhook=Webhook(url=f"https://{host}.example/hook"))
+        await store.close()
+
+    with pymongo.MongoClient[dict[str, Any]](url) as client:
+        db = client.get_default_database()
+        asyncio.run(fill())
+        db.jobs.update_many({}, {"$set": {"outbox.due_at": "2000"}})
+        yield db
+        client.drop_database(db.name)
+
+
+class TestWebhooks:
+    """With thousands of events due for one endpoint, and a few for others."""
+
+    @pytest.fixture
+    async def outbox(self, crowded: Documents, mongod: Mongod) -> AsyncIterator[MongoStore]:
+        store = MongoStore(mongod.url(crowded.name))
+        await store.open()
+        yield store
+        await store.close()
+
+    def wanted(self, **busy: int) -> EventsWanted:
+        used = {f"https://{host}.example": number for host, number in busy.items()}
+        return EventsWanted(limit=64, per_endpoint=8, busy=used, lease=-LEASE)
+
+    @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
+    async def test_looking_for_events_touches_no_more_than_it_gives(
+        self, outbox: MongoStore, crowded: Documents, busy: dict[str, int]
+    ) -> None:
+        found = await statements(crowded, outbox.take_events(self.wanted(**busy)))
+        assert_walks(found, keys=10)
+
+    async def test_when_nothing_can_be_taken_it_takes_a_few_steps(
+        self, outbox: MongoStore, crowded: Documents
+    ) -> None:
+        wanted = self.wanted(big=8, small=8, tiny=8)
+        found = await statements(crowded, outbox.take_events(wanted))
+        assert len(found) == 3
+        assert_walks(found, keys=8)
+
+    async def test_an_endpoint_is_postponed_by_its_index(
+        self, outbox: MongoStore, crowded: Documents
+    ) -> None:
+        postponed = outbox.postpone_events("https://tiny.example", utc_now())
+        assert_walks(await statements(crowded, postponed), keys=10)

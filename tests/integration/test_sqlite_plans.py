@@ -10,10 +10,11 @@ from typing import Any
 import apsw
 import pytest
 
-from secretary.job import Batch, Job, JobStatus, utc_now
+from secretary.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_now
 from secretary.store import JobQuery, Wanted, open_store
+from secretary.store.outbox import EventsWanted
 from secretary.store.policy import Turns
-from secretary.store.sqlite import changes, queue, reading
+from secretary.store.sqlite import changes, outbox, queue, reading
 
 from ..contract.given import LEASE, worker
 
@@ -216,3 +217,72 @@ def test_the_next_revision_is_found_without_a_walk(db: apsw.Connection) -> None:
 def test_one_job_is_found_by_its_id(db: apsw.Connection) -> None:
     text = plan(db, *reading.find_sql(JobQuery(job_id="job-1"), limit=2))
     assert "(job_id=?)" in text
+
+
+DUE = 10_000
+BIG = "https://big.example"
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    path = tmp_path_factory.mktemp("outbox") / "jobs.db"
+
+    async def fill() -> None:
+        store = open_store(f"sqlite://{path}")
+        await store.open()
+        for size, host in ((DUE, "big"), (5, "small"), (5, "tiny")):
+            batch = Batch()
+            hook = Webhook(url=f"https://{host}.example/hook")
+            jobs = [Job(batch_id=batch.batch_id, webhook=hook) for _ in range(size)]
+            await store.add(jobs, batch=batch)
+        await store.close()
+
+    asyncio.run(fill())
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE outbox SET due_at = 1")
+    db.execute("ANALYZE")
+    yield db
+    db.close()
+
+
+class TestWebhooks:
+    """With 10,000 events due for one endpoint, and a few for others."""
+
+    def wanted(self, **busy: int) -> EventsWanted:
+        used = {f"https://{host}.example": number for host, number in busy.items()}
+        return EventsWanted(limit=64, per_endpoint=8, busy=used, lease=LEASE)
+
+    @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
+    def test_looking_for_events_touches_no_more_than_it_gives(
+        self, crowded: apsw.Connection, busy: dict[str, int]
+    ) -> None:
+        def work() -> None:
+            chosen = outbox.choose(crowded, self.wanted(**busy))
+            assert chosen
+            outbox.take(crowded, chosen, self.wanted(**busy))
+
+        for text in plans_of(crowded, work):
+            assert "SCAN" not in text.replace("SCAN CONSTANT ROW", ""), text
+            assert "TEMP B-TREE" not in text, text
+        assert rows_walked(crowded, work) < 5
+
+    def test_when_nothing_can_be_taken_it_takes_a_few_steps(self, crowded: apsw.Connection) -> None:
+        wanted = self.wanted(big=8, small=8, tiny=8)
+        assert rows_walked(crowded, lambda: outbox.choose(crowded, wanted)) == 0
+
+    def test_an_endpoint_is_postponed_by_its_index(self, crowded: apsw.Connection) -> None:
+        work = lambda: outbox.postpone(crowded, BIG, utc_now())  # noqa: E731
+        for text in plans_of(crowded, work):
+            assert "outbox_of_endpoint" in text and "SCAN" not in text, text
+
+
+def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connection) -> None:
+    def work() -> None:
+        queue.enqueue(db, [Job(job_type="t0")], held=False)
+        done, failed = queue.claim(db, Turns(), "worker-1", Wanted(slots=2))
+        queue.report(db, done, done.progress, [])
+        queue.complete(db, [queue.Completion(done, None, None)])
+        queue.finish(db, failed, Failed(JobError(code="X", message="x")), None)
+
+    for sql, _ in statements_of(db, work):
+        assert "outbox" not in sql and "deliveries" not in sql, sql

@@ -61,8 +61,13 @@ ALLOWED: dict[str, set[str]] = {
     },
     "worker": {"executor", "store", "job", "errors", "machine", "version"},
     "upkeep": {"store", "files", "job", "errors", "machine", "observer"},
-    "submission": {"registry", "job", "errors", "trace"},
-    "desk": {"uploads", "submission", "registry", "store", "files", "job", "errors", "machine"},
+    "webhooks": {"store", "files", "network", "event_data", "job", "errors", "version"},
+    "webhook_rules": {"job", "errors"},
+    "submission": {"webhook_rules", "registry", "job", "errors", "trace"},
+    "desk": {
+        "submission", "webhook_rules", "registry", "store", "files", "uploads", "job", "errors",
+        "machine",
+    },
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
     "doctor": {"desk", "registry", "store", "job", "errors", "version"},
@@ -75,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "app": {
         "api", "server", "desk", "events", "doctor", "worker", "upkeep", "executor", "sandbox",
         "registry", "handlers", "store", "files", "uploads", "sources", "config", "network",
-        "fetch", "job", "errors", "metrics", "observer", "vitals",
+        "fetch", "webhooks", "job", "errors", "metrics", "observer", "vitals",
     },
     "cli": {
         "app", "config", "desk", "doctor", "submission", "store", "job", "errors", "logs",

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -10,6 +10,7 @@ from secretary.desk import Desk, is_alive
 from secretary.errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from secretary.files import JobFiles
 from secretary.job import Completed, Failed, Job, JobError, Outcome, utc_now
+from secretary.network.client import Network
 from secretary.registry import Registry
 from secretary.store import BatchQuery, JobQuery, open_store
 from secretary.submission import BatchRequest, JobRequest, read
@@ -116,6 +117,41 @@ class TestOneJob:
             await desk.jobs(JobQuery(cursor="x"))
         with pytest.raises(InvalidParameters, match="cursor"):
             await desk.batches(BatchQuery(cursor="x"))
+
+
+class TestDeliveries:
+    HOOK: ClassVar = {"url": "https://example.org/hook"}
+
+    async def test_the_end_of_a_job_can_be_told_again(self, desk: Desk) -> None:
+        await submit(desk, webhook=self.HOOK)
+        job = await end_next(desk, Completed())
+        delivery = await desk.replay(job.job_id, 1)
+        assert (delivery.n, delivery.event) == (1, "completed")
+        assert delivery.replayed_at is not None
+
+    async def test_who_sends_is_told_of_what_there_is_to_send(self, desk: Desk) -> None:
+        news: list[str] = []
+        desk = replace(desk, on_event=lambda: news.append("!"))
+        job = await submit(desk, webhook=self.HOOK)
+        await desk.cancel(job.job_id)
+        await desk.replay(job.job_id, 1)
+        assert news == ["!", "!"]
+
+    async def test_only_who_may_change_a_job_may_replay(self, desk: Desk) -> None:
+        access = {"read_access": ["bob"]}
+        job = await submit(desk, user="ann", webhook=self.HOOK, access_control=access)
+        await desk.cancel(job.job_id)
+        with pytest.raises(NotFound):
+            await desk.replay(job.job_id, 1, user="eve")
+        with pytest.raises(AccessDenied):
+            await desk.replay(job.job_id, 1, user="bob")
+
+    async def test_a_url_that_may_not_be_reached_is_refused(self, desk: Desk) -> None:
+        desk = replace(desk, check_url=lambda url: Network().check(url, https_only=True))
+        for url in ("http://example.org/", "https://127.0.0.1/", "https://10.0.0.1/", "ftp://a.b/"):
+            with pytest.raises(InvalidParameters, match=r"webhook\.url"):
+                await submit(desk, webhook={"url": url})
+        await submit(desk, webhook={"url": "https://example.org/{jobId}"})
 
 
 class TestAccess:

@@ -96,5 +96,6 @@ async def test_limits_hold_for_what_is_handed_over(store: JobStore, hand: Hand) 
     for _ in range(3):
         await store.add([Job(job_type="pdf")])
     await store.add([Job(job_type="session")])
-    if hand.taken:
-        assert sorted(job.job_type for job in hand.taken) == ["pdf", "session"]
+    # On a slow disk nothing is handed over; never more than the limit allows is.
+    taken = [job.job_type for job in hand.taken]
+    assert taken.count("pdf") <= 1 and taken.count("session") <= 1

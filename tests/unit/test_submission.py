@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from secretary.errors import AccessDenied, InvalidParameters
+from secretary.errors import AccessDenied, AddressRefused, InvalidParameters
 from secretary.handler import JobContext, handles
 from secretary.job import Job
 from secretary.registry import Registry
@@ -96,6 +96,51 @@ class TestOneJob:
 
     def test_an_unknown_type_takes_any_parameters(self) -> None:
         assert job_from({"job_type": "new", "parameters": {"a": 1}}).parameters == {"a": 1}
+
+
+class TestWebhooks:
+    def refuse_private(self, url: str) -> None:
+        if "private" in url:
+            raise AddressRefused("private is not a public address")
+
+    @pytest.mark.parametrize(
+        ("document", "field"),
+        [
+            ({"webhook": {"url": "https://private/"}}, "webhook.url"),
+            ({"parameters": {"webhook": {"url": "https://private/"}}}, "parameters.webhook.url"),
+            ({"webhook": {**HOOK, "events": ["completed", "finished"]}}, "webhook.events"),
+            ({"webhook": {**HOOK, "headers": {"A b": "c"}}}, "webhook.headers"),
+            ({"webhook": {**HOOK, "headers": {"A": "SECRET\r\nB: c"}}}, "webhook.headers"),
+            ({"webhook": {**HOOK, "token": "SECRET\nB: c"}}, "webhook.token"),
+        ],
+    )
+    def test_what_could_never_be_sent_is_refused_by_field_without_telling_secrets(
+        self, document: Any, field: str
+    ) -> None:
+        with pytest.raises(InvalidParameters) as caught:
+            request = read(JobRequest, document)
+            make_job(request, REGISTRY, user=None, check_url=self.refuse_private)
+        assert [problem["field"] for problem in caught.value.details["problems"]] == [field]
+        assert "SECRET" not in str(caught.value)
+
+    def test_the_webhook_of_a_batch_and_of_each_job_is_checked(self) -> None:
+        private = {"url": "https://private/"}
+        for document, field in (
+            ({"jobs": [{}], "webhook": private}, "webhook.url"),
+            ({"jobs": [{}, {"webhook": private}]}, "jobs.1.webhook.url"),
+        ):
+            with pytest.raises(InvalidParameters) as caught:
+                request = read(BatchRequest, document)
+                make_batch(request, REGISTRY, user=None, check_url=self.refuse_private)
+            assert [one["field"] for one in caught.value.details["problems"]] == [field]
+
+    def test_a_jobs_own_webhook_wins_over_that_of_its_batch_wherever_it_is(self) -> None:
+        own = {"url": "https://own.example/"}
+        jobs = [{}, {"webhook": own}, {"parameters": {"webhook": own}}]
+        request = read(BatchRequest, {"jobs": jobs, "webhook": HOOK})
+        _, made = make_batch(request, REGISTRY, user=None)
+        urls = [job.webhook and job.webhook.url for job in made]
+        assert urls == [HOOK["url"], own["url"], own["url"]]
 
 
 class TestRefusals:

@@ -11,7 +11,7 @@ from ..store import BatchQuery
 from ..submission import BatchRequest
 from .access import Caller
 from .envelope import enqueued, success
-from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, listed
+from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, listed, shown
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
@@ -109,6 +109,23 @@ async def restart_failed(request: Request, batch_id: str, user: Caller) -> JSONR
     desk = desk_of(request)
     job_ids = await desk.restart_failed(batch_id, user=user)
     return _told(request, await desk.batch(batch_id, user=user), job_ids)
+
+
+@router.get("/batches/{batch_id}/deliveries")
+async def list_deliveries_of_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+    """What the batch's webhook was told, or could not be told."""
+    batch = await desk_of(request).batch(batch_id, user=user)
+    data = {"deliveries": shown(batch.deliveries)}
+    return success(request, "batches", data, process_id=batch_id)
+
+
+@router.post("/batches/{batch_id}/deliveries/{n}/replay")
+async def replay_delivery_of_batch(
+    request: Request, batch_id: str, n: int, user: Caller
+) -> JSONResponse:
+    """Tell the webhook once more how the batch ended."""
+    delivery = await desk_of(request).replay_batch(batch_id, n, user=user)
+    return success(request, "batches", shown([delivery])[0], process_id=batch_id)
 
 
 def _told(request: Request, batch: Batch, changed: list[str] | None = None) -> JSONResponse:

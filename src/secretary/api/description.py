@@ -177,6 +177,8 @@ ENQUEUED = {
 ENQUEUED_BATCH = {202: _envelope(_object(batch_id=TEXT, job_ids=TEXTS, batch=_ref("Batch")))}
 TEXT_FILE = {200: _object(file_path=TEXT, content=TEXT)}
 DELETED = {200: _envelope(_object(deleted=TRUTH))}
+DELIVERIES = {200: _envelope(_object(deliveries=_list_of("Delivery")))}
+DELIVERY = {200: _envelope(_ref("Delivery"))}
 OLDER_JOB = _older(job=_ref("Job"))
 OLDER_BATCH = _older(batch=_ref("Batch"))
 PROCESSING = _object(status={"const": "processing"})
@@ -190,6 +192,8 @@ ANSWERS: dict[str, dict[int, Schema]] = {
     "POST /api/jobs/{job_id}/cancel": JOB,
     "POST /api/jobs/{job_id}/restart": JOB,
     "POST /api/jobs/{job_id}/archive": JOB,
+    "GET /api/jobs/{job_id}/deliveries": DELIVERIES,
+    "POST /api/jobs/{job_id}/deliveries/{n}/replay": DELIVERY,
     "POST /api/jobs/batch": ENQUEUED_BATCH,
     "POST /api/batches": ENQUEUED_BATCH,
     "GET /api/batches": {200: _envelope(_object(batches=_list_of("Batch"), **PAGE))},
@@ -201,6 +205,8 @@ ANSWERS: dict[str, dict[int, Schema]] = {
     "POST /api/batches/{batch_id}/toggle-active": BATCH,
     "POST /api/batches/{batch_id}/cancel": BATCH,
     "POST /api/batches/{batch_id}/restart-failed": BATCH,
+    "GET /api/batches/{batch_id}/deliveries": DELIVERIES,
+    "POST /api/batches/{batch_id}/deliveries/{n}/replay": DELIVERY,
     "GET /api/job-types": {
         200: _envelope(
             _object(

@@ -1,5 +1,6 @@
 """The routes for jobs."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request
@@ -9,7 +10,7 @@ from pydantic import AwareDatetime
 from ..desk import Desk
 from ..errors import InvalidParameters
 from ..handler import Handler
-from ..job import Job, JobStatus
+from ..job import Delivery, Job, JobStatus
 from ..store import JobQuery
 from ..submission import JobRequest
 from .access import Caller
@@ -126,6 +127,20 @@ async def archive_job(request: Request, job_id: str, user: Caller) -> JSONRespon
     return _told(request, await desk_of(request).archive(job_id, user=user))
 
 
+@router.get("/jobs/{job_id}/deliveries")
+async def list_deliveries(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """What the job's webhook was told, or could not be told."""
+    job = await desk_of(request).job(job_id, user=user)
+    return success(request, "jobs", {"deliveries": shown(job.deliveries)}, process_id=job_id)
+
+
+@router.post("/jobs/{job_id}/deliveries/{n}/replay")
+async def replay_delivery(request: Request, job_id: str, n: int, user: Caller) -> JSONResponse:
+    """Tell the webhook once more how the job ended, with the same `webhook-id`."""
+    delivery = await desk_of(request).replay(job_id, n, user=user)
+    return success(request, "jobs", shown([delivery])[0], process_id=job_id)
+
+
 @router.get("/job-types")
 async def job_types(request: Request, user: Caller) -> JSONResponse:
     """The job types there are handlers for, with the JSON Schema of their parameters."""
@@ -136,6 +151,10 @@ async def job_types(request: Request, user: Caller) -> JSONResponse:
 
 def _told(request: Request, job: Job) -> JSONResponse:
     return success(request, "jobs", job.document(), process_id=job.job_id)
+
+
+def shown(deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
+    return [delivery.model_dump(mode="json") for delivery in deliveries]
 
 
 def statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:

@@ -9,7 +9,7 @@ LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 #: Names that stand for this machine or its own network, wherever they are asked for.
-PRIVATE_NAMES = ("localhost", "local", "internal", "home.arpa")
+PRIVATE_NAMES = ("localhost",)
 
 #: Not public although `ipaddress` (of some Python version at least) calls them global.
 NOT_PUBLIC = (

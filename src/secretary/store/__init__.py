@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from pydantic import AwareDatetime, Field
 
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
+from .outbox import Outbox
 
 T = TypeVar("T")
 
@@ -156,7 +157,7 @@ class Changes:
     gap: bool = False
 
 
-class JobStore(Protocol):
+class JobStore(Outbox, Protocol):
     """Where jobs live.
 
     Each call is atomic. What `add` and a final `finish` return is on disk.

@@ -15,9 +15,10 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 from ...errors import Conflict, KeyReused, StoreUnavailable
 from ...job import Batch, Job, utc_now
 from .. import Added, IdempotencyKey
-from .change import batch_end
+from .change import settle_batch
 from .contents import drop_values, put_value
 from .line import Places
+from .outbox import first_sign
 from .rows import (
     LISTED,
     PLACE,
@@ -50,6 +51,7 @@ def _conflict() -> Conflict:
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
     document = job_document(job, arrival=db.arrivals.next()) | db.touched
+    document |= first_sign(job.webhook)
     document |= await put_value(db, job.job_id, "parameters", job.parameters)
     return NewJob(job, document | ({"idempotency_key": key} if key else {}))
 
@@ -92,11 +94,8 @@ async def add_batch(
     document = batch_document(batch, arrival=db.arrivals.next()) | db.touched
     document |= {"idempotency_key": key} if key else {}
     if not jobs:
-        ended = batch_end(document, failed=False)
-        document |= ended["$set"]
-        if "$push" in ended:
-            document["deliveries"] = ended["$push"]["deliveries"]["$each"]
-        await _insert_batch(db, document)
+        await _insert_batch(db, document | {"open": True})
+        await settle_batch(db, batch.batch_id)
         return
     token = uuid4().hex
     staged = {"token": token, "at": await _server_time(db)}

@@ -12,15 +12,13 @@ from pymongo.errors import PyMongoError
 
 from ...job import Job, JobStatus
 from .. import JobQuery
+from .outbox import told
 from .reading import find_documents
-from .rows import STAGED, UNENDED, new_delivery, now_stamp, stamp
+from .rows import STAGED, UNENDED, now_stamp, stamp
 from .schema import Database, Document
 
 #: How often a change by query looks again because jobs moved under its hands.
 MAX_ROUNDS = 3
-
-#: A job or batch that is restarted again and again keeps this many deliveries.
-MAX_DELIVERIES_KEPT = 50
 
 WITHOUT_VALUES = {"parameters": 0, "results": 0, "deliveries": 0}
 
@@ -116,7 +114,7 @@ async def settle_batch(db: Database, batch_id: str) -> None:
     completed = await db.jobs.find_one(**one_of_batch(batch_id, [JobStatus.COMPLETED.value]))
     failed = completed is None and await _has_jobs(db, batch_id)
     await db.durable.batches.update_one(
-        {"_id": batch_id, "open": True}, batch_end(batch, failed=failed) | db.touch
+        {"_id": batch_id, "open": True}, _batch_end(batch, failed=failed) | db.touch
     )
 
 
@@ -133,18 +131,16 @@ def one_of_batch(batch_id: str, statuses: Sequence[str]) -> Document:
     }
 
 
-def batch_end(batch: Document, *, failed: bool) -> Document:
+def _batch_end(batch: Document, *, failed: bool) -> Document:
     now = now_stamp()
     update: Document = {"$set": {"completed_at": now, "updated_at": now}, "$unset": {"open": ""}}
-    return update | told(batch, "error" if failed else "completed", now)
+    return merged(update, told(batch, "error" if failed else "completed", now))
 
 
-def told(document: Document, event: Any, at: str) -> Document:
-    """The duty to tell the webhook of a job or batch, as part of the update that ends it."""
-    if "webhook" not in document:
-        return {}
-    kept = {"$each": [new_delivery(event, at)], "$slice": -MAX_DELIVERIES_KEPT}
-    return {"$push": {"deliveries": kept}}
+def merged(update: Document, more: Document) -> Document:
+    """Both updates as one; they must not touch the same fields."""
+    operators = update.keys() | more.keys()
+    return {name: update.get(name, {}) | more.get(name, {}) for name in operators}
 
 
 async def inactive_batches(db: Database, batch_ids: Collection[str | None]) -> set[str]:

@@ -1,6 +1,7 @@
 """How attempts go and end: the job is done, or it is pending again."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -23,11 +24,12 @@ from .change import (
     change_found,
     held_by,
     inactive_batches,
+    merged,
     release_held,
-    told,
 )
 from .contents import drop_values, put_value
 from .line import Places, placed
+from .outbox import REPORTED, note_progress, open_again, told, withdraw
 from .rows import ENDED, UNENDED, ended_attempt, error_to, now_stamp, plain, stamp
 from .schema import Database, Document
 
@@ -48,12 +50,16 @@ async def report(db: Database, job: Job, progress: Progress | None, entries: int
         update["$max"] = {"progress.percent": progress.percent}
         update |= db.touch
     only = {"_id": job.job_id, **held_by(job)}
+    told_of = progress is not None and job.webhook is not None
     if update:
-        held = await db.jobs.find_one_and_update(only, update, {"logged": 1})
+        wanted = {"logged": 1} | (REPORTED if told_of else {})
+        held = await db.jobs.find_one_and_update(only, update, wanted)
     else:
         held = await db.jobs.find_one(only, {"logged": 1})
     if held is None:
         raise LeaseLost(job.job_id)
+    if progress is not None and told_of:
+        await note_progress(db, held, progress.percent)
     return int(held.get("logged", 0)) + entries
 
 
@@ -126,7 +132,7 @@ def _document(job: Job) -> Document:
         "user_id": job.user_id,
         "batch_id": job.batch_id,
     }
-    return document | ({"webhook": True} if job.webhook else {})
+    return document | ({"webhook": job.webhook} if job.webhook else {})
 
 
 async def places_for(
@@ -158,7 +164,8 @@ def _ended(
 ) -> Change:
     now = now_stamp()
     update = placed({}, completed_at=now, updated_at=now, run_at=None, **fields)
-    return Change(job["_id"], only, update | told(job, event, now), ends_batch=job.get("batch_id"))
+    update = merged(update, told(job, event, now))
+    return Change(job["_id"], only, update, ends_batch=job.get("batch_id"))
 
 
 def _completed(job: Job, values: Document, used: Any) -> Change:
@@ -179,8 +186,8 @@ def failed(
     job: Document, only: Document, error: JobError, *, crashed: bool, **fields: Any
 ) -> Change:
     change = _ended(job, only, "error", status="failed", error=error_to(error), **fields)
-    change.update["$inc"] = {"crashes" if crashed else "failures": 1}
-    return change
+    counted = {"crashes" if crashed else "failures": 1}
+    return replace(change, update=merged(change.update, {"$inc": counted}))
 
 
 def cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
@@ -261,6 +268,7 @@ async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
             {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}}
             | db.touch,
         )
+        await withdraw(db, sorted(batch_ids))
 
 
 async def _new_parameters(
@@ -274,7 +282,7 @@ async def _new_parameters(
 
 def _restart_one(job: Document, place: Document, parameters: Document) -> Change:
     unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
-    return pending(
+    change = pending(
         job,
         unchanged,
         place,
@@ -288,3 +296,4 @@ def _restart_one(job: Document, place: Document, parameters: Document) -> Change
         resources=None,
         **parameters,
     )
+    return replace(change, update=merged(change.update, open_again(job)))

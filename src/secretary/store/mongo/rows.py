@@ -163,7 +163,7 @@ def webhook_to(webhook: Webhook | None) -> Mapping[str, Any] | str | None:
     return plain(webhook.model_dump(mode="json", by_alias=True))
 
 
-def _webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
+def webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
     return Webhook.model_validate(loaded(stored)) if stored else None
 
 
@@ -216,19 +216,27 @@ def _attempts(document: Document) -> list[Attempt]:
     return past
 
 
-def new_delivery(event: Literal["completed", "error"], at: str) -> Document:
+def new_delivery(event: Literal["progress", "completed", "error"], at: str) -> Document:
     return {"delivery_id": new_delivery_id(), "event": event, "created_at": at}
 
 
-def _deliveries(document: Document) -> tuple[Delivery, ...]:
+def deliveries_from(document: Document) -> tuple[Delivery, ...]:
+    """`told` counts all there ever were; the oldest of very many are gone."""
+    kept = document.get("deliveries", ())
+    first = document.get("told", len(kept)) - len(kept) + 1
     return tuple(
         Delivery(
+            n=n,
             delivery_id=stored["delivery_id"],
             event=stored["event"],
             created_at=moment(stored["created_at"]),
+            replayed_at=_moment_or_none(stored.get("replayed_at")),
             delivered_at=_moment_or_none(stored.get("delivered_at")),
+            next_try_at=_moment_or_none(stored.get("next_try_at")),
+            tried=stored.get("tried", 0),
+            tries=stored.get("tries", ()),
         )
-        for stored in document.get("deliveries", ())
+        for n, stored in enumerate(kept, first)
     )
 
 
@@ -255,8 +263,8 @@ def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
         run_at=_moment_or_none(document.get("run_at")),
         timeout_s=document.get("timeout_s"),
         max_attempts=document.get("max_attempts"),
-        webhook=_webhook_from(document.get("webhook")),
-        deliveries=_deliveries(document),
+        webhook=webhook_from(document.get("webhook")),
+        deliveries=deliveries_from(document),
         resources=loaded(document.get("resources", {})),
         traceparent=document.get("traceparent"),
         attempt=document["attempt"],
@@ -290,8 +298,8 @@ def batch_from(document: Document, counts: Mapping[JobStatus, int]) -> Batch:
         **_owner_from(document),
         is_active=document["isActive"],
         archived=document["archived"],
-        webhook=_webhook_from(document.get("webhook")),
-        deliveries=_deliveries(document),
+        webhook=webhook_from(document.get("webhook")),
+        deliveries=deliveries_from(document),
         created_at=moment(document["created_at"]),
         updated_at=moment(document["updated_at"]),
         started_at=_moment_or_none(document.get("started_at")),

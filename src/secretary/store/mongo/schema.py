@@ -88,6 +88,17 @@ def _index(name: str, *keys: tuple[str, int], where: str | None = None) -> Index
     )  # fmt: skip
 
 
+OUTBOX_INDEXES = [
+    _index(
+        "outbox",
+        ("outbox.endpoint", UP),
+        ("outbox.final", DOWN),
+        ("outbox.due_at", UP),
+        where="outbox.endpoint",
+    ),
+    _index("outbox_due", ("outbox.due_at", UP), where="outbox.due_at"),
+]
+
 # A field without a value is left out of a document, and partial indexes build on that:
 # a million ended jobs cost a claim nothing. A job that is not listed has a status of its own
 # (rows.HIDDEN). That is why every list has the status in its index: a list over
@@ -109,6 +120,7 @@ JOB_INDEXES = [
     _index("by_batch", ("batch_id", UP), ("status", UP), ("listed_at", DOWN), where="batch_id"),
     _index("by_error", ("error.code", UP), ("status", UP), ("listed_at", DOWN), where="error.code"),
     _index("ended", ("status", UP), ("completed_at", UP), where="completed_at"),
+    *OUTBOX_INDEXES,
 ]
 BATCH_INDEXES = [
     _index("newest", ("listed_at", DOWN)),
@@ -116,6 +128,7 @@ BATCH_INDEXES = [
     _index("by_user", ("user_id", UP), ("listed_at", DOWN), where="user_id"),
     _index("open", ("open", UP), where="open"),
     _index("staged", ("staged", UP), where="staged"),
+    *OUTBOX_INDEXES,
 ]
 
 

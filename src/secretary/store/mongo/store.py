@@ -10,7 +10,17 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import BulkWriteError, PyMongoError
 
 from ...errors import Conflict, StoreUnavailable
-from ...job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Released
+from ...job import (
+    Batch,
+    Delivery,
+    Job,
+    JobStatus,
+    LogEntry,
+    Outcome,
+    Progress,
+    Released,
+    Try,
+)
 from .. import (
     Added,
     BatchQuery,
@@ -25,7 +35,8 @@ from .. import (
     WorkerInfo,
 )
 from ..news import News
-from . import add, ending, reading, rescue, tidy, workers
+from ..outbox import DueEvent, EventsWanted, Pace
+from . import add, ending, events, reading, rescue, tidy, workers
 from .calls import Calls, cancellable
 from .change import Change, apply, change_found, release_held
 from .claim import Claims
@@ -323,6 +334,34 @@ class MongoStore:
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._watch.wait(since, seconds=seconds)
+
+    # Webhooks
+
+    @_to_its_end
+    async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
+        return await events.take(self._db, wanted)
+
+    @_translated
+    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
+        await events.hold(self._db, held, lease)
+
+    @_translated
+    async def settle_event(
+        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+    ) -> None:
+        await events.settle(self._db, event, tried, next_try_at)
+
+    @_translated
+    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+        await events.pace(self._db, event, tried, pace)
+
+    @_translated
+    async def postpone_events(self, endpoint: str, until: datetime) -> None:
+        await events.postpone(self._db, endpoint, until)
+
+    @_translated
+    async def replay_event(self, owner_id: str, n: int) -> Delivery:
+        return await events.replay(self._db, owner_id, n)
 
     # Upkeep
 

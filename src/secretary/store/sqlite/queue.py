@@ -24,13 +24,14 @@ from ...job import (
     LogEntry,
     Progress,
     Released,
+    Webhook,
     crash_error,
-    new_delivery_id,
     utc_now,
 )
 from .. import Rescued, Wanted
 from ..json_text import dumps
 from ..policy import Candidate, JobClass, Running, Turns
+from . import outbox
 from .changes import NEXT_REVISION
 from .rows import JOB_COLUMNS, JOBS, insert_job, job_from, microseconds, moment
 
@@ -91,6 +92,8 @@ def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> dict[int
         waits = held or (job.run_at is not None and job.run_at > now)
         turn = None if waits else line.next_turn(job.job_type, job.priority, job.user_id)
         stored[insert_job(db, job, turn=turn, held=held)] = job
+        if job.webhook is not None:
+            outbox.register(db, "job", job.job_id, job.webhook)
     return stored
 
 
@@ -310,6 +313,8 @@ def report(
         seq = db.execute("SELECT seq FROM jobs" + HELD_BY, fence(job)).get
     if seq is None:
         raise LeaseLost(job.job_id)
+    if progress is not None and job.webhook is not None:
+        outbox.note_progress(db, job)
     add_logs(db, seq, logs)
 
 
@@ -346,7 +351,7 @@ def finish(
     match outcome:
         case Failed(error=error, retry_at=None, crashed=crashed):
             _fail(db, seq, error, crashed=crashed)
-            _ended(db, seq, batch_id, "error")
+            _ended(db, seq, batch_id)
         case Failed(error=error, retry_at=retry_at, crashed=crashed):
             counted = "crashes" if crashed else "failures"
             back_to_line(db, seq, error=error, run_at=retry_at, counted=counted)
@@ -354,7 +359,7 @@ def finish(
             back_to_line(db, seq)
         case Cancelled(reason=reason):
             cancel_job(db, seq, reason)
-            _ended(db, seq, batch_id, "error")
+            _ended(db, seq, batch_id)
     db.execute("UPDATE contents SET resources = ? WHERE seq = ?", (used, seq))
 
 
@@ -388,7 +393,7 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     _keep_results(db, [(held[c.job.job_id][0], c.results, c.resources) for c in kept])
     for completion in kept:
         if completion.job.webhook is not None:
-            _note_delivery(db, held[completion.job.job_id][0], "completed")
+            outbox.note_end(db, completion.job.job_id, completion.job.webhook, "completed", now)
     for batch_id in {batch_id for _, batch_id in held.values() if batch_id is not None}:
         settle_batch(db, batch_id)
     return [None if c.job.job_id in held else LeaseLost(c.job.job_id) for c in completions]
@@ -493,26 +498,23 @@ def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None
     db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (dumps(kept), seq))
 
 
-def _ended(db: apsw.Connection, seq: int, batch_id: str | None, event: str) -> None:
-    """The duties that come with a final state: the job's webhook, and its batch."""
-    _note_delivery(db, seq, event)
+def _ended(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
+    """The duties that come with an end other than success: the job's webhook, and its batch."""
+    row: Any = db.execute(
+        "SELECT job_id, webhook, completed_at FROM jobs JOIN contents USING (seq)"
+        " WHERE seq = ? AND webhook IS NOT NULL",
+        (seq,),
+    ).fetchone()
+    if row is not None:
+        job_id, webhook, ended_at = row
+        outbox.note_end(db, job_id, Webhook.model_validate_json(webhook), "error", ended_at)
     if batch_id is not None:
         settle_batch(db, batch_id)
 
 
-def _note_delivery(db: apsw.Connection, seq: int, event: str) -> None:
-    """Note that the job's webhook, if it has one, must be told."""
-    db.execute(
-        "INSERT INTO deliveries (delivery_id, job_id, event, created_at)"
-        " SELECT ?, job_id, ?, updated_at FROM jobs JOIN contents USING (seq)"
-        " WHERE seq = ? AND webhook IS NOT NULL",
-        (new_delivery_id(), event, seq),
-    )
-
-
 def settle_batch(db: apsw.Connection, batch_id: str) -> None:
     """Note the end of a batch once, in the transaction that ended the last of its jobs."""
-    row = db.execute(
+    row: Any = db.execute(
         "UPDATE batches SET completed_at = updated_at WHERE batch_id = ? AND completed_at IS NULL"
         " AND pending = 0 AND processing = 0"
         " RETURNING webhook, completed OR NOT (failed OR cancelled), updated_at",
@@ -520,11 +522,8 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
     ).fetchone()
     if row is None or row[0] is None:
         return
-    event = "completed" if row[1] else "error"
-    db.execute(
-        "INSERT INTO deliveries (delivery_id, batch_id, event, created_at) VALUES (?, ?, ?, ?)",
-        (new_delivery_id(), batch_id, event, row[2]),
-    )
+    webhook = Webhook.model_validate_json(row[0])
+    outbox.note_end(db, batch_id, webhook, "completed" if row[1] else "error", row[2])
 
 
 def cancel(db: apsw.Connection, seqs: Sequence[int]) -> None:
@@ -533,7 +532,7 @@ def cancel(db: apsw.Connection, seqs: Sequence[int]) -> None:
         assert row is not None
         if row[0] == "pending":
             cancel_job(db, seq, Cancelled().reason)
-            _ended(db, seq, row[1], "error")
+            _ended(db, seq, row[1])
         else:
             db.execute(
                 f"UPDATE jobs SET cancel_requested = 1, revision = {NEXT_REVISION} WHERE seq = ?",
@@ -554,11 +553,20 @@ def restart(db: apsw.Connection, seqs: Sequence[int], parameters: Mapping[str, A
             " parameters = coalesce(?, parameters) WHERE seq = ?",
             (None if parameters is None else dumps(parameters), seq),
         )
-        db.execute(
-            "UPDATE batches SET completed_at = NULL"
-            " WHERE batch_id = (SELECT batch_id FROM jobs WHERE seq = ?)",
-            (seq,),
-        )
+        _reopen(db, seq)
+
+
+def _reopen(db: apsw.Connection, seq: int) -> None:
+    """The end of a restarted job, and of its batch, is not to be told any more."""
+    row: Any = db.execute(
+        "SELECT job_id, batch_id, webhook FROM jobs JOIN contents USING (seq) WHERE seq = ?", (seq,)
+    ).fetchone()
+    job_id, batch_id, webhook = row
+    if webhook is not None:
+        outbox.begin_again(db, job_id, Webhook.model_validate_json(webhook))
+    if batch_id is not None:
+        db.execute("UPDATE batches SET completed_at = NULL WHERE batch_id = ?", (batch_id,))
+        outbox.withdraw(db, batch_id)
 
 
 def rescue(
@@ -601,7 +609,7 @@ def _rescue_one(
     else:
         back_to_line(db, seq, error=error, counted="crashes")
     if cancel_requested or over:
-        _ended(db, seq, batch_id, "error")
+        _ended(db, seq, batch_id)
     text = "The worker vanished while it ran this job"
     add_logs(db, seq, [LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")])
     return Rescued(job_id, attempt, worker_id, failed=over)

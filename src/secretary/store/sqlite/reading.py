@@ -33,7 +33,7 @@ def get_job(db: apsw.Connection, job_id: str) -> Job:
         row[:-1],
         results=row[-1],
         logs=logs_of(db, row[0]),
-        deliveries=deliveries_of(db, "job_id", job_id),
+        deliveries=deliveries_of(db, job_id),
     )
 
 
@@ -153,7 +153,7 @@ def get_batch(db: apsw.Connection, batch_id: str) -> Batch:
     ).fetchone()
     if row is None:
         raise NotFound(f"There is no batch {batch_id}")
-    return batch_from(row, deliveries_of(db, "batch_id", batch_id))
+    return batch_from(row, deliveries_of(db, batch_id))
 
 
 def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:

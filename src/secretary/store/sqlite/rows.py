@@ -134,21 +134,32 @@ def logs_of(db: apsw.Connection, seq: int) -> list[LogEntry]:
     return entries
 
 
-def deliveries_of(db: apsw.Connection, column: str, owner_id: str) -> list[Delivery]:
+DELIVERY_COLUMNS = (
+    "delivery_id, n, event, created_at, replayed_at, delivered_at, next_try_at, tried, tries"
+)
+
+
+def deliveries_of(db: apsw.Connection, owner_id: str) -> list[Delivery]:
     rows = db.execute(
-        f"SELECT delivery_id, event, created_at, delivered_at FROM deliveries "
-        f"WHERE {column} = ? ORDER BY n",
-        (owner_id,),
+        f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n", (owner_id,)
     )
-    return [
-        Delivery(
-            delivery_id=delivery_id,
-            event=event,
-            created_at=moment(created_at),
-            delivered_at=moment_or_none(delivered_at),
-        )
-        for delivery_id, event, created_at, delivered_at in rows
-    ]
+    return [delivery_from(row) for row in rows]
+
+
+def delivery_from(row: Sequence[Any]) -> Delivery:
+    (delivery_id, n, event, created_at, replayed_at, delivered_at, next_try_at, tried,
+     tries) = row  # fmt: skip
+    return Delivery(
+        n=n,
+        delivery_id=delivery_id,
+        event=event,
+        created_at=moment(created_at),
+        replayed_at=moment_or_none(replayed_at),
+        delivered_at=moment_or_none(delivered_at),
+        next_try_at=moment_or_none(next_try_at),
+        tried=tried,
+        tries=json.loads(tries) if tries else (),
+    )
 
 
 def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch:

@@ -105,19 +105,37 @@ CREATE TABLE idempotency_keys (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
--- The duty to tell a webhook how a job or batch ended, written with the end itself.
+-- What a webhook was told or must be told. The end of a job or batch is written here together with
+-- the end itself; it is settled when `next_try_at` is NULL.
 CREATE TABLE deliveries (
-  n            INTEGER PRIMARY KEY,
-  delivery_id  TEXT NOT NULL UNIQUE,
-  job_id       TEXT,
-  batch_id     TEXT,
+  delivery_id  TEXT PRIMARY KEY,
+  owner_id     TEXT NOT NULL,   -- a job or a batch
+  n            INTEGER NOT NULL,
   event        TEXT NOT NULL,
   created_at   INTEGER NOT NULL,
-  delivered_at INTEGER
-) STRICT;
-CREATE INDEX deliveries_of_job ON deliveries (job_id) WHERE job_id IS NOT NULL;
-CREATE INDEX deliveries_of_batch ON deliveries (batch_id) WHERE batch_id IS NOT NULL;
-CREATE INDEX deliveries_due ON deliveries (n) WHERE delivered_at IS NULL;
+  replayed_at  INTEGER,
+  delivered_at INTEGER,
+  next_try_at  INTEGER,
+  tried        INTEGER NOT NULL DEFAULT 0,
+  tries        TEXT,
+  UNIQUE (owner_id, n)
+) STRICT, WITHOUT ROWID;
+
+-- One row for each job or batch with a webhook: when there is something to tell, and to whom.
+CREATE TABLE outbox (
+  owner_id     TEXT PRIMARY KEY,
+  kind         TEXT NOT NULL,
+  endpoint     TEXT NOT NULL,
+  due_at       INTEGER,                       -- NULL: nothing
+  final        INTEGER NOT NULL DEFAULT 0,    -- it is the end that is to be told
+  held_until   INTEGER,                       -- a sender is at it
+  told_percent INTEGER NOT NULL DEFAULT 0,    -- the pace of progress: see store/outbox.py
+  ripe_percent INTEGER,
+  ripe_at      INTEGER,
+  paced_at     INTEGER                        -- NULL: progress is not told
+) STRICT, WITHOUT ROWID;
+CREATE INDEX outbox_due ON outbox (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX outbox_of_endpoint ON outbox (endpoint, final, due_at) WHERE due_at IS NOT NULL;
 
 -- The queue. Partial indexes: a million ended jobs cost a claim nothing.
 CREATE INDEX jobs_ready ON jobs (job_type, priority, turn, seq) WHERE turn IS NOT NULL;

@@ -16,7 +16,18 @@ from typing import Any, TypeVar
 import apsw
 
 from ...errors import Conflict, KeyReused, LeaseLost, StoreUnavailable
-from ...job import Batch, Completed, Job, JobStatus, LogEntry, Outcome, Progress, utc_now
+from ...job import (
+    Batch,
+    Completed,
+    Delivery,
+    Job,
+    JobStatus,
+    LogEntry,
+    Outcome,
+    Progress,
+    Try,
+    utc_now,
+)
 from ...machine import boot_id
 from .. import (
     RENEW_BELOW,
@@ -34,8 +45,9 @@ from .. import (
 )
 from ..json_text import dumps
 from ..news import News
+from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
-from . import queue, reading
+from . import outbox, queue, reading
 from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
 from .rows import insert_batch, microseconds, moment
 from .wakeup import WakeUp
@@ -153,13 +165,10 @@ class SqliteStore:
     async def delete(self, query: JobQuery) -> list[str]:
         def work(db: apsw.Connection, seqs: Sequence[int]) -> None:
             for seq in seqs:
-                db.execute(
-                    "DELETE FROM deliveries WHERE job_id = (SELECT job_id FROM jobs WHERE seq = ?)",
-                    (seq,),
-                )
                 row: Any = db.execute(
                     "DELETE FROM jobs WHERE seq = ? RETURNING job_id, batch_id, revision", (seq,)
                 ).fetchone()
+                outbox.forget(db, row[0])
                 leave_trace(db, job_id=row[0], batch_id=row[1], above=row[2])
 
         return await self._change(query, _ENDED, work)
@@ -176,7 +185,7 @@ class SqliteStore:
         def work(db: apsw.Connection) -> None:
             if reading.get_batch(db, batch_id).total_jobs:
                 raise Conflict(f"The batch {batch_id} still has jobs")
-            db.execute("DELETE FROM deliveries WHERE batch_id = ?", (batch_id,))
+            outbox.forget(db, batch_id)
             db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
             leave_trace(db, job_id=None, batch_id=batch_id)
 
@@ -313,6 +322,32 @@ class SqliteStore:
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._wakeup.wait(since, seconds=seconds)
+
+    # Webhooks
+
+    async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
+        chosen = await self._read(partial(outbox.choose, wanted=wanted))
+        if not chosen:
+            return []
+        return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
+
+    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
+        owner_ids = [event.owner_id for event in held]
+        await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
+
+    async def settle_event(
+        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+    ) -> None:
+        await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
+
+    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+        await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
+
+    async def postpone_events(self, endpoint: str, until: datetime) -> None:
+        await self._writer.call(lambda db: outbox.postpone(db, endpoint, until), heavy=True)
+
+    async def replay_event(self, owner_id: str, n: int) -> Delivery:
+        return await self._writer.call(lambda db: outbox.replay(db, owner_id, n), durable=True)
 
     # Upkeep
 
@@ -454,6 +489,8 @@ def _add(
     try:
         if batch is not None:
             insert_batch(db, batch)
+            if batch.webhook is not None:
+                outbox.register(db, "batch", batch.batch_id, batch.webhook)
         stored = queue.enqueue(db, jobs, held=batch is not None and not batch.is_active)
     except apsw.ConstraintError as error:
         raise Conflict("A job or batch with this id is already stored") from error

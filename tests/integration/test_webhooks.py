@@ -1,0 +1,527 @@
+"""Events on their way from a store to a real receiver."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+
+from secretary.files import JobFiles
+from secretary.job import (
+    Batch,
+    Cancelled,
+    Completed,
+    Delivery,
+    Failed,
+    Job,
+    JobError,
+    Outcome,
+    Progress,
+    Webhook,
+)
+from secretary.network.client import Network
+from secretary.store import JobQuery, JobStore, open_store
+from secretary.webhooks import BreakerOptions, Schedule, Sender, SenderOptions
+
+from ..contract.given import LAPSED, claim, claimed
+from ..receiver import HANG, RESET, Receiver, Reply
+
+SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+DONE = Completed({"extracted_text": "Hallo"})
+
+
+def milliseconds(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+FAST = SenderOptions(
+    timeout=milliseconds(800),
+    progress_timeout=milliseconds(400),
+    schedule=Schedule(waits=(milliseconds(20),) * 8, jitter=0),
+    breaker=BreakerOptions(failures=1000),
+    progress_every=milliseconds(50),
+    heartbeat=timedelta(hours=1),
+    poll_every=milliseconds(20),
+    lease=milliseconds(700),
+    grace=milliseconds(500),
+)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver().running() as receiver:
+        yield receiver
+
+
+@asynccontextmanager
+async def sending(
+    store: JobStore,
+    options: SenderOptions = FAST,
+    *,
+    files: Path = Path("nowhere"),
+    allow: tuple[str, ...] = ("127.0.0.1",),
+) -> AsyncIterator[Sender]:
+    sender = Sender(store, Network(allow), JobFiles(files), options)
+    task = asyncio.create_task(sender.run())
+    try:
+        yield sender
+    finally:
+        sender.stop()
+        await task
+
+
+def hook(receiver: Receiver, path: str = "/hook", **fields: Any) -> Webhook:
+    return Webhook.model_validate(
+        {"url": receiver.url(path), "events": ["completed", "error"], **fields}
+    )
+
+
+async def ended(store: JobStore, webhook: Webhook, outcome: Outcome = DONE, **fields: Any) -> Job:
+    job = await claimed(store, webhook=webhook, **fields)
+    await store.finish(job, outcome)
+    return job
+
+
+async def settled(store: JobStore, job: Job) -> Delivery:
+    """The final delivery of a job, once nothing more is to be done for it."""
+    async with asyncio.timeout(10):
+        while True:
+            delivery = (await store.get(job.job_id)).deliveries[-1]
+            if delivery.event != "progress" and delivery.next_try_at is None:
+                return delivery
+            await asyncio.sleep(0.01)
+
+
+class TestTheEnd:
+    @pytest.mark.parametrize(
+        ("outcome", "phase", "code"),
+        [
+            (DONE, "completed", None),
+            (Failed(JobError(code="FILE_CORRUPT", message="torn")), "error", "FILE_CORRUPT"),
+            (
+                Failed(JobError(code="PROCESSING_TIMEOUT", message="!")),
+                "error",
+                "PROCESSING_TIMEOUT",
+            ),
+            (Cancelled(), "error", "CANCELLED"),
+        ],
+    )
+    async def test_it_is_told(
+        self, store: JobStore, receiver: Receiver, outcome: Outcome, phase: str, code: str | None
+    ) -> None:
+        job = await ended(store, hook(receiver), outcome)
+        async with sending(store):
+            delivery = await settled(store, job)
+        (request,) = receiver.received
+        told = request.json
+        assert (told["phase"], told["status"], told["job_id"]) == (phase, phase, job.job_id)
+        assert (told["error"] or {}).get("code") == code
+        assert delivery.delivered_at is not None
+        assert request.message_id == delivery.delivery_id
+
+    async def test_that_a_waiting_job_was_cancelled_is_told(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        job = Job(webhook=hook(receiver))
+        await store.add([job])
+        await store.cancel(JobQuery(job_id=job.job_id))
+        async with sending(store):
+            (request,) = await receiver.wait_for()
+        assert request.json["error"]["code"] == "CANCELLED"
+        assert request.json["data"] is None
+
+    async def test_that_the_worker_died_is_told(self, store: JobStore, receiver: Receiver) -> None:
+        await claimed(store, lease=LAPSED, webhook=hook(receiver))
+        await store.rescue(max_crashes=1)
+        async with sending(store):
+            (request,) = await receiver.wait_for()
+        assert request.json["error"]["code"] == "WORKER_CRASHED"
+
+    async def test_it_is_told_at_once_when_the_sender_is_poked(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        async with sending(store, replace(FAST, poll_every=timedelta(hours=1))) as sender:
+            await asyncio.sleep(0.05)
+            job = await ended(store, hook(receiver))
+            sender.poke(job.job_id)
+            await receiver.wait_for()
+            await settled(store, job)
+
+    async def test_a_batch_is_told_of_once_with_its_jobs_counted(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        batch = Batch(webhook=hook(receiver, "/batch", jobId="mine"))
+        jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(2)]
+        await store.add(jobs, batch=batch)
+        async with sending(store):
+            for job in await claim(store, slots=2):
+                await store.finish(job, DONE)
+            (request,) = await receiver.wait_for(path="/batch")
+        told = request.json
+        assert (told["job_type"], told["phase"]) == ("batch", "completed")
+        assert (told["batch_id"], told["jobId"]) == (batch.batch_id, "mine")
+        assert told["process"]["id"] == batch.batch_id
+        assert (told["batch"]["total_jobs"], told["batch"]["completed_jobs"]) == (2, 2)
+
+
+class TestRetries:
+    async def test_a_receiver_that_fails_five_times_gets_the_same_event_a_sixth_time(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(500, 502, 404, RESET, 503, 200)
+        job = await ended(store, hook(receiver, secret=SECRET))
+        async with sending(store):
+            delivery = await settled(store, job)
+        requests = receiver.received
+        assert len(requests) == 6
+        assert {request.message_id for request in requests} == {delivery.delivery_id}
+        assert len({request.body for request in requests}) == 1
+        assert [one.status for one in delivery.tries] == [500, 502, 404, None, 503, 200]
+        assert delivery.tries[3].error == "the request failed (ReadError)"
+        assert delivery.delivered_at is not None
+
+    async def test_it_is_given_up_when_all_tries_have_failed(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(500)
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            delivery = await settled(store, job)
+        assert (delivery.gave_up, delivery.tried, len(receiver.received)) == (True, 9, 9)
+
+    async def test_a_receiver_that_does_not_answer_in_time_is_asked_again(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(HANG, 204)
+        job = await ended(store, hook(receiver))
+        async with sending(store, replace(FAST, timeout=milliseconds(100))):
+            delivery = await settled(store, job)
+        assert [(one.status, one.error) for one in delivery.tries] == [
+            (None, "timed out"),
+            (204, None),
+        ]
+
+    async def test_a_slow_try_is_not_made_twice(self, store: JobStore, receiver: Receiver) -> None:
+        receiver.answer(Reply(delay=1.5))
+        job = await ended(store, hook(receiver))
+        options = replace(FAST, timeout=timedelta(seconds=5), lease=milliseconds(700))
+        async with sending(store, options), sending(store, options):
+            delivery = await settled(store, job)
+        assert (len(receiver.received), delivery.tried) == (1, 1)
+
+    async def test_a_receiver_that_is_not_there_is_tried_again(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        job = await ended(store, Webhook(url="http://127.0.0.1:9/", events=("completed",)))
+        async with sending(store):
+            delivery = await settled(store, job)
+        assert {one.error for one in delivery.tries} == {"no connection"}
+        assert delivery.gave_up
+
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_a_receiver_says_when_it_wants_to_be_asked_again(
+        self, store: JobStore, receiver: Receiver, status: int
+    ) -> None:
+        receiver.answer(Reply(status, {"Retry-After": "1"}), 200)
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            await settled(store, job)
+        first, second = receiver.received
+        assert second.at - first.at >= 1
+
+    async def test_a_receiver_that_answers_410_gets_no_more_events(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(410)
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            delivery = await settled(store, job)
+        assert (delivery.gave_up, len(receiver.received)) == (True, 1)
+
+    @pytest.mark.parametrize("status", [301, 302, 307, 308])
+    async def test_a_redirect_is_a_failure_and_not_followed(
+        self, store: JobStore, receiver: Receiver, status: int
+    ) -> None:
+        elsewhere = {"Location": receiver.url("/elsewhere")}
+        receiver.answer(Reply(status, elsewhere), 200)
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            delivery = await settled(store, job)
+        assert receiver.to("/elsewhere") == []
+        assert [one.status for one in delivery.tries] == [status, 200]
+
+    async def test_a_private_address_is_refused_and_never_asked(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        job = await ended(store, hook(receiver))
+        async with sending(store, allow=()):
+            delivery = await settled(store, job)
+        assert {one.error for one in delivery.tries} == {"the address is refused"}
+        assert (delivery.tried, receiver.received) == (9, [])
+
+    async def test_a_sender_that_is_started_again_goes_on(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(500, 200)
+        job = await ended(store, hook(receiver))
+        slow = replace(FAST, schedule=Schedule(waits=(milliseconds(300),), jitter=0))
+        async with sending(store, slow):
+            await receiver.wait_for(1)
+        async with sending(store, slow):
+            delivery = await settled(store, job)
+        assert [one.status for one in delivery.tries] == [500, 200]
+
+    async def test_an_event_of_a_sender_that_was_killed_is_sent_by_another(
+        self, store: JobStore, store_url: str, receiver: Receiver
+    ) -> None:
+        """Killed after the receiver got the event and before anybody wrote that down."""
+        receiver.answer(HANG, 200)
+        job = await ended(store, hook(receiver))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integration.test_webhooks",
+            store_url,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        await receiver.wait_for(1)
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        async with sending(store):
+            delivery = await settled(store, job)
+        first, second = receiver.received
+        assert first.message_id == second.message_id == delivery.delivery_id
+        assert first.body == second.body
+        assert delivery.tried == 1
+
+    async def test_a_replay_is_the_same_event_again(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            await settled(store, job)
+            await store.replay_event(job.job_id, 1)
+            await receiver.wait_for(2)
+            delivery = await settled(store, job)
+        first, second = receiver.received
+        assert (first.message_id, first.body) == (second.message_id, second.body)
+        assert len(delivery.tries) == 2
+
+
+class TestIsolation:
+    async def test_a_slow_receiver_does_not_hold_up_another(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        with Receiver().running() as slow:
+            slow.answer(HANG)
+            for _ in range(6):
+                await ended(store, hook(slow))
+            options = replace(FAST, timeout=timedelta(seconds=30), per_endpoint=2, in_flight=4)
+            async with sending(store, options):
+                await slow.wait_for(2)
+                for n in range(20):
+                    await settled(store, await ended(store, hook(receiver, f"/{n}")))
+                assert len(slow.received) == 2
+
+    async def test_a_dead_receiver_is_left_alone_and_costs_its_events_no_tries(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(500)
+        jobs = [await ended(store, hook(receiver)) for _ in range(30)]
+        breaker = BreakerOptions(failures=3, pause=timedelta(hours=1))
+        options = replace(FAST, per_endpoint=1, breaker=breaker)
+        with Receiver().running() as other:
+            async with sending(store, options):
+                await receiver.wait_for(3)
+                await settled(store, await ended(store, hook(other)))
+        assert len(receiver.received) == 3
+        tried = [(await store.get(job.job_id)).deliveries[0].tried for job in jobs]
+        assert sum(tried) == 3
+
+    async def test_a_receiver_that_recovers_gets_a_probe_and_then_everything(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(500, 500, 500, 200)
+        jobs = [await ended(store, hook(receiver)) for _ in range(10)]
+        breaker = BreakerOptions(failures=2, pause=milliseconds(100))
+        async with sending(store, replace(FAST, per_endpoint=1, breaker=breaker)):
+            for job in jobs:
+                assert (await settled(store, job)).delivered_at is not None
+        times = [request.at for request in receiver.received]
+        assert times[2] - times[1] >= 0.1 and times[3] - times[2] >= 0.2
+
+
+class TestProgress:
+    async def test_a_job_that_goes_on_is_told_of_in_steps_and_then_its_end(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        job = await claimed(store, webhook=hook(receiver, events=None))
+        async with sending(store):
+            await receiver.wait_for(1)
+            for percent in range(100):
+                await store.report(job, Progress(step="pages", percent=percent, message="…"))
+                await asyncio.sleep(0.004)
+            await store.finish(job, DONE)
+            await settled(store, job)
+        requests = receiver.received
+        *open_ones, end = [request.json for request in requests]
+        assert end["phase"] == "completed"
+        assert {told["phase"] for told in open_ones} == {"running"}
+        percents = [told["percent"] for told in open_ones]
+        assert 2 < len(percents) <= 21
+        assert all(later - earlier >= 5 for earlier, later in pairwise(percents))
+        assert len({request.message_id for request in requests}) == len(requests)
+        told = (await store.get(job.job_id)).deliveries
+        assert [(one.n, one.event) for one in told] == [(1, "progress"), (2, "completed")]
+        assert told[0].tried == len(open_ones)
+        gaps = [later.at - earlier.at for earlier, later in pairwise(told[0].tries)]
+        assert min(gaps) >= FAST.progress_every
+
+    async def test_a_job_that_waits_shows_signs_of_life(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        await store.add([Job(webhook=hook(receiver, events=None))])
+        async with sending(store, replace(FAST, heartbeat=milliseconds(100))):
+            requests = await receiver.wait_for(4)
+        assert set(receiver.phases()) == {"queued"}
+        assert requests[0].json["status"] == "processing"
+        assert requests[0].json["data"] == {"progress": 0}
+        assert requests[1].at - requests[0].at >= 0.09
+
+    async def test_the_end_does_not_wait_for_progress_that_hangs(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(HANG, 200)
+        job = await claimed(store, webhook=hook(receiver, events=None))
+        slow = replace(FAST, timeout=timedelta(seconds=30), progress_timeout=timedelta(seconds=30))
+        async with sending(store, slow) as sender:
+            await receiver.wait_for(1)
+            await store.finish(job, DONE)
+            sender.poke(job.job_id)
+            await settled(store, job)
+        assert receiver.phases() == ["running", "completed"]
+
+    async def test_progress_that_cannot_be_told_is_not_tried_again(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(500, 200)
+        job = await claimed(store, webhook=hook(receiver, events=None))
+        async with sending(store):
+            await receiver.wait_for(1)
+            await store.report(job, Progress(step="x", percent=50))
+            await receiver.wait_for(2)
+        assert [request.json["percent"] for request in receiver.received] == [0, 50]
+
+    async def test_events_of_one_job_come_in_order_through_failures_and_restarts(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        receiver.answer(200, 500, 500, 200, 200, 500, 200)
+        job = await claimed(store, webhook=hook(receiver, events=None))
+        async with sending(store), sending(store):
+            await receiver.wait_for(1)
+            await store.finish(job, Failed(JobError(code="X", message="x")))
+            await settled(store, job)
+            await store.restart(JobQuery(job_id=job.job_id))
+            await receiver.wait_for(5)
+            (again,) = await claim(store)
+            await store.finish(again, DONE)
+            await settled(store, job)
+        phases = receiver.phases()
+        assert phases == ["running", "error", "error", "error", "queued", "completed", "completed"]
+
+
+class TestTheRequest:
+    async def test_it_is_signed_as_standard_webhooks_says(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        job = await ended(store, hook(receiver, secret=SECRET), Completed({"text": "größe 😀"}))
+        async with sending(store):
+            await settled(store, job)
+        (request,) = receiver.received
+        told = Verifier(SECRET).verify(request.body, dict(request.headers))
+        assert told["results"]["text"] == "größe 😀"
+
+    async def test_token_headers_and_address_are_as_the_client_said(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        webhook = hook(
+            receiver,
+            "/hook/{jobId}?x={jobId}",
+            jobId="a/b c",
+            token="t0ken",
+            headers={"X-Own": "ärger", "Content-Type": "text/plain", "Webhook-Id": "forged"},
+        )
+        job = await ended(store, webhook)
+        async with sending(store):
+            delivery = await settled(store, job)
+        (request,) = receiver.received
+        assert request.path == "/hook/a%2Fb%20c?x=a%2Fb%20c"
+        assert request.headers["authorization"] == "Bearer t0ken"
+        assert request.headers["x-callback-token"] == "t0ken"
+        assert request.headers["x-own"].encode("latin-1").decode() == "ärger"
+        assert request.headers["content-type"] == "application/json"
+        assert request.message_id == delivery.delivery_id
+        assert "webhook-signature" not in request.headers
+        assert "callback_token" not in request.json
+        assert (request.json["jobId"], request.json["job"]) == ("a/b c", {"id": "a/b c"})
+        assert request.json["process"]["id"] == request.json["job_id"] == job.job_id
+
+    async def test_the_trace_of_the_request_goes_on_in_the_event(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        job = await ended(store, hook(receiver), traceparent=trace)
+        async with sending(store):
+            await settled(store, job)
+        assert receiver.received[0].headers["traceparent"] == trace
+
+    async def test_a_small_archive_comes_along_if_it_is_asked_for(
+        self, store: JobStore, receiver: Receiver, tmp_path: Path
+    ) -> None:
+        job = await claimed(store, webhook=hook(receiver, include_archive=True))
+        directory = Path(JobFiles(tmp_path).of_attempt(job))
+        directory.mkdir(parents=True)
+        (directory / "all.zip").write_bytes(b"zip")
+        await store.finish(job, Completed({"archive_filename": "all.zip"}))
+        async with sending(store, files=tmp_path):
+            await settled(store, job)
+        data = receiver.received[0].json["data"]
+        assert (data["archive_data"], data["archive_filename"]) == ("emlw", "all.zip")
+
+    async def test_no_secret_is_ever_shown(
+        self, store: JobStore, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        caplog.set_level(logging.WARNING, "pymongo")  # as logs.set_up does
+        webhook = hook(receiver, secret="S3CRET", token="S3CRET", headers={"X-Key": "S3CRET"})
+        receiver.answer(500, RESET, 200)
+        job = await ended(store, webhook)
+        async with sending(store):
+            await settled(store, job)
+        stored = await store.get(job.job_id)
+        assert "S3CRET" not in str(stored.document())
+        assert "S3CRET" not in str(stored.deliveries)
+        assert "S3CRET" not in receiver.received[0].body.decode()
+        shown = [record for record in caplog.records if "S3CRET" in record.getMessage()]
+        assert [record.name for record in shown] == []
+
+
+async def _send_until_killed(url: str) -> None:
+    store = open_store(url)
+    await store.open()
+    async with sending(store, replace(FAST, timeout=timedelta(seconds=60))):
+        await asyncio.sleep(60)
+
+
+if __name__ == "__main__":
+    asyncio.run(_send_until_killed(sys.argv[1]))
