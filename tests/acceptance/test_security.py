@@ -294,6 +294,26 @@ class TestRequestForgery:
         self._assert_refused(target, [f"{target.allowed.url}/first"])
         assert len(target.allowed.asked) < 30
 
+    def test_webhooks_do_not_reach_it_either(self, target: Target) -> None:
+        """Refused at once, or when the event would have been sent."""
+        hooks = [f"http://{host}:{target.canary.port}/canary" for host in LOOPBACK]
+        hooks += [hook.replace("http:", "https:") for hook in hooks]
+        ids = []
+        for hook in [*hooks, *ELSEWHERE]:
+            document = {"job_type": "selftest", "parameters": {"seconds": 0, "steps": 1}}
+            answer = target.post("/api/jobs", {**document, "webhook": {"url": hook}})
+            if answer.status == 202:
+                ids.append(answer.json["data"]["job_id"])
+            else:
+                target.refused(answer, 400)
+            answer = target.post("/api/transformer/text", {"text": "x", "callback_url": hook})
+            if answer.status == 202:
+                ids.append(answer.json["job_id"])
+            else:
+                target.refused(answer, 400)
+        _ended(target, ids)
+        assert target.canary.asked == []
+
     def _assert_refused(self, target: Target, urls: list[str]) -> None:
         ids = []
         for url in urls:

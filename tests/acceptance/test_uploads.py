@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from ..documents import pdf
+from ..receiver import Receiver
 from .program import Program, Running
 
 MEBIBYTE = 1024 * 1024
@@ -22,8 +23,17 @@ SECONDS = 5.0
 
 
 @pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver().running() as receiver:
+        yield receiver
+
+
+@pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Running]:
-    settings = {"SECRETARY_GENERIC_WORKER__MAX_CONCURRENT_WORKERS": "3"}
+    settings = {
+        "SECRETARY_GENERIC_WORKER__MAX_CONCURRENT_WORKERS": "3",
+        "SECRETARY_NETWORK__ALLOW_HOSTS": "127.0.0.1",
+    }
     with Program(tmp_path, **settings).serving() as serving:
         yield serving
 
@@ -37,7 +47,7 @@ def peak_memory(serving: Running) -> int:
 
 
 async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
-    serving: Running, tmp_path: Path
+    serving: Running, receiver: Receiver, tmp_path: Path
 ) -> None:
     content = pdf(*(f"Page {number}" for number in range(20))) + b"%" * MEBIBYTE
     limits = httpx.Limits(max_connections=UPLOADS)
@@ -46,8 +56,13 @@ async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
     ) as client:
         await client.get("/api/health/live")
         before = peak_memory(serving)
-        answers = await asyncio.gather(*(_upload(client, content) for _ in range(UPLOADS)))
+        fields = [
+            {"callback_url": receiver.url("/hook"), "jobId": f"mine-{number}"}
+            for number in range(UPLOADS)
+        ]
+        answers = await asyncio.gather(*(_upload(client, content, each) for each in fields))
         jobs = await _all_ended(client)
+        told = await _all_told(receiver)
     assert [status for status, _ in answers] == [202] * UPLOADS
     assert max(seconds for _, seconds in answers) < SECONDS
     assert {job["status"] for job in jobs} == {"completed"}
@@ -56,11 +71,15 @@ async def test_a_hundred_uploads_at_once_are_taken_and_done_three_at_a_time(
     # A piece of each file is in memory at a time, not the file.
     assert peak_memory(serving) - before < 80 * MEBIBYTE
     assert list((tmp_path / "data" / "uploads").iterdir()) == []
+    assert sorted(told) == sorted(each["jobId"] for each in fields)
 
 
-async def _upload(client: httpx.AsyncClient, content: bytes) -> tuple[int, float]:
+async def _upload(
+    client: httpx.AsyncClient, content: bytes, fields: dict[str, str]
+) -> tuple[int, float]:
     began = time.monotonic()
-    response = await client.post("/api/pdf/process", files={"file": ("a.pdf", content)})
+    files = {"file": ("a.pdf", content)}
+    response = await client.post("/api/pdf/process", files=files, data=fields)
     return response.status_code, time.monotonic() - began
 
 
@@ -73,6 +92,17 @@ async def _all_ended(client: httpx.AsyncClient) -> list[dict[str, Any]]:
             await asyncio.sleep(0.1)
     jobs: list[dict[str, Any]] = (await client.get("/api/jobs?limit=1000")).json()["data"]["jobs"]
     return jobs
+
+
+async def _all_told(receiver: Receiver) -> list[str]:
+    """The clients' own ids of the jobs whose end was told."""
+    async with asyncio.timeout(30):
+        while True:
+            events = [received.json for received in list(receiver.received)]
+            told = [event["jobId"] for event in events if event["phase"] == "completed"]
+            if len(told) >= UPLOADS:
+                return told
+            await asyncio.sleep(0.1)
 
 
 def _most_at_once(jobs: list[dict[str, Any]]) -> int:
