@@ -96,6 +96,8 @@ class Listener:
     """A server on loopback that notes who came, and may send them on."""
 
     port: int = 0
+    #: Also those that ask nothing we understand, as with TLS.
+    connections: int = 0
     asked: list[str] = field(default_factory=list)
     location: str | None = None
 
@@ -109,6 +111,10 @@ def listening() -> Iterator[Listener]:
     listener = Listener()
 
     class Handler(BaseHTTPRequestHandler):
+        def setup(self) -> None:
+            listener.connections += 1
+            super().setup()
+
         def do_GET(self) -> None:
             listener.asked.append(self.path)
             self.send_response(302 if listener.location else 200)

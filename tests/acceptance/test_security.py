@@ -171,7 +171,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         log = running.out + running.err
         assert "Traceback" not in log
         assert [key for key in KEYS.values() if key in log] == []
-        assert canary.asked == []
+        assert canary.connections == 0
 
 
 def _prepare(target: Target) -> None:
@@ -312,7 +312,11 @@ class TestRequestForgery:
             else:
                 target.refused(answer, 400)
         _ended(target, ids)
-        assert target.canary.asked == []
+        for job_id in ids:
+            delivery = _tried(target, job_id)
+            assert delivery["delivered_at"] is None
+            assert {each["status"] for each in delivery["tries"]} == {None}
+        assert target.canary.connections == 0
 
     def _assert_refused(self, target: Target, urls: list[str]) -> None:
         ids = []
@@ -324,7 +328,19 @@ class TestRequestForgery:
             ids.append(answer.json["job_id"])
         for job in _ended(target, ids):
             assert (job["status"], job["error"]["code"]) == ("failed", "DOWNLOAD_FAILED"), job
-        assert target.canary.asked == []
+        assert target.canary.connections == 0
+
+
+def _tried(target: Target, job_id: str) -> dict[str, Any]:
+    """The last event of a job, once it was tried to send it."""
+    deadline = time.monotonic() + 10
+    while True:
+        told = target.ask(f"/api/jobs/{job_id}/deliveries").json["data"]["deliveries"]
+        if told and told[-1]["tried"]:
+            delivery: dict[str, Any] = told[-1]
+            return delivery
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 class TestOtherUsers:
