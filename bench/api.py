@@ -29,6 +29,7 @@ from servers import JOB, SERVERS, Running, running
 from streams import Streams
 
 WORK = Path(__file__).resolve().parent.parent / ".bench"
+JOBS = "/api/jobs"
 CONNECTIONS = (1, 16, 64)
 #: With so many connections the status of a job is asked for.
 POLLING = 16
@@ -39,7 +40,7 @@ and 64 connections. Polls: GET /api/jobs/{{id}} of one job over {polling} connec
 all processes, at the end. "at work": with the worker, which runs the jobs in the same process
 meanwhile; they do nothing. "bare": FastAPI, pydantic and one INSERT into SQLite (WAL, synchronous
 = FULL), on the event loop or in one thread beside it, with the same loop, parser and settings of
-uvicorn. The second table compares with the faster of the two in each round."""
+uvicorn. Times bare: how much longer ours takes than the faster of the two, round by round."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +110,13 @@ def _measure_round(rows: Sequence[Row], plan: Plan, root: Path) -> None:
 
 
 def _measure(server: Running, row: Row, connections: int, plan: Plan) -> None:
-    jobs = f"{server.url}/api/jobs"
     if plan.warm_up_s:
-        load.post(jobs, JOB, connections=connections, seconds=plan.warm_up_s)
-    found = load.post(jobs, JOB, connections=connections, seconds=plan.seconds)
+        load.post(server, JOBS, JOB, connections=connections, seconds=plan.warm_up_s)
+    found = load.post(server, JOBS, JOB, connections=connections, seconds=plan.seconds)
     row.accepted[connections].append(found)
     if connections == POLLING:
-        one = f"{jobs}/{_submit(jobs)}"
-        row.polls.append(load.get(one, connections=connections, seconds=plan.seconds))
+        one = f"{JOBS}/{_submit(server.url + JOBS)}"
+        row.polls.append(load.get(server, one, connections=connections, seconds=plan.seconds))
     if connections == CONNECTIONS[-1]:
         row.memory_mb.append(server.tree.memory_bytes() / 1e6)
 
@@ -160,13 +160,16 @@ def _cells(row: Row) -> list[str]:
 
 
 def _comparison(rows: Sequence[Row]) -> str:
-    """How much longer ours take than the faster of the bare ones, round by round."""
+    """What a request costs, and how much longer ours take than the faster of the bare ones."""
     bare = [row for row in rows if row.bare]
-    lines = [["times as long as bare", *(f"{n} conn" for n in CONNECTIONS), "polls"]]
+    lines = [["", *(f"CPU µs, {n} conn" for n in CONNECTIONS), "a poll"]]
+    lines[0] += [*(f"times bare, {n} conn" for n in CONNECTIONS), "polls"]
     for row in rows:
-        if not row.bare:
-            ratios = [_ratio(row.accepted[n], [b.accepted[n] for b in bare]) for n in CONNECTIONS]
-            lines.append([row.name, *ratios, _ratio(row.polls, [b.polls for b in bare])])
+        columns = [*row.accepted.values(), row.polls]
+        costs = [report.median([sample.cpu_us for sample in column]) for column in columns]
+        others = zip(*([*other.accepted.values(), other.polls] for other in bare), strict=True)
+        ratios = [_ratio(mine, theirs) for mine, theirs in zip(columns, others, strict=True)]
+        lines.append([row.name, *costs, *([""] * len(ratios) if row.bare else ratios)])
     return report.table(lines)
 
 
