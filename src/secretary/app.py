@@ -298,7 +298,8 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
                 body_patience=settings.limits.body_timeout_sec,
             )
-            server = HttpServer(api, listener, ready)
+            proxies = settings.server.trusted_proxies
+            server = HttpServer(api, listener, ready, trusted_proxies=proxies)
             on_signals(partial(_stop, stopping, server, hub, parts))
             try:
                 async with sending(sender):

@@ -86,7 +86,8 @@ def _application(
     api.state.vitals = api.state.metrics.vitals
     api.state.stopping = stopping
     for router in routers:
-        api.include_router(router)
+        # Not include_router: an included router is searched twice for each request.
+        api.routes.extend(router.routes)
     answer_errors(api)
     return api
 
