@@ -52,7 +52,8 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._patience: asyncio.TimerHandle | None = None
-        self._head_bytes = 0
+        #: Received since there was a whole head, a piece of a body or a whole request.
+        self._pending_bytes = 0
 
     def connection_made(  # type: ignore[override]  # uvicorn's narrower type
         self, transport: asyncio.Transport
@@ -62,16 +63,27 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
+        self._pending_bytes += len(data)
         super().data_received(data)
         if self.cycle is not before:  # a head was complete
             self._be_patient()
         elif before is None or before.response_complete:
             # A head, or the rest of a body that was refused.
             self._lose_patience_later()
-            if before is None or not before.more_body:
-                self._head_bytes += len(data)
-                if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                    self.send_400_response("The head of the request is too large.")
+        if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._pending_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._pending_bytes = 0
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._pending_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._be_patient()
@@ -82,7 +94,6 @@ class Connection(HttpToolsProtocol):
             self._patience = self.loop.call_later(self.head_seconds, self.transport.close)
 
     def _be_patient(self) -> None:
-        self._head_bytes = 0
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
