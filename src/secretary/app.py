@@ -46,6 +46,9 @@ def make_registry(settings: Settings) -> Registry:
     registry = Registry(BUILTIN)
     for origin in settings.handlers:
         registry.load(origin)
+    group = settings.generic_worker
+    by_type = {name: timedelta(seconds=n) for name, n in group.timeout_sec_per_type.items()}
+    registry.limit_time(timedelta(seconds=group.timeout_sec), by_type)
     return registry
 
 
@@ -155,11 +158,6 @@ def make_worker(
         sandbox=sandbox,
         files=files,
         sources=make_sources(settings),
-        default_timeout=timedelta(seconds=settings.generic_worker.timeout_sec),
-        timeouts={
-            job_type: timedelta(seconds=seconds)
-            for job_type, seconds in settings.generic_worker.timeout_sec_per_type.items()
-        },
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
         on_ended=on_ended,
