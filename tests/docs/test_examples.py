@@ -70,11 +70,18 @@ def signed_event() -> tuple[str, dict[str, str], bytes]:
 
 
 class TestReadme:
-    START, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
+    START, DOCUMENT, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
 
     def test_make_run_starts_the_service(self) -> None:
         assert self.START == "make run\n"
         assert "$(BIN)/secretary serve" in (ROOT / "Makefile").read_text()
+
+    def test_the_first_document(self, terminal: Terminal) -> None:
+        (terminal.program.directory / "document.pdf").write_bytes(pdf("Hello"))
+        with terminal.program.serving() as service:
+            answers = terminal.type(self.DOCUMENT, service.url)
+        assert '"extracted_text":"--- Seite 1 ---\\nHello"' in answers
+        assert '"status":"accepted"' in answers
 
     def test_the_first_job_by_http(self, terminal: Terminal) -> None:
         with terminal.program.serving() as service:
