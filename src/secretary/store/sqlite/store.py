@@ -47,7 +47,7 @@ from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
-from . import outbox, queue, reading
+from . import change, claim, ending, line, outbox, reading, report, rescue, states
 from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
 from .rows import insert_batch, microseconds, moment
 from .wakeup import WakeUp
@@ -144,14 +144,14 @@ class SqliteStore:
 
     async def cancel(self, query: JobQuery) -> list[str]:
         only = ("status IN ('pending', 'processing') AND cancel_requested = 0", ())
-        changed = await self._change(query, only, queue.cancel)
+        changed = await self._change(query, only, change.cancel)
         self._wakeup.tell()
         return changed
 
     async def restart(
         self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
     ) -> list[str]:
-        work = partial(queue.restart, parameters=parameters)
+        work = partial(change.restart, parameters=parameters)
         changed = await self._change(query, _ENDED, work)
         self._wakeup.tell()
         return changed
@@ -205,7 +205,7 @@ class SqliteStore:
         return await self._read(work)
 
     async def waiting_since(self) -> Mapping[str, datetime]:
-        return await self._read(queue.waiting_since)
+        return await self._read(line.waiting_since)
 
     # Workers
 
@@ -252,7 +252,7 @@ class SqliteStore:
         answers: list[list[Job] | LeaseLost] = []
         for worker_id, wanted in claims:
             try:
-                answers.append(queue.claim(db, self._turns, worker_id, wanted))
+                answers.append(claim.claim(db, self._turns, worker_id, wanted))
             except LeaseLost as error:
                 answers.append(error)
         return answers
@@ -270,7 +270,7 @@ class SqliteStore:
             return _nothing
         added = {seq: job for _, jobs in additions for seq, job in jobs.items()}
         try:
-            jobs = queue.claim(db, self._turns, *order, added=added)
+            jobs = claim.claim(db, self._turns, *order, added=added)
         except LeaseLost:  # it will notice when it asks
             return _nothing
         self._taken = frozenset(job.job_id for job in jobs)
@@ -307,7 +307,7 @@ class SqliteStore:
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
     ) -> None:
-        await self._writer.call(lambda db: queue.report(db, job, progress, logs))
+        await self._writer.call(lambda db: report.report(db, job, progress, logs))
 
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
@@ -315,12 +315,12 @@ class SqliteStore:
         if isinstance(outcome, Completed):
             results = None if outcome.results is None else dumps(outcome.results)
             used = dumps(resources) if resources else None
-            completion = queue.Completion(job, results, used)
-            await self._writer.call_with_others(queue.complete, completion, durable=True)
+            completion = ending.Completion(job, results, used)
+            await self._writer.call_with_others(ending.complete, completion, durable=True)
             return
         unfinished = outcome
         await self._writer.call(
-            lambda db: queue.finish(db, job, unfinished, resources), durable=True
+            lambda db: ending.finish(db, job, unfinished, resources), durable=True
         )
         self._wakeup.tell()
 
@@ -360,7 +360,7 @@ class SqliteStore:
             return []
 
         def work(db: apsw.Connection) -> list[Rescued]:
-            return queue.rescue(
+            return rescue.rescue(
                 db, self._boot, time.monotonic(), dead=list(dead), max_crashes=max_crashes
             )
 
@@ -374,7 +374,7 @@ class SqliteStore:
             "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
             (self._boot, time.monotonic()),
         ).get
-        return bool(lapsed or db.execute(queue.ABANDONED).fetchone())
+        return bool(lapsed or db.execute(rescue.ABANDONED).fetchone())
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
         def work(db: apsw.Connection) -> list[str]:
@@ -502,11 +502,11 @@ def _add(
             insert_batch(db, batch)
             if batch.webhook is not None:
                 outbox.register(db, "batch", batch.batch_id, batch.webhook)
-        stored = queue.enqueue(db, jobs, held=batch is not None and not batch.is_active)
+        stored = line.enqueue(db, jobs, held=batch is not None and not batch.is_active)
     except apsw.ConstraintError as error:
         raise Conflict("A job or batch with this id is already stored") from error
     if batch is not None and not jobs:
-        queue.settle_batch(db, batch.batch_id)
+        states.settle_batch(db, batch.batch_id)
     added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
     if idempotency is not None:
         _keep_key(db, idempotency, added)
