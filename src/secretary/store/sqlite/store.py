@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from threading import local
 from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import Conflict, KeyReused, LeaseLost, StoreUnavailable
+from ...errors import Conflict, KeyReused, LeaseLost
 from ...job import (
     Batch,
     Completed,
@@ -50,13 +49,11 @@ from ..policy import Turns
 from . import change, claim, ending, line, outbox, reading, report, rescue, states
 from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
 from .rows import insert_batch, microseconds, moment
+from .schema import prepare
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
 
 T = TypeVar("T")
-
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x5EC2E7A2  # tells a database of ours from any other
 
 READ_THREADS = 2
 KEY_LIFETIME = timedelta(days=1)
@@ -85,7 +82,7 @@ class SqliteStore:
     async def open(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(_prepare, self._path)
+            await asyncio.to_thread(prepare, self._path)
             self._writer.open(asyncio.get_running_loop())
             self._on_loop = connect(self._path, read_only=True)
             self._on_loop.set_busy_handler(None)
@@ -459,32 +456,6 @@ class SqliteStore:
 
 
 _ENDED: reading.Term = ("status IN ('completed', 'failed', 'cancelled')", ())
-
-
-def _prepare(path: Path) -> None:
-    """Make the tables of a new database; refuse one that is not ours or that is from the future."""
-    db = connect(path)
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        version = db.pragma("user_version")
-        known = db.pragma("application_id")
-        if version > SCHEMA_VERSION:
-            raise StoreUnavailable(
-                f"The database {path.name} in {path.parent} was written by a newer version of "
-                f"Secretary (schema {version}; this version knows {SCHEMA_VERSION}). "
-                "Install that version, or use another data directory."
-            )
-        if version == 0:
-            if known not in (0, APPLICATION_ID) or db.execute("SELECT 1 FROM sqlite_schema").get:
-                raise StoreUnavailable(
-                    f"The file {path.name} in {path.parent} is a database of another program"
-                )
-            db.execute((files(__package__) / "schema.sql").read_text())
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    finally:
-        db.close()
 
 
 def _add(
