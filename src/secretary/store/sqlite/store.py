@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import Conflict, KeyReused, LeaseLost
+from ...errors import Conflict, LeaseLost
 from ...job import (
     Batch,
     Completed,
@@ -46,9 +46,9 @@ from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
-from . import change, claim, ending, line, outbox, reading, report, rescue, states
+from . import add, change, claim, ending, line, outbox, reading, report, rescue
 from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
-from .rows import insert_batch, microseconds, moment
+from .rows import microseconds, moment
 from .schema import prepare
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
@@ -56,7 +56,6 @@ from .writer import Writer, connect, unavailable_error
 T = TypeVar("T")
 
 READ_THREADS = 2
-KEY_LIFETIME = timedelta(days=1)
 
 
 class SqliteStore:
@@ -108,7 +107,7 @@ class SqliteStore:
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
-        work = partial(_add, jobs=jobs, batch=batch, idempotency=idempotency)
+        work = partial(add.add, jobs=jobs, batch=batch, idempotency=idempotency)
         many = len(jobs) > 1
         added, _ = await self._writer.call(work, durable=True, heavy=many, invites=not many)
         if not self._taken.issuperset(added.job_ids):
@@ -456,60 +455,6 @@ class SqliteStore:
 
 
 _ENDED: reading.Term = ("status IN ('completed', 'failed', 'cancelled')", ())
-
-
-def _add(
-    db: apsw.Connection,
-    *,
-    jobs: Sequence[Job],
-    batch: Batch | None,
-    idempotency: IdempotencyKey | None,
-) -> tuple[Added, dict[int, Job]]:
-    """What was stored, and the jobs by the numbers of their rows."""
-    if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
-        return known, {}
-    try:
-        if batch is not None:
-            insert_batch(db, batch)
-            if batch.webhook is not None:
-                outbox.register(db, "batch", batch.batch_id, batch.webhook)
-        stored = line.enqueue(db, jobs, held=batch is not None and not batch.is_active)
-    except apsw.ConstraintError as error:
-        raise Conflict("A job or batch with this id is already stored") from error
-    if batch is not None and not jobs:
-        states.settle_batch(db, batch.batch_id)
-    added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
-    if idempotency is not None:
-        _keep_key(db, idempotency, added)
-    return added, stored
-
-
-def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
-    row = db.execute(
-        "SELECT fingerprint, job_ids, batch_id FROM idempotency_keys"
-        " WHERE scope = ? AND key = ? AND expires_at > ?",
-        (key.scope, key.key, microseconds(utc_now())),
-    ).fetchone()
-    if row is None:
-        return None
-    if row[0] != key.fingerprint:
-        raise KeyReused("This idempotency key was used for another request")
-    return Added(json.loads(row[1]), row[2], replayed=True)
-
-
-def _keep_key(db: apsw.Connection, key: IdempotencyKey, added: Added) -> None:
-    expires_at = key.expires_at or utc_now() + KEY_LIFETIME
-    db.execute(
-        "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            key.scope,
-            key.key,
-            key.fingerprint,
-            json.dumps(added.job_ids),
-            added.batch_id,
-            microseconds(expires_at),
-        ),
-    )
 
 
 def _change_batch(
