@@ -1,11 +1,9 @@
 """Jobs in one SQLite file: the embedded store, for everything that runs on one machine."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,7 +27,6 @@ from ...job import (
 )
 from ...machine import boot_id
 from .. import (
-    RENEW_BELOW,
     Added,
     BatchQuery,
     Changes,
@@ -46,9 +43,9 @@ from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
-from . import add, change, claim, ending, line, outbox, reading, report, rescue
+from . import add, change, claim, ending, line, outbox, reading, report, rescue, workers
 from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
-from .rows import microseconds, moment
+from .rows import microseconds
 from .schema import prepare
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
@@ -206,37 +203,13 @@ class SqliteStore:
     # Workers
 
     async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
-        info = {**asdict(worker), "started_at": microseconds(worker.started_at)}
-        del info["seen_at"]
-
-        def work(db: apsw.Connection) -> None:
-            db.execute(
-                "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET info = excluded.info, seen_at = excluded.seen_at,"
-                " lease_until = excluded.lease_until",
-                (
-                    worker.worker_id,
-                    json.dumps(info),
-                    microseconds(utc_now()),
-                    time.monotonic() + lease.total_seconds(),
-                    self._boot,
-                ),
-            )
-
-        await self._writer.call(work)
+        await self._writer.call(lambda db: workers.enlist(db, worker, lease, boot=self._boot))
 
     async def dismiss(self, worker_id: str) -> None:
-        def work(db: apsw.Connection) -> None:
-            db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
-
-        await self._writer.call(work)
+        await self._writer.call(lambda db: workers.dismiss(db, worker_id))
 
     async def workers(self) -> list[WorkerInfo]:
-        def work(db: apsw.Connection) -> list[WorkerInfo]:
-            rows = db.execute("SELECT info, seen_at FROM workers ORDER BY worker_id")
-            return [_worker_from(info, seen_at) for info, seen_at in rows]
-
-        return await self._read(work)
+        return await self._read(workers.all_workers)
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
         claimed: list[Job] = await self._writer.call_with_others(self._claim, (worker_id, wanted))
@@ -273,32 +246,10 @@ class SqliteStore:
         return partial(self._taker.take, jobs)
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        def look(db: apsw.Connection) -> tuple[float, Renewal]:
-            lease_until = db.execute(
-                "SELECT lease_until FROM workers WHERE worker_id = ?", (worker_id,)
-            ).get
-            if lease_until is None:
-                raise LeaseLost(f"The worker {worker_id} is not enlisted")
-            rows: list[Any] = db.execute(
-                "SELECT job_id, attempt, cancel_requested FROM jobs INDEXED BY jobs_running"
-                " WHERE worker_id = ? AND status = 'processing'",
-                (worker_id,),
-            ).fetchall()
-            cancelled = frozenset(job_id for job_id, _, cancel in rows if cancel)
-            return lease_until, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
-
-        lease_until, renewal = await self._read(look)
-        if lease_until - time.monotonic() < lease.total_seconds() * RENEW_BELOW:
-            await self._writer.call(partial(self._prolong, worker_id=worker_id, lease=lease))
+        lease_until, renewal = await self._read(partial(workers.look, worker_id=worker_id))
+        if workers.is_short(lease_until, lease):
+            await self._writer.call(lambda db: workers.prolong(db, worker_id, lease))
         return renewal
-
-    def _prolong(self, db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
-        db.execute(
-            "UPDATE workers SET lease_until = ?, seen_at = ? WHERE worker_id = ?",
-            (time.monotonic() + lease.total_seconds(), microseconds(utc_now()), worker_id),
-        )
-        if not db.changes():
-            raise LeaseLost(f"The worker {worker_id} is not enlisted")
 
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
@@ -483,9 +434,3 @@ def _change_batch(
 
 def _nothing() -> None:
     pass
-
-
-def _worker_from(info: str, seen_at: int) -> WorkerInfo:
-    fields = json.loads(info)
-    fields["started_at"] = moment(fields["started_at"])
-    return WorkerInfo(**fields, seen_at=moment(seen_at))
