@@ -1,5 +1,6 @@
 """Takes jobs away from workers that died or lost touch."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,17 @@ from .report import add_logs
 from .states import back_to_line, cancel_job, ended, fail
 
 
-def rescue(
-    db: apsw.Connection, boot: str, clock: float, dead: Sequence[str], max_crashes: int
-) -> list[Rescued]:
-    db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", (boot, clock))
+def anything_lost(db: apsw.Connection, boot: str) -> bool:
+    lapsed = db.execute(
+        "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
+        (boot, time.monotonic()),
+    ).get
+    return bool(lapsed or db.execute(ABANDONED).fetchone())
+
+
+def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int) -> list[Rescued]:
+    lapsed = (boot, time.monotonic())
+    db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", lapsed)
     for worker_id in dead:
         db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
     abandoned: list[Any] = db.execute(ABANDONED).fetchall()

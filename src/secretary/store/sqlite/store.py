@@ -1,7 +1,6 @@
 """Jobs in one SQLite file: the embedded store, for everything that runs on one machine."""
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -43,8 +42,8 @@ from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
-from . import add, change, claim, ending, line, outbox, reading, report, rescue, workers
-from .changes import NEXT_REVISION, changes, drop_old_traces, leave_trace
+from . import add, change, claim, ending, line, outbox, reading, report, rescue, tidy, workers
+from .changes import NEXT_REVISION, changes, leave_trace
 from .rows import microseconds
 from .schema import prepare
 from .wakeup import WakeUp
@@ -189,13 +188,7 @@ class SqliteStore:
         await self._writer.call(work, durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
-        def work(db: apsw.Connection) -> dict[str, dict[JobStatus, int]]:
-            found: dict[str, dict[JobStatus, int]] = {}
-            for job_type, status, n in db.execute("SELECT * FROM tallies WHERE n > 0"):
-                found.setdefault(job_type, {})[JobStatus(status)] = n
-            return found
-
-        return await self._read(work)
+        return await self._read(reading.count_jobs)
 
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await self._read(line.waiting_since)
@@ -303,50 +296,21 @@ class SqliteStore:
     # Upkeep
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        if not dead and not await self._read(self._anything_lost):
+        if not dead and not await self._read(partial(rescue.anything_lost, boot=self._boot)):
             return []
 
-        def work(db: apsw.Connection) -> list[Rescued]:
-            return rescue.rescue(
-                db, self._boot, time.monotonic(), dead=list(dead), max_crashes=max_crashes
-            )
-
+        work = partial(rescue.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
         rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
             self._wakeup.tell()
         return rescued
 
-    def _anything_lost(self, db: apsw.Connection) -> bool:
-        lapsed = db.execute(
-            "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
-            (self._boot, time.monotonic()),
-        ).get
-        return bool(lapsed or db.execute(rescue.ABANDONED).fetchone())
-
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        def work(db: apsw.Connection) -> list[str]:
-            found: list[str] = []
-            for status, before in older_than.items():
-                rows = db.execute(
-                    "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
-                    " AND completed_at IS NOT NULL AND completed_at < ?"
-                    " ORDER BY completed_at LIMIT ?",
-                    (status.value, microseconds(before), limit - len(found)),
-                )
-                found += [job_id for (job_id,) in rows]
-            return found
-
-        return await self._read(work)
+        return await self._read(lambda db: tidy.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        def work(db: apsw.Connection) -> None:
-            now = microseconds(utc_now())
-            db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
-            drop_old_traces(db)
-            db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
-
-        await self._writer.call(work, heavy=True)
-        await self._read(lambda db: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
+        await self._writer.call(tidy.tidy, heavy=True)
+        await self._read(tidy.checkpoint)
 
     async def describe(self) -> Mapping[str, Any]:
         def work(db: apsw.Connection) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The workers and their leases, counted on the machine's clock: no change of the time moves it."""
+"""The workers and their leases, counted on the machine's steady clock: its processes share it."""
 
 import json
 import time
