@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import Conflict, LeaseLost
+from ...errors import LeaseLost
 from ...job import (
     Batch,
     Completed,
@@ -22,7 +22,6 @@ from ...job import (
     Outcome,
     Progress,
     Try,
-    utc_now,
 )
 from ...machine import boot_id
 from .. import (
@@ -43,8 +42,7 @@ from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
 from . import add, change, claim, ending, line, outbox, reading, report, rescue, tidy, workers
-from .changes import NEXT_REVISION, changes, leave_trace
-from .rows import microseconds
+from .changes import changes
 from .schema import prepare
 from .wakeup import WakeUp
 from .writer import Writer, connect, unavailable_error
@@ -135,57 +133,36 @@ class SqliteStore:
         return await self._read(look)
 
     async def cancel(self, query: JobQuery) -> list[str]:
-        only = ("status IN ('pending', 'processing') AND cancel_requested = 0", ())
-        changed = await self._change(query, only, change.cancel)
+        changed = await self._change(query, change.cancel)
         self._wakeup.tell()
         return changed
 
     async def restart(
         self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
     ) -> list[str]:
-        work = partial(change.restart, parameters=parameters)
-        changed = await self._change(query, _ENDED, work)
+        changed = await self._change(query, partial(change.restart, parameters=parameters))
         self._wakeup.tell()
         return changed
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        def work(db: apsw.Connection, seqs: Sequence[int]) -> None:
-            for seq in seqs:
-                db.execute(
-                    f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE seq = ?",
-                    (archived, seq),
-                )
-
-        return await self._change(query, ("archived = ?", (not archived,)), work)
+        return await self._change(query, partial(change.archive, archived=archived))
 
     async def delete(self, query: JobQuery) -> list[str]:
-        def work(db: apsw.Connection, seqs: Sequence[int]) -> None:
-            for seq in seqs:
-                row: Any = db.execute(
-                    "DELETE FROM jobs WHERE seq = ? RETURNING job_id, batch_id, revision", (seq,)
-                ).fetchone()
-                outbox.forget(db, row[0])
-                leave_trace(db, job_id=row[0], batch_id=row[1], above=row[2])
-
-        return await self._change(query, _ENDED, work)
+        return await self._change(query, change.delete)
 
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
-        work = partial(_change_batch, batch_id=batch_id, is_active=is_active, archived=archived)
-        batch = await self._writer.call(work, durable=True, heavy=True)
+        batch = await self._writer.call(
+            lambda db: change.change_batch(db, batch_id, is_active=is_active, archived=archived),
+            durable=True,
+            heavy=True,
+        )
         self._wakeup.tell()
         return batch
 
     async def delete_batch(self, batch_id: str) -> None:
-        def work(db: apsw.Connection) -> None:
-            if reading.get_batch(db, batch_id).total_jobs:
-                raise Conflict(f"The batch {batch_id} still has jobs")
-            outbox.forget(db, batch_id)
-            db.execute("DELETE FROM batches WHERE batch_id = ?", (batch_id,))
-            leave_trace(db, job_id=None, batch_id=batch_id)
-
-        await self._writer.call(work, durable=True)
+        await self._writer.call(lambda db: change.delete_batch(db, batch_id), durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await self._read(reading.count_jobs)
@@ -352,48 +329,10 @@ class SqliteStore:
         return db
 
     async def _change(
-        self,
-        query: JobQuery,
-        only: reading.Term,
-        change: Callable[[apsw.Connection, Sequence[int]], None],
+        self, query: JobQuery, change: Callable[[apsw.Connection, JobQuery], list[str]]
     ) -> list[str]:
-        """Apply `change` to the jobs a query finds that also fulfil `only`; say which."""
-
-        def work(db: apsw.Connection) -> list[str]:
-            seqs = [seq for seq, _ in reading.find_seqs(db, query, only=[only])]
-            ids = [db.execute("SELECT job_id FROM jobs WHERE seq = ?", (s,)).get for s in seqs]
-            change(db, seqs)
-            return ids
-
         heavy = query.job_id is None
-        return await self._writer.call(work, durable=True, heavy=heavy)
-
-
-_ENDED: reading.Term = ("status IN ('completed', 'failed', 'cancelled')", ())
-
-
-def _change_batch(
-    db: apsw.Connection, *, batch_id: str, is_active: bool | None, archived: bool | None
-) -> Batch:
-    batch = reading.get_batch(db, batch_id)
-    now = microseconds(utc_now())
-    if is_active is not None and is_active != batch.is_active:
-        db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
-        # Set free, they join the line with the next claim, as jobs whose time has come.
-        db.execute(
-            "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?),"
-            f" revision = {NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",
-            (not is_active, now, batch_id),
-        )
-    if archived is not None and archived != batch.archived:
-        db.execute("UPDATE batches SET archived = ? WHERE batch_id = ?", (archived, batch_id))
-        db.execute(
-            f"UPDATE jobs SET archived = ?, revision = {NEXT_REVISION} WHERE batch_id = ?",
-            (archived, batch_id),
-        )
-    db.execute("UPDATE batches SET updated_at = ? WHERE batch_id = ?", (now, batch_id))
-    leave_trace(db, job_id=None, batch_id=batch_id)
-    return reading.get_batch(db, batch_id)
+        return await self._writer.call(lambda db: change(db, query), durable=True, heavy=heavy)
 
 
 def _nothing() -> None:
