@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from threading import local
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 
@@ -43,13 +41,10 @@ from ..outbox import DueEvent, EventsWanted, Pace
 from ..policy import Turns
 from . import add, change, claim, ending, line, outbox, reading, report, rescue, tidy, workers
 from .changes import changes
+from .readers import Readers
 from .schema import prepare
 from .wakeup import WakeUp
-from .writer import Writer, connect, unavailable_error
-
-T = TypeVar("T")
-
-READ_THREADS = 2
+from .writer import Writer, unavailable_error
 
 
 class SqliteStore:
@@ -60,10 +55,7 @@ class SqliteStore:
         self._path = Path(url.removeprefix("sqlite://"))
         self._own_writes = News()
         self._writer = Writer(self._path, on_commit=self._own_writes.tell)
-        self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="sqlite-reader")
-        self._connections = local()
-        self._opened: list[apsw.Connection] = []
-        self._on_loop: apsw.Connection
+        self._readers = Readers(self._path)
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._turns = Turns()
         self._boot = boot_id()
@@ -77,8 +69,7 @@ class SqliteStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(prepare, self._path)
             self._writer.open(asyncio.get_running_loop())
-            self._on_loop = connect(self._path, read_only=True)
-            self._on_loop.set_busy_handler(None)
+            self._readers.open()
             self._wakeup.open()
         except (apsw.Error, OSError) as error:
             raise unavailable_error(error, self._path) from error
@@ -86,9 +77,7 @@ class SqliteStore:
     async def close(self) -> None:
         self._wakeup.close()
         await self._writer.close()
-        self._readers.shutdown()
-        for connection in (self._on_loop, *self._opened):
-            connection.close()
+        self._readers.close()
 
     # Clients
 
@@ -109,28 +98,28 @@ class SqliteStore:
         return added
 
     async def get(self, job_id: str) -> Job:
-        return await self._look_up(partial(reading.get_job, job_id=job_id))
+        return await self._readers.call_on_loop(partial(reading.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
-        read = self._read if query.job_id is None else self._look_up
+        read = self._readers.call if query.job_id is None else self._readers.call_on_loop
         return await read(partial(reading.find_jobs, query=query))
 
     async def get_batch(self, batch_id: str) -> Batch:
-        return await self._read(partial(reading.get_batch, batch_id=batch_id))
+        return await self._readers.call(partial(reading.get_batch, batch_id=batch_id))
 
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
-        return await self._read(partial(reading.find_batches, query=query))
+        return await self._readers.call(partial(reading.find_batches, query=query))
 
     async def changes(
         self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
     ) -> Changes:
         look = partial(changes, since=since, limit=limit)
         written = self._own_writes.generation
-        found = await self._read(look)
+        found = await self._readers.call(look)
         if found.items or found.gap or since is None or seconds <= 0:
             return found
         await self._own_writes.wait(written, seconds=seconds)
-        return await self._read(look)
+        return await self._readers.call(look)
 
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await self._change(query, change.cancel)
@@ -165,10 +154,10 @@ class SqliteStore:
         await self._writer.call(lambda db: change.delete_batch(db, batch_id), durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
-        return await self._read(reading.count_jobs)
+        return await self._readers.call(reading.count_jobs)
 
     async def waiting_since(self) -> Mapping[str, datetime]:
-        return await self._read(line.waiting_since)
+        return await self._readers.call(line.waiting_since)
 
     # Workers
 
@@ -179,7 +168,7 @@ class SqliteStore:
         await self._writer.call(lambda db: workers.dismiss(db, worker_id))
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self._read(workers.all_workers)
+        return await self._readers.call(workers.all_workers)
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
         claimed: list[Job] = await self._writer.call_with_others(self._claim, (worker_id, wanted))
@@ -216,7 +205,7 @@ class SqliteStore:
         return partial(self._taker.take, jobs)
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        lease_until, renewal = await self._read(partial(workers.look, worker_id=worker_id))
+        lease_until, renewal = await self._readers.call(partial(workers.look, worker_id=worker_id))
         if workers.is_short(lease_until, lease):
             await self._writer.call(lambda db: workers.prolong(db, worker_id, lease))
         return renewal
@@ -247,7 +236,7 @@ class SqliteStore:
     # Webhooks
 
     async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
-        chosen = await self._read(partial(outbox.choose, wanted=wanted))
+        chosen = await self._readers.call(partial(outbox.choose, wanted=wanted))
         if not chosen:
             return []
         return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
@@ -273,7 +262,9 @@ class SqliteStore:
     # Upkeep
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        if not dead and not await self._read(partial(rescue.anything_lost, boot=self._boot)):
+        if not dead and not await self._readers.call(
+            partial(rescue.anything_lost, boot=self._boot)
+        ):
             return []
 
         work = partial(rescue.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
@@ -283,11 +274,11 @@ class SqliteStore:
         return rescued
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        return await self._read(lambda db: tidy.find_expired(db, older_than, limit))
+        return await self._readers.call(lambda db: tidy.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
         await self._writer.call(tidy.tidy, heavy=True)
-        await self._read(tidy.checkpoint)
+        await self._readers.call(tidy.checkpoint)
 
     async def describe(self) -> Mapping[str, Any]:
         def work(db: apsw.Connection) -> dict[str, Any]:
@@ -301,32 +292,7 @@ class SqliteStore:
                 "bytes": db.pragma("page_count") * db.pragma("page_size"),
             }
 
-        return await self._read(work)
-
-    # Ways to the database
-
-    async def _look_up(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Read one job by its id, on the loop: a thread would take longer to be told of it."""
-        try:
-            return work(self._on_loop)
-        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
-            return await self._read(work)
-
-    async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
-        def run() -> T:
-            try:
-                return work(self._connection())
-            except apsw.Error as error:
-                raise unavailable_error(error, self._path) from error
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
-
-    def _connection(self) -> apsw.Connection:
-        if not hasattr(self._connections, "db"):
-            self._connections.db = connect(self._path, read_only=True)
-            self._opened.append(self._connections.db)
-        db: apsw.Connection = self._connections.db
-        return db
+        return await self._readers.call(work)
 
     async def _change(
         self, query: JobQuery, change: Callable[[apsw.Connection, JobQuery], list[str]]
