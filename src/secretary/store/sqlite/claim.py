@@ -2,15 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import apsw
 
 from ...errors import LeaseLost
 from ...job import Attempt, Job, JobStatus, Progress, utc_now
-from .. import Wanted
+from .. import Added, Taker, Wanted
 from ..policy import Candidate, JobClass, Running, Turns
 from .changes import NEXT_REVISION
 from .line import lines_with_jobs, promote
@@ -18,6 +19,49 @@ from .rows import JOB_COLUMNS, JOBS, job_from, microseconds
 
 #: With a limit per user a claim looks at this many users of a line at the most.
 MAX_USERS_SEEN = 500
+
+
+Order = tuple[str, Wanted]
+
+
+class Claims:
+    """The claims of one process: they share the memory of whose turn it is."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+        #: The worker of this process, if it takes jobs as they are added.
+        self.taker: Taker | None = None
+        #: What the last transaction gave to the worker of this process: of that no one is told.
+        self.taken: frozenset[str] = frozenset()
+
+    def claim(self, db: apsw.Connection, orders: list[Order]) -> list[list[Job] | LeaseLost]:
+        answers: list[list[Job] | LeaseLost] = []
+        for worker_id, wanted in orders:
+            try:
+                answers.append(claim(db, self._turns, worker_id, wanted))
+            except LeaseLost as error:
+                answers.append(error)
+        return answers
+
+    def offer(
+        self, db: apsw.Connection, additions: list[tuple[Added, dict[int, Job]]]
+    ) -> Callable[[], None]:
+        """Let the worker of this process claim in the transaction that adds jobs."""
+        self.taken = frozenset()
+        order = self.taker.ready_for() if self.taker is not None else None
+        if self.taker is None or order is None:
+            return _nothing
+        added = {seq: job for _, jobs in additions for seq, job in jobs.items()}
+        try:
+            jobs = claim(db, self._turns, *order, added=added)
+        except LeaseLost:  # it will notice when it asks
+            return _nothing
+        self.taken = frozenset(job.job_id for job in jobs)
+        return partial(self.taker.take, jobs)
+
+
+def _nothing() -> None:
+    pass
 
 
 def claim(

@@ -45,7 +45,7 @@ class Readers:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     async def call_on_loop(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Read one job by its id, on the loop: a thread would take longer to be told of it."""
+        """For one job by its id: a thread would take longer to be told of it."""
         try:
             return work(self._on_loop)
         except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is

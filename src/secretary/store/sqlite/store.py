@@ -9,7 +9,6 @@ from typing import Any
 
 import apsw
 
-from ...errors import LeaseLost
 from ...job import (
     Batch,
     Completed,
@@ -38,9 +37,9 @@ from .. import (
 from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
-from ..policy import Turns
-from . import add, change, claim, ending, line, outbox, reading, report, rescue, tidy, workers
+from . import add, change, ending, line, outbox, reading, report, rescue, tidy, workers
 from .changes import changes
+from .claim import Claims
 from .readers import Readers
 from .schema import prepare
 from .wakeup import WakeUp
@@ -48,6 +47,8 @@ from .writer import Writer, unavailable_error
 
 
 class SqliteStore:
+    """Whatever a verb writes is one transaction, and the functions it calls are part of that."""
+
     kind = "sqlite"
     in_order = True
 
@@ -57,12 +58,9 @@ class SqliteStore:
         self._writer = Writer(self._path, on_commit=self._own_writes.tell)
         self._readers = Readers(self._path)
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
-        self._turns = Turns()
         self._boot = boot_id()
-        self._taker: Taker | None = None
-        #: What the last transaction gave to the worker of this process: of that no one is told.
-        self._taken: frozenset[str] = frozenset()
-        self._writer.invited = self._offer
+        self._claims = Claims()
+        self._writer.invited = self._claims.offer
 
     async def open(self) -> None:
         try:
@@ -93,7 +91,7 @@ class SqliteStore:
         work = partial(add.add, jobs=jobs, batch=batch, idempotency=idempotency)
         many = len(jobs) > 1
         added, _ = await self._writer.call(work, durable=True, heavy=many, invites=not many)
-        if not self._taken.issuperset(added.job_ids):
+        if not self._claims.taken.issuperset(added.job_ids):
             self._wakeup.tell()
         return added
 
@@ -171,38 +169,12 @@ class SqliteStore:
         return await self._readers.call(workers.all_workers)
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
-        claimed: list[Job] = await self._writer.call_with_others(self._claim, (worker_id, wanted))
+        order = (worker_id, wanted)
+        claimed: list[Job] = await self._writer.call_with_others(self._claims.claim, order)
         return claimed
 
-    def _claim(
-        self, db: apsw.Connection, claims: list[tuple[str, Wanted]]
-    ) -> list[list[Job] | LeaseLost]:
-        answers: list[list[Job] | LeaseLost] = []
-        for worker_id, wanted in claims:
-            try:
-                answers.append(claim.claim(db, self._turns, worker_id, wanted))
-            except LeaseLost as error:
-                answers.append(error)
-        return answers
-
     def employ(self, taker: Taker | None) -> None:
-        self._taker = taker
-
-    def _offer(
-        self, db: apsw.Connection, additions: list[tuple[Added, dict[int, Job]]]
-    ) -> Callable[[], None]:
-        """Let the worker of this process claim in the transaction that adds jobs."""
-        self._taken = frozenset()
-        order = self._taker.ready_for() if self._taker is not None else None
-        if self._taker is None or order is None:
-            return _nothing
-        added = {seq: job for _, jobs in additions for seq, job in jobs.items()}
-        try:
-            jobs = claim.claim(db, self._turns, *order, added=added)
-        except LeaseLost:  # it will notice when it asks
-            return _nothing
-        self._taken = frozenset(job.job_id for job in jobs)
-        return partial(self._taker.take, jobs)
+        self._claims.taker = taker
 
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
         lease_until, renewal = await self._readers.call(partial(workers.look, worker_id=worker_id))
@@ -262,11 +234,9 @@ class SqliteStore:
     # Upkeep
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        if not dead and not await self._readers.call(
-            partial(rescue.anything_lost, boot=self._boot)
-        ):
+        lost = partial(rescue.anything_lost, boot=self._boot)
+        if not dead and not await self._readers.call(lost):
             return []
-
         work = partial(rescue.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
         rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
@@ -295,11 +265,7 @@ class SqliteStore:
         return await self._readers.call(work)
 
     async def _change(
-        self, query: JobQuery, change: Callable[[apsw.Connection, JobQuery], list[str]]
+        self, query: JobQuery, wish: Callable[[apsw.Connection, JobQuery], list[str]]
     ) -> list[str]:
         heavy = query.job_id is None
-        return await self._writer.call(lambda db: change(db, query), durable=True, heavy=heavy)
-
-
-def _nothing() -> None:
-    pass
+        return await self._writer.call(lambda db: wish(db, query), durable=True, heavy=heavy)
