@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import apsw
 
-from .writer import connect, unavailable_error
+from .connection import connect
+from .errors import unavailable_error
 
 T = TypeVar("T")
 

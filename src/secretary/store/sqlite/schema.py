@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ...errors import StoreUnavailable
-from .writer import connect
+from .connection import connect
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x5EC2E7A2  # tells a database of ours from any other

@@ -40,10 +40,11 @@ from ..outbox import DueEvent, EventsWanted, Pace
 from . import add, change, ending, line, outbox, reading, report, rescue, tidy, workers
 from .changes import changes
 from .claim import Claims
+from .errors import unavailable_error
 from .readers import Readers
 from .schema import prepare
 from .wakeup import WakeUp
-from .writer import Writer, unavailable_error
+from .writer import Writer
 
 
 class SqliteStore:
