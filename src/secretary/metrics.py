@@ -66,6 +66,9 @@ class Metrics:
         self._rescued = _counter(
             "secretary_jobs_rescued", "Jobs taken from vanished workers", registry, "end"
         )
+        self._told = _counter(
+            "secretary_webhook_tries", "Tries to tell a webhook", registry, "event", "outcome"
+        )
         self._requests = _counter(
             "secretary_http_requests", "Answers", registry, "method", "route", "status"
         )
@@ -107,6 +110,11 @@ class Metrics:
     def rescued(self, jobs: Sequence[Rescued]) -> None:
         for job in jobs:
             self._rescued.labels("failed" if job.failed else "queued").inc()
+
+    # What the sender tells
+
+    def told(self, event: str, delivered: bool) -> None:
+        self._told.labels(event, "delivered" if delivered else "failed").inc()
 
     # What the API tells
 
@@ -197,4 +205,10 @@ async def _workers(vitals: Vitals, label: Label) -> list[Metric]:
     ]
 
 
-READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers)
+async def _webhooks(vitals: Vitals, label: Label) -> list[Metric]:
+    lag = (await vitals.webhook_lag()).total_seconds()
+    text = "How late the next event for a webhook is"
+    return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
+
+
+READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers, _webhooks)

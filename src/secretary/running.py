@@ -44,6 +44,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             desk = make_desk(settings, store, on_event=sender.poke)
             hub = Hub(store)
             metrics = make_metrics(desk)
+            sender.told = metrics.told
             make = partial(make_worker, settings, store, on_ended=sender.poke)
             parts = make(observer=metrics) if with_worker else None
             stopping = asyncio.Event()
@@ -112,7 +113,7 @@ async def work(
         )
         async with sending(sender):
             if settings.generic_worker.metrics_port is not None:
-                await _work_and_tell(settings, store, make)
+                await _work_and_tell(settings, store, sender, make)
                 return
             parts = make()
             on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
@@ -120,7 +121,9 @@ async def work(
             await run_worker(parts)
 
 
-async def _work_and_tell(settings: Settings, store: JobStore, make: Callable[..., Parts]) -> None:
+async def _work_and_tell(
+    settings: Settings, store: JobStore, sender: "Sender", make: Callable[..., Parts]
+) -> None:
     """Work, and tell health and metrics by HTTP."""
     from .api import create_probe
     from .server import HttpServer, listen
@@ -129,6 +132,7 @@ async def _work_and_tell(settings: Settings, store: JobStore, make: Callable[...
     with listen(group.metrics_host, group.metrics_port or 0, loopback_only=not keys) as listener:
         desk = make_desk(settings, store)
         metrics = make_metrics(desk)
+        sender.told = metrics.told
         parts, stopping = make(observer=metrics), asyncio.Event()
         probe = create_probe(desk, api_keys=keys, stopping=stopping.is_set, metrics=metrics)
         server = HttpServer(

@@ -93,6 +93,11 @@ class Vitals:
         now = utc_now()
         return {job_type: max(now - at, timedelta(0)) for job_type, at in since.items()}
 
+    async def webhook_lag(self) -> timedelta:
+        """How late the next event for a webhook is."""
+        due = await _in_time(self._desk.store.events_due_since())
+        return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
+
     async def crew(self) -> Crew:
         return Crew.of(await _in_time(self._desk.workers_alive()))
 

@@ -443,3 +443,17 @@ class TestBatches:
         await store.settle_event(event, tried())
         await store.replay_event(batch.batch_id, 1)
         assert (await take_one(store)).delivery.delivery_id == event.delivery.delivery_id
+
+
+async def test_the_store_tells_since_when_an_event_is_due(store: JobStore) -> None:
+    assert await store.events_due_since() is None
+    before = utc_now()
+    await ended(store)
+    due = await store.events_due_since()
+    assert due is not None
+    assert before - timedelta(seconds=1) <= due <= utc_now()
+    event = await take_one(store)
+    held = await store.events_due_since()
+    assert held is not None and held > utc_now()
+    await store.settle_event(event, tried())
+    assert await store.events_due_since() is None

@@ -235,6 +235,9 @@ class Empty:
     async def workers(self) -> list[Any]:
         return []
 
+    async def events_due_since(self) -> None:
+        return None
+
 
 class TestLinks:
     @pytest.mark.parametrize(

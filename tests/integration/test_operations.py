@@ -501,4 +501,4 @@ class Refusing:
     async def find(self, *_: Any) -> None:
         raise self._error
 
-    workers = counts = waiting_since = find
+    workers = counts = waiting_since = events_due_since = find

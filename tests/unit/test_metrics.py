@@ -141,7 +141,7 @@ async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
         async def counts(self) -> None:
             raise StoreUnavailable("away")
 
-        workers = waiting_since = counts
+        workers = waiting_since = events_due_since = counts
 
     desk = Desk(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
     metrics = Metrics((), Vitals(desk))

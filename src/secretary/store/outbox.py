@@ -74,6 +74,10 @@ class Outbox(Protocol):
         pace the job's progress is not told any more."""
         ...
 
+    async def events_due_since(self) -> datetime | None:
+        """When the event that is next was due, or will be; None: there is none."""
+        ...
+
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
         """Nothing of this endpoint is due before then, other than what is held now."""
         ...

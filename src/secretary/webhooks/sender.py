@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -58,8 +59,14 @@ class Sender:
     """Any number of processes may send: each event is held by one of them at a time."""
 
     def __init__(
-        self, store: JobStore, network: Network, files: JobFiles, options: SenderOptions
+        self,
+        store: JobStore,
+        network: Network,
+        files: JobFiles,
+        options: SenderOptions,
     ) -> None:
+        #: Called after each try, with the event and whether it was delivered: for who counts them.
+        self.told: Callable[[str, bool], None] = lambda event, delivered: None
         self._store = store
         self._network = network
         self._files = files
@@ -190,6 +197,7 @@ class Sender:
         if answer is None:
             await self._store.pace_event(event, None, self._pace(owner))
             return
+        self.told(event.delivery.event, succeeded(answer.tried))
         pause = self._judge(event.endpoint, answer)
         if is_end:
             await self._record(event, answer.tried, retry_after=answer.retry_after)

@@ -203,6 +203,19 @@ def _let_go(endpoint: str) -> list[Document]:
     ]
 
 
+async def due_since(db: Database) -> datetime | None:
+    firsts = [
+        await documents.find_one(
+            {"outbox.due_at": {"$exists": True}},
+            {"outbox.due_at": 1},
+            sort=[("outbox.due_at", 1)],
+            hint="outbox_due",
+        )
+        for documents in (db.jobs, db.batches)
+    ]
+    return min((moment(first["outbox"]["due_at"]) for first in firsts if first), default=None)
+
+
 async def postpone(db: Database, endpoint: str, until: datetime) -> None:
     for documents in (db.jobs, db.batches):
         await documents.update_many(

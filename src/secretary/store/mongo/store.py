@@ -356,6 +356,10 @@ class MongoStore:
         await events.pace(self._db, event, tried, pace)
 
     @_translated
+    async def events_due_since(self) -> datetime | None:
+        return await events.due_since(self._db)
+
+    @_translated
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
         await events.postpone(self._db, endpoint, until)
 

@@ -147,6 +147,10 @@ def take(db: apsw.Connection, owner_ids: list[str], wanted: EventsWanted) -> lis
     return taken
 
 
+def due_since(db: apsw.Connection) -> datetime | None:
+    return moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
+
+
 def hold(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
     until = microseconds(utc_now() + lease)
     db.execute(

@@ -226,6 +226,9 @@ class SqliteStore:
     async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
         await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
 
+    async def events_due_since(self) -> datetime | None:
+        return await self._readers.call(outbox.due_since)
+
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
         await self._writer.call(lambda db: outbox.postpone(db, endpoint, until), heavy=True)
 
