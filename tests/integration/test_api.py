@@ -672,22 +672,3 @@ class TestHealth:
             await client.refusal("GET", "/api/health/ready", 503)
             await client.data("GET", "/api/health/live")
             await client.submit()
-
-
-class TestDescription:
-    async def test_it_names_every_route_and_its_errors(self, client: Client) -> None:
-        document = (await client.get("/api/openapi.json")).json()
-        assert {"/api/jobs", "/api/batches/{batch_id}/toggle-active"} <= set(document["paths"])
-        for methods in document["paths"].values():
-            for operation in methods.values():
-                assert "default" in operation["responses"]
-                assert "422" not in operation["responses"]
-
-    async def test_it_has_no_two_operations_of_the_same_name(self, client: Client) -> None:
-        document = (await client.get("/api/openapi.json")).json()
-        names = [
-            operation["operationId"]
-            for methods in document["paths"].values()
-            for operation in methods.values()
-        ]
-        assert len(names) == len(set(names))

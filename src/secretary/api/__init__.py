@@ -80,6 +80,7 @@ def _application(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,  # the doorway takes them; a redirect would lose bodies
     )
     api.state.metrics = metrics or Metrics(desk.registry.job_types, Vitals(desk))

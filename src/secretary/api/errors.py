@@ -87,13 +87,6 @@ OLDER_ERROR_SCHEMA = {
     "properties": {"message": {"type": "string"}, "error_type": {"type": "string"}},
 }
 ERROR_SCHEMAS = {"Error": ERROR_SCHEMA, "OlderError": OLDER_ERROR_SCHEMA}
-ERROR_RESPONSES = {
-    kind: {
-        "description": "What went wrong",
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind}"}}},
-    }
-    for kind in ERROR_SCHEMAS
-}
 
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
 
@@ -203,7 +196,19 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if error.status_code in CODES else 400
     if status == 404:
         return error_response(status, f"There is nothing at {request.url.path}")
+    if status == 405:
+        return error_response(status, str(error.detail), headers=_allowed(request, error))
     return error_response(status, str(error.detail), headers=error.headers)
+
+
+def _allowed(request: Request, error: HTTPException) -> Mapping[str, str]:
+    """All methods of a path; the framework names those of its first route only."""
+    route = request.scope.get("route")
+    path = getattr(route, "path_format", None)
+    methods = request.app.openapi()["paths"].get(path)
+    if methods is None:
+        return error.headers or {}
+    return {"Allow": ", ".join(sorted(method.upper() for method in methods))}
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
