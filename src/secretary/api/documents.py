@@ -5,11 +5,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..job import NO_RESULTS, Batch, Job, JobStatus, Webhook
+from .jobs import BIG
 
 Schema = dict[str, Any]
-
-#: What lists leave out unless they are asked for it.
-BIG = ("results", "logs")
 
 
 def ref(name: str) -> Schema:
@@ -41,7 +39,7 @@ def documents() -> Schema:
         | more
         | {
             "ListedJob": listed,
-            "Job": {"allOf": [ref("ListedJob")], "required": list(BIG)},
+            "Job": {"allOf": [ref("ListedJob")], "required": sorted(BIG)},
             "Batch": batch,
             "Results": {"type": "object", "required": list(NO_RESULTS)},
             "ShownWebhook": _shown_webhook(),
