@@ -6,6 +6,7 @@ the description says. tests/fuzzing says what is looked at and what is not, and 
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -39,10 +40,7 @@ def started_program(
 ) -> Iterator[tuple[Program, Running]]:
     with started(tmp_path_factory.mktemp("schema")) as both:
         yield both
-        _, service = both
-        service.process.terminate()
-        service.process.terminate()  # twice: it need not wait for its jobs
-    assert "Traceback" not in service.err
+    assert "Traceback" not in both[1].err
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +89,7 @@ class TestKeys:
                 secured = "security" in document["paths"][path][method]
                 assert (status == 401) is secured, f"{method} {path}: {status}"
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="Others have one loopback address only")
     def test_none_takes_a_wrong_one(self, service: Running, document: dict[str, Any]) -> None:
         """From another address each ten times: who guesses soon has to wait."""
         secured = [
