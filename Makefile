@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine chaos fuzz-api clean
+.PHONY: help run test check format lint types bench-engine bench-api chaos fuzz-api clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ types: .venv/.dev ## Do the types fit?
 
 bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
 	@$(BIN)/python bench/engine.py $(ARGS)
+
+bench-api: .venv/.dev ## The HTTP API beside a bare FastAPI route; ARGS="--quick" is handed on
+	@$(BIN)/python bench/api.py $(ARGS)
 
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)

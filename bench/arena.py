@@ -44,7 +44,7 @@ class Arena:
     def __init__(self, adapter: Adapter, directory: Path) -> None:
         self._adapter = adapter
         self._directory = directory
-        self._env = os.environ | {"BENCH_DIR": str(directory), "PYTHONPATH": _python_path()}
+        self._env = os.environ | {"BENCH_DIR": str(directory), "PYTHONPATH": python_path()}
         self._env.pop("BENCH_URL", None)
         self.service: Tree | None = None
         self.worker: Tree | None = None
@@ -120,7 +120,7 @@ class Arena:
         return Tree(command, directory=self._directory, env=self._env, output=output)
 
 
-def _python_path() -> str:
+def python_path() -> str:
     """That of our caller comes behind the peers: it may be how our own package is found."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(PEERS), *(str(Path(entry).resolve()) for entry in given if entry)])

@@ -175,7 +175,7 @@ def _chosen(only: str | None) -> list[Adapter]:
         sys.exit(f"no such row: {', '.join(sorted(unknown))}")
     chosen = [row for row in rows if row.name in names]
     on_redis = [row for row in chosen if row.service == "redis_service"]
-    if on_redis and not install.has_redis():
+    if on_redis and not install.has("redis-server"):
         _say(f"no redis-server here, left out: {', '.join(row.name for row in on_redis)}")
         chosen = [row for row in chosen if row not in on_redis]
     return chosen or sys.exit("no row can be measured here")

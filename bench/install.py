@@ -1,4 +1,4 @@
-"""The peers' own environment and the Redis they need, installed on first use."""
+"""The peers' own environment and the programs that are needed, installed on first use."""
 
 import os
 import shutil
@@ -26,14 +26,15 @@ def peers_python(directory: Path) -> Path:
     return python
 
 
-def has_redis() -> bool:
-    """Whether there is a redis-server, after an attempt to install it where that is possible."""
-    if shutil.which("redis-server"):
+def has(program: str) -> bool:
+    """Whether there is such a program, after an attempt to install it where that is possible: on
+    Debian, where the package of each that we need has its name."""
+    if shutil.which(program):
         return True
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    print("installing redis-server …", file=sys.stderr)
+    print(f"installing {program} …", file=sys.stderr)
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], ["apt-get", "install", "--yes", "redis-server"]):
+    for command in (["apt-get", "update"], ["apt-get", "install", "--yes", program]):
         subprocess.run(command, env=env, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
-    return shutil.which("redis-server") is not None
+    return shutil.which(program) is not None

@@ -34,6 +34,13 @@ class Tree:
         """Spent so far by all processes of the tree and by their children already gone."""
         return sum(process.ticks for process in self._members()) / os.sysconf("SC_CLK_TCK")
 
+    def memory_bytes(self) -> int:
+        """Of all processes of the tree; what some share is counted once."""
+        return sum(_memory_bytes(process.pid) for process in self._members())
+
+    def threads(self) -> int:
+        return sum(process.threads for process in self._members())
+
     def kill(self) -> None:
         """SIGKILL to every process of the tree, again until none is left."""
         deadline = time.monotonic() + GONE_WITHIN_S
@@ -63,6 +70,7 @@ class _Process:
     parent: int
     session: int
     ticks: int
+    threads: int
 
 
 def _processes() -> Iterator[_Process]:
@@ -72,8 +80,21 @@ def _processes() -> Iterator[_Process]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if state not in "ZX":
-            pid, ticks = int(entry.parent.name), sum(map(int, fields[10:14]))
-            yield _Process(pid, parent=int(fields[0]), session=int(fields[2]), ticks=ticks)
+            yield _Process(
+                int(entry.parent.name),
+                parent=int(fields[0]),
+                session=int(fields[2]),
+                ticks=sum(map(int, fields[10:14])),
+                threads=int(fields[16]),
+            )
+
+
+def _memory_bytes(pid: int) -> int:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _kill(pid: int) -> None:

@@ -60,7 +60,7 @@ class Row:
 
 
 def text(rows: Sequence[Row], *, machine: str, notes: str) -> str:
-    parts = [_table([HEAD, *map(_cells, rows)]), notes]
+    parts = [table([HEAD, *map(_cells, rows)]), notes]
     parts.append("\n".join(f"{row.name}: {row.about.runs_as}" for row in rows))
     if any(row.extra for row in rows):
         parts.append(_extra_table([row for row in rows if row.extra]))
@@ -82,24 +82,24 @@ def _cells(row: Row) -> list[str]:
         row.name,
         row.about.version,
         "yes" if row.about.durable else "no",
-        _median(row.enqueued_per_s),
-        _median(row.enqueued_by_many_per_s),
-        _median(row.drained_per_s),
-        _median([sample.p50_ms for sample in row.latency]),
-        _median([sample.p95_ms for sample in row.latency]),
+        median(row.enqueued_per_s),
+        median(row.enqueued_by_many_per_s),
+        median(row.drained_per_s),
+        median([sample.p50_ms for sample in row.latency]),
+        median([sample.p95_ms for sample in row.latency]),
         _recovery(row.recovery),
-        _number(row.idle.worker if row.idle else None),
-        _number(row.idle.service) if row.idle and row.idle.service is not None else "",
+        number(row.idle.worker if row.idle else None),
+        number(row.idle.service) if row.idle and row.idle.service is not None else "",
     ]
 
 
 def _extra_table(rows: Sequence[Row]) -> str:
     titles = dict.fromkeys(title for row in rows for title in row.extra)
-    lines = [[title, *(_number(row.extra.get(title)) for row in rows)] for title in titles]
-    return _table([["", *(row.name for row in rows)], *lines])
+    lines = [[title, *(number(row.extra.get(title)) for row in rows)] for title in titles]
+    return table([["", *(row.name for row in rows)], *lines])
 
 
-def _table(lines: Sequence[Sequence[str]]) -> str:
+def table(lines: Sequence[Sequence[str]]) -> str:
     """Markdown that is aligned as plain text too: names to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     first, *others = widths
@@ -111,20 +111,20 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [aligned[0], rule, *aligned[1:]])
 
 
-def _median(samples: Sequence[float]) -> str:
+def median(samples: Sequence[float]) -> str:
     if not samples:
-        return _number(None)
+        return number(None)
     unsteady = max(samples) > UNSTEADY_RATIO * min(samples)
-    return ("~" if unsteady else "") + _number(statistics.median(samples))
+    return ("~" if unsteady else "") + number(statistics.median(samples))
 
 
 def _recovery(recovery: Recovery | None) -> str:
     if recovery and recovery.seconds is None:
         return f"> {recovery.cap_s:.0f}"
-    return _number(recovery.seconds if recovery else None)
+    return number(recovery.seconds if recovery else None)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     if value is None:
         return "failed"
     if value >= 100:

@@ -13,7 +13,9 @@ async def serving(app: Any, connection: type[Connection] = Connection) -> AsyncI
     """The address at which the application answers."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with listen("127.0.0.1", 0, loopback_only=True) as listener:
-        server = HttpServer(app, listener, url.set_result, connection=connection)
+        server = HttpServer(
+            app, listener, url.set_result, connection=connection, trusted_proxies=["127.0.0.1"]
+        )
         answering = asyncio.create_task(server.run_until_stopped())
         try:
             yield await asyncio.wait_for(url, 10)

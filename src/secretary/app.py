@@ -46,6 +46,9 @@ def make_registry(settings: Settings) -> Registry:
     registry = Registry(BUILTIN)
     for origin in settings.handlers:
         registry.load(origin)
+    group = settings.generic_worker
+    by_type = {name: timedelta(seconds=n) for name, n in group.timeout_sec_per_type.items()}
+    registry.limit_time(timedelta(seconds=group.timeout_sec), by_type)
     return registry
 
 
@@ -155,11 +158,6 @@ def make_worker(
         sandbox=sandbox,
         files=files,
         sources=make_sources(settings),
-        default_timeout=timedelta(seconds=settings.generic_worker.timeout_sec),
-        timeouts={
-            job_type: timedelta(seconds=seconds)
-            for job_type, seconds in settings.generic_worker.timeout_sec_per_type.items()
-        },
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
         on_ended=on_ended,
@@ -298,7 +296,8 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
                 body_patience=settings.limits.body_timeout_sec,
             )
-            server = HttpServer(api, listener, ready)
+            proxies = settings.server.trusted_proxies
+            server = HttpServer(api, listener, ready, trusted_proxies=proxies)
             on_signals(partial(_stop, stopping, server, hub, parts))
             try:
                 async with sending(sender):

@@ -41,6 +41,8 @@ class Group(BaseModel):
 class Server(Group):
     host: str = "127.0.0.1"
     port: int = Field(default=5000, ge=0, le=65535)
+    #: Addresses or ranges of proxies whose X-Forwarded-For is believed.
+    trusted_proxies: tuple[str, ...] = ()
 
 
 class Storage(Group):

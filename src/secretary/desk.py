@@ -20,7 +20,7 @@ from .submission import (
     make_batch,
     make_job,
 )
-from .uploads import Upload
+from .uploads import UPLOAD_IS_GONE, Upload
 from .webhook_rules import UrlCheck, any_url
 
 T = TypeVar("T", bound=Owned)
@@ -137,10 +137,12 @@ class Desk:
             raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
 
     def _require_upload(self, job: Job) -> None:
-        """What came with a request is removed when its job has completed."""
+        """What came with a request is removed when its job has completed, if a moment later."""
         source = flat_parameters(job.parameters).get("file_source")
         if isinstance(source, dict) and source.get("type") == "upload" and source.get("name"):
             try:
+                if job.status is JobStatus.COMPLETED:
+                    raise NotFound(UPLOAD_IS_GONE)
                 self.files.uploads.path_of(job.job_id, source)
             except NotFound as error:
                 raise Conflict(str(error)) from None

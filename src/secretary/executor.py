@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -61,17 +61,10 @@ class Executor:
     sandbox: Sandbox
     files: JobFiles
     sources: Sources
-    default_timeout: timedelta
-    #: By type; they win over what a handler says of itself.
-    timeouts: Mapping[str, timedelta] = field(default_factory=dict)
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
     #: Called with the id of a job whose webhook may have to be told that it ended.
     on_ended: Callable[[str], None] = lambda job_id: None
-
-    def time_limit(self, handler: Handler[Any]) -> timedelta:
-        """How long a job of this type may take that does not say itself."""
-        return self.timeouts.get(handler.job_type) or handler.timeout or self.default_timeout
 
     def start(self, job: Job, *, on_worked: Callable[[], None]) -> "Execution":
         """Run `job` in the background; `on_worked` is called when its end is being written."""
@@ -142,7 +135,7 @@ class Execution:
             attempt_directory=executor.files.of_attempt(job),
             sources=executor.sources,
         )
-        seconds = job.timeout_s or executor.time_limit(handler).total_seconds()
+        seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)
         try:
             async with limit:

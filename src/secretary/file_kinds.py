@@ -1,5 +1,6 @@
 """What kind of file something is, told by its content: names and announced types can be wrong."""
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -8,7 +9,10 @@ HEAD = 4096
 PDF_WITHIN = 1024
 #: The table of contents of a zip. A document's is small; a hostile one would fill our memory.
 MAX_CONTENTS = 8 * 1024 * 1024
-END_OF_ZIP = b"PK\x05\x06"
+#: Records at the end of a zip, and where in them the size of the table stands.
+ENDS_OF_ZIP = ((b"PK\x05\x06", slice(12, 16)), (b"PK\x06\x06", slice(40, 48)))
+#: The longest tail in which a reader looks for those records: both, and a comment.
+TAIL = 22 + 0xFFFF + 20 + 56
 
 OFFICE = frozenset(
     {"docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", "rtf", "ole", "html", "text"}
@@ -26,11 +30,12 @@ BEGINNINGS: tuple[tuple[bytes, str], ...] = (
     (b"II*\x00", "tiff"),
     (b"MM\x00*", "tiff"),
     (b"II+\x00", "tiff"),
-    (b"BM", "bmp"),
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jp2"),
     (b"{\\rtf", "rtf"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
-    (b"ID3", "mp3"),
+    (b"ID3\x02", "mp3"),
+    (b"ID3\x03", "mp3"),
+    (b"ID3\x04", "mp3"),
     (b"fLaC", "flac"),
     (b"OggS", "ogg"),
     (b"\x1aE\xdf\xa3", "webm"),
@@ -68,10 +73,12 @@ def _kind_by_head(head: bytes) -> str | None:
         return "pdf"
     if head[4:8] == b"ftyp":
         return "heif" if head[8:12] in PICTURE_BRANDS else "mp4"
-    if head[:4] == b"RIFF":
-        return INSIDE_RIFF.get(head[8:12])
-    if head[:4] == b"FORM":
-        return INSIDE_FORM.get(head[8:12])
+    if head[:4] == b"RIFF" and head[8:12] in INSIDE_RIFF:
+        return INSIDE_RIFF[head[8:12]]
+    if head[:4] == b"FORM" and head[8:12] in INSIDE_FORM:
+        return INSIDE_FORM[head[8:12]]
+    if head[:2] == b"BM" and head[6:10] == bytes(4):  # a text may begin with these letters too
+        return "bmp"
     for beginning, kind in BEGINNINGS:
         if head.startswith(beginning):
             return kind
@@ -82,10 +89,11 @@ def _kind_by_frames(head: bytes) -> str | None:
     """MPEG sound has no beginning of its own, but frames that all start with eleven ones."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return None
-    layer = (head[1] >> 1) & 0b11
-    if layer == 0:
+    if head[1] & 0xF6 == 0xF0:
         return "aac"
-    return "mp3" if head[2] >> 4 not in (0, 15) else None
+    layer = (head[1] >> 1) & 0b11
+    # Of layer I (0b11) there are no files, and a text in UTF-16 begins like one.
+    return "mp3" if layer in (0b01, 0b10) and head[2] >> 4 not in (0, 15) else None
 
 
 def _kind_of_text(head: bytes) -> str | None:
@@ -110,9 +118,9 @@ def _kind_of_zip(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            if names[:1] == ["mimetype"] and archive.getinfo("mimetype").file_size < 100:
+            if names[:1] == ["mimetype"] and _is_plain(archive.infolist()[0]):
                 return MIME_TYPES.get(archive.read("mimetype").strip())
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError):
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError):
         return None
     if "[Content_Types].xml" not in names:
         return None
@@ -122,9 +130,18 @@ def _kind_of_zip(path: Path) -> str | None:
     return None
 
 
+def _is_plain(member: zipfile.ZipInfo) -> bool:
+    """The formats ask for it, and what is not compressed cannot grow."""
+    return member.compress_type == zipfile.ZIP_STORED and member.file_size < 100
+
+
 def _size_of_contents(path: Path) -> int:
+    """The largest that any record claims: which of them a reader believes is its own affair."""
     with path.open("rb") as file:
-        file.seek(-min(path.stat().st_size, 22 + 0xFFFF), 2)
+        file.seek(-min(path.stat().st_size, TAIL), 2)
         tail = file.read()
-    start = tail.rfind(END_OF_ZIP)
-    return int.from_bytes(tail[start + 12 : start + 16], "little") if start >= 0 else 0
+    claims = [0]
+    for mark, place in ENDS_OF_ZIP:
+        for found in re.finditer(re.escape(mark), tail):
+            claims.append(int.from_bytes(tail[found.start() :][place], "little"))
+    return max(claims)

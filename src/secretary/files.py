@@ -56,7 +56,12 @@ class JobFiles:
         await self.uploads.remove(job_id)
 
     def _remove_attempts_except(self, job: Job) -> None:
-        self._remove_directories(job, lambda name: name != str(job.attempt))
+        # Not the next one: the job may have been restarted meanwhile.
+        earlier = {str(attempt) for attempt in range(job.attempt)}
+        scratch = f"{job.attempt}."
+        self._remove_directories(
+            job, lambda name: name.partition(".")[0] in earlier or name.startswith(scratch)
+        )
 
     def _remove_attempt(self, job: Job) -> None:
         self._remove_directories(job, lambda name: name.partition(".")[0] == str(job.attempt))

@@ -1,6 +1,6 @@
 """The handlers one process offers, by job type."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -44,6 +44,13 @@ class Registry:
             raise InvalidSettings(text) from error
         finally:
             self._origin = None
+
+    def limit_time(self, default: timedelta, by_type: Mapping[str, timedelta]) -> None:
+        """How long jobs may take that do not say themselves. `by_type` is the operator's word and
+        wins over a handler's own; `default` is for handlers that say nothing."""
+        for job_type, handler in self._handlers.items():
+            timeout = by_type.get(job_type) or handler.timeout or default
+            self._handlers[job_type] = replace(handler, timeout=timeout)
 
     def __getitem__(self, job_type: str) -> Handler[Any]:
         try:

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, ClassVar
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .errors import InvalidSettings
 
@@ -41,7 +41,7 @@ def listen(host: str, port: int, *, loopback_only: bool) -> socket.socket:
         raise InvalidSettings(f"server: cannot listen on {host}:{port}: {reason}") from None
 
 
-class Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # a class found at run time
+class Connection(HttpToolsProtocol):
     """Ends a connection on which a request begins and does not get on; uvicorn would wait for ever
     and keep whatever comes. How many connections there are is for the system to limit: each
     stream is one, and a refusal without our form and headers would help nobody."""
@@ -52,24 +52,38 @@ class Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # a class
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._patience: asyncio.TimerHandle | None = None
-        self._head_bytes = 0
+        #: Received since there was a whole head, a piece of a body or a whole request.
+        self._pending_bytes = 0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(  # type: ignore[override]  # uvicorn's narrower type
+        self, transport: asyncio.Transport
+    ) -> None:
         super().connection_made(transport)
         self._lose_patience_later()
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
+        self._pending_bytes += len(data)
         super().data_received(data)
         if self.cycle is not before:  # a head was complete
             self._be_patient()
         elif before is None or before.response_complete:
             # A head, or the rest of a body that was refused.
             self._lose_patience_later()
-            if before is None or not before.more_body:
-                self._head_bytes += len(data)
-                if self._head_bytes > MAX_HEAD_BYTES:
-                    self.transport.close()
+        if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._pending_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._pending_bytes = 0
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._pending_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._be_patient()
@@ -80,7 +94,6 @@ class Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]  # a class
             self._patience = self.loop.call_later(self.head_seconds, self.transport.close)
 
     def _be_patient(self) -> None:
-        self._head_bytes = 0
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -96,6 +109,7 @@ class HttpServer(uvicorn.Server):
         ready: Callable[[str], None],
         *,
         connection: type[Connection] = Connection,
+        trusted_proxies: Sequence[str] = (),
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -106,7 +120,9 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 http=connection,
-                h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+                # Any client can write X-Forwarded-For; only these are believed.
+                proxy_headers=bool(trusted_proxies),
+                forwarded_allow_ips=list(trusted_proxies),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )

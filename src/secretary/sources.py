@@ -86,12 +86,17 @@ class Sources:
         uploads = Uploads(self.data_directory).root
         for root in (*self.roots, uploads):
             path = _within(root, text) or _within(root, text.removeprefix("uploads/"))
-            if path is None or not path.is_file():
-                continue
-            if path.is_relative_to(uploads.resolve()) and not _is_own(path, uploads, job_id):
-                continue
-            return SourceFile(path, safe_name(path.name))
+            if path is not None and self._is_open(path, root, job_id):
+                return SourceFile(path, safe_name(path.name))
         raise InvalidParameters("file_path: there is no such file where this service may read")
+
+    def _is_open(self, path: Path, root: Path, job_id: str) -> bool:
+        """A root round the data directory opens nothing in it: there are the store, and the
+        results and uploads of others."""
+        data, uploads = self.data_directory.resolve(), Uploads(self.data_directory).root.resolve()
+        if path.is_relative_to(uploads):
+            return _is_own(path, uploads, job_id)
+        return not (path.is_relative_to(data) and data.is_relative_to(root.resolve()))
 
 
 def _named(named: Named) -> tuple[str, Any]:
@@ -110,15 +115,15 @@ def _named(named: Named) -> tuple[str, Any]:
 
 
 def _within(root: Path, text: str) -> Path | None:
-    """`text` below `root`, None when it leads elsewhere or cannot be a path at all."""
+    """The file `text` below `root`, None when there is none or it leads elsewhere."""
     try:
         path = Path(os.path.realpath(root / text))
-        return path if path.is_relative_to(root.resolve()) else None
+        return path if path.is_relative_to(root.resolve()) and path.is_file() else None
     except (ValueError, OSError):  # a NUL, a loop of links, a name that is too long
         return None
 
 
 def _is_own(path: Path, uploads: Path, job_id: str) -> bool:
     """Whose upload it is says the directory; a file beside those is everybody's."""
-    first, *rest = path.relative_to(uploads.resolve()).parts
+    first, *rest = path.relative_to(uploads).parts
     return not rest or not first.startswith("job-") or first == job_id

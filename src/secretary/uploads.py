@@ -16,9 +16,11 @@ from .file_kinds import kind_of
 from .file_names import safe_name
 
 MEBIBYTE = 1024 * 1024
-#: Pieces of this size are worth the change of thread that writing them takes.
-PIECE = MEBIBYTE
+#: Pieces of this size are worth the change of thread that writing them takes; each upload that
+#: is on its way holds one.
+PIECE = MEBIBYTE // 4
 FALLBACK_NAME = "upload"
+UPLOAD_IS_GONE = "The uploaded file is no longer there; submit it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class Uploads:
         directory = self.root / job_id
         path = directory / (safe_name(name) or FALLBACK_NAME)
         try:
-            file = await asyncio.to_thread(_new_file, path)
+            # Without a thread: one that goes on after a cancellation would leave a file behind.
+            file = _new_file(path)
             try:
                 size, sha256 = await self._write(file, pieces)
             finally:
@@ -73,9 +76,9 @@ class Uploads:
                 raise FileTooLarge(f"A file may have {limit:g} MB at the most", max_mb=limit)
             gathered += piece
             if len(gathered) >= PIECE:
-                await asyncio.to_thread(_append, file, digest, bytes(gathered))
-                gathered.clear()
-        await asyncio.to_thread(_append, file, digest, bytes(gathered))
+                await asyncio.to_thread(_append, file, digest, gathered)
+                gathered = bytearray()
+        await asyncio.to_thread(_append, file, digest, gathered)
         await asyncio.to_thread(_sync, file)
         return size, digest.hexdigest()
 
@@ -83,7 +86,7 @@ class Uploads:
         """Where the upload of a job is; `NotFound` when it was removed."""
         path = self.root / job_id / safe_name(str(source.get("name", "")))
         if not path.is_file():
-            raise NotFound("The uploaded file is no longer there; submit it again")
+            raise NotFound(UPLOAD_IS_GONE)
         return path
 
     async def remove(self, job_id: str) -> None:
@@ -92,13 +95,13 @@ class Uploads:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     def older_than(self, age: timedelta) -> list[str]:
-        """The ids of jobs whose uploads came that long ago."""
+        """The ids of jobs whose uploads came that long ago. What else lies here is not ours."""
         before = time.time() - age.total_seconds()
         try:
-            entries = list(os.scandir(self.root))
+            entries = [entry for entry in os.scandir(self.root) if entry.name.startswith("job-")]
         except FileNotFoundError:
             return []
-        return [entry.name for entry in entries if _changed_at(entry) < before]
+        return [entry.name for entry in entries if _changed_at(entry.path) < before]
 
 
 def _new_file(path: Path) -> BinaryIO:
@@ -106,7 +109,7 @@ def _new_file(path: Path) -> BinaryIO:
     return path.open("xb")
 
 
-def _append(file: BinaryIO, digest: Any, data: bytes) -> None:
+def _append(file: BinaryIO, digest: Any, data: bytearray) -> None:
     digest.update(data)
     file.write(data)
 
@@ -124,8 +127,10 @@ def _sync(file: BinaryIO) -> None:
             os.close(handle)
 
 
-def _changed_at(entry: os.DirEntry[str]) -> float:
+def _changed_at(directory: str) -> float:
+    """When something was last written to it: an upload may still be coming."""
     try:
-        return entry.stat(follow_symlinks=False).st_mtime
-    except FileNotFoundError:  # removed meanwhile
+        inside = [entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(directory)]
+        return max([os.lstat(directory).st_mtime, *inside])
+    except OSError:  # removed meanwhile, or no directory
         return time.time()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.mongod import Mongod
 
+from ..documents import pdf
 from .program import Program, Running, require_curl
 
 
@@ -26,9 +27,14 @@ class TestStart:
         with program.serving() as service:
             lines = re.findall(r"(?m)^  (curl .*)$", service.out)
             assert len(lines) == 3
+            (program.directory / "document.pdf").write_bytes(pdf("Hello"))
             for line in lines:
                 done = subprocess.run(
-                    f"{line} --silent --fail", shell=True, capture_output=True, timeout=10
+                    f"{line} --silent --fail",
+                    shell=True,
+                    capture_output=True,
+                    timeout=10,
+                    cwd=program.directory,
                 )
                 assert done.returncode == 0, line
                 assert b'"status":"success"' in done.stdout

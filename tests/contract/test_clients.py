@@ -165,6 +165,12 @@ class TestFinding:
         found = (await store.find(JobQuery(text=text))).items
         assert [job.job_name for job in found] == ["my_report 100%"]
 
+    async def test_a_strange_text_can_be_looked_for(self, store: JobStore) -> None:
+        await store.add([Job(job_name="another")])
+        await store.find(JobQuery(text="\0"))  # a character that neither database can look for
+        for text in ("[(*", "\\", "$", "'", '"'):
+            assert (await store.find(JobQuery(text=text))).items == []
+
     @pytest.mark.parametrize("cursor", ["", "x", "1", "a.b", "99999999999999999999999999.1", "."])
     async def test_a_cursor_that_no_list_gave_out_is_refused(
         self, store: JobStore, cursor: str

@@ -17,6 +17,7 @@ from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
 from secretary.webhooks.headers import headers_for
 from tests.acceptance.program import Program, require_curl
+from tests.documents import pdf
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:5000"
@@ -69,11 +70,18 @@ def signed_event() -> tuple[str, dict[str, str], bytes]:
 
 
 class TestReadme:
-    START, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
+    START, DOCUMENT, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
 
     def test_make_run_starts_the_service(self) -> None:
         assert self.START == "make run\n"
         assert "$(BIN)/secretary serve" in (ROOT / "Makefile").read_text()
+
+    def test_the_first_document(self, terminal: Terminal) -> None:
+        (terminal.program.directory / "document.pdf").write_bytes(pdf("Hello"))
+        with terminal.program.serving() as service:
+            answers = terminal.type(self.DOCUMENT, service.url)
+        assert '"extracted_text":"--- Seite 1 ---\\nHello"' in answers
+        assert '"status":"accepted"' in answers
 
     def test_the_first_job_by_http(self, terminal: Terminal) -> None:
         with terminal.program.serving() as service:
@@ -158,6 +166,14 @@ class TestReference:
             answers = terminal.type(requests, service.url)
         assert answers.count('"status":"success"') == 2
         assert '"message":"2 of 2 jobs"' in answers
+
+    def test_files_and_urls_are_handed_in_as_shown(self, terminal: Terminal) -> None:
+        (requests,) = blocks("docs/reference/ingress.md", "sh")
+        (terminal.program.directory / "report.pdf").write_bytes(pdf("Hello"))
+        with terminal.program.serving() as service:
+            answers = terminal.type(requests, service.url)
+        assert answers.count('"status":"accepted"') == 2
+        assert '"extracted_text":"--- Seite 1 ---\\nHello"' in answers
 
 
 class TestHowTo:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from typer.core import TyperGroup, TyperOption
 
 from secretary import config, errors
-from secretary.api import create_api, event_job
+from secretary.api import create_api, event_job, ingress
 from secretary.api.doorway import JSON_HEADERS
 from secretary.api.errors import CODES, OLDER_ROUTES
 from secretary.api.events import NAMES, job_event, job_event_id
@@ -24,6 +24,7 @@ from secretary.desk import Desk
 from secretary.errors import JobFailed
 from secretary.event_data import PARTS
 from secretary.files import JobFiles
+from secretary.handlers.parameters import LanguageParameters
 from secretary.job import Job, JobStatus, Progress
 from secretary.metrics import Metrics
 from secretary.registry import Registry
@@ -176,6 +177,25 @@ class TestEventJob:
         lists = (event_job.list_event_jobs, event_job.list_event_batches)
         names = {name for each in lists for name in inspect.signature(each).parameters}
         assert told == names - {"request", "user", "active"} | {"isActive"}
+
+
+class TestIngress:
+    def test_every_route_has_its_line(self) -> None:
+        told = {name for name in rows("ingress.md") if "/api/" in name}
+        there = {f"POST /api{route.path}" for route in ingress.ROUTES}
+        archive = "/api/jobs/{job_id}/download-archive"
+        reading = {path for method, path in routes() if path.endswith("/{path}")} | {archive}
+        there |= {f"GET {path}" for path in reading if not path.startswith(OLDER_ROUTES)}
+        assert told == there
+
+    @pytest.mark.parametrize("route", ingress.ROUTES, ids=lambda route: str(route.path))
+    def test_the_line_tells_the_job_type(self, route: ingress.Ingress) -> None:
+        assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
+
+    def test_every_common_field_has_its_line(self) -> None:
+        told = {name for name in rows("ingress.md") if "/api/" not in name}
+        of_the_call = ingress.OF_THE_CALL - {"job_id"} | {"file", "jobId"}
+        assert told == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
 
 
 def routes() -> Iterator[tuple[str, str]]:

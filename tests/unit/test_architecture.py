@@ -73,6 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": {"desk", "registry", "store", "job", "errors", "version"},
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
+        "file_names",
         "events", "event_data", "job", "errors", "version", "trace", "vitals", "metrics",
     },
     "server": {"errors"},

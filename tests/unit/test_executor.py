@@ -1,7 +1,6 @@
 """How a claimed job comes to its end."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ def executor(store: JobStore, tmp_path: Path) -> Executor:
         sandbox=Sandbox(1),
         files=JobFiles(tmp_path),
         sources=Sources(tmp_path),
-        default_timeout=timedelta(seconds=60),
     )
 
 
@@ -232,15 +230,6 @@ async def test_a_job_past_its_time_limit_fails_by_name(executor: Executor) -> No
     assert (failed.error.code, failed.error.details) == (
         "PROCESSING_TIMEOUT", {"limit_seconds": 0.01},
     )  # fmt: skip
-
-
-def test_the_operators_time_limit_for_a_type_wins_over_the_handlers(executor: Executor) -> None:
-    @handles("slow", timeout=timedelta(seconds=60))
-    async def slow(ctx: Context) -> None: ...
-
-    assert executor.time_limit(slow) == timedelta(seconds=60)
-    operators = replace(executor, timeouts={"slow": timedelta(seconds=5)})
-    assert operators.time_limit(slow) == timedelta(seconds=5)
 
 
 async def test_a_timeout_inside_the_handler_is_an_unexpected_error(executor: Executor) -> None:

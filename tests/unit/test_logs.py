@@ -4,7 +4,6 @@ import io
 import json
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,6 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
         sandbox=Sandbox(1),
         files=JobFiles(tmp_path),
         sources=Sources(tmp_path),
-        default_timeout=timedelta(seconds=60),
     )
     job = Job(job_type="talks", traceparent=TRACE)
     await store.add([job])

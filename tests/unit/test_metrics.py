@@ -62,7 +62,6 @@ def executor(desk: Desk, metrics: Metrics, tmp_path: Path) -> Executor:
         sandbox=Sandbox(1),
         files=desk.files,
         sources=Sources(tmp_path),
-        default_timeout=timedelta(seconds=60),
         observer=metrics,
     )
 

@@ -40,6 +40,20 @@ class Parameters(BaseModel):
 async def pdf(ctx: JobContext[Parameters]) -> None: ...
 
 
+@handles("plain")
+async def plain(ctx: JobContext[AnyParameters]) -> None: ...
+
+
+def test_the_operators_time_limit_for_a_type_wins_over_the_handlers() -> None:
+    registry = Registry([pdf, plain])
+    default = timedelta(hours=1)
+    registry.limit_time(default, {})
+    assert registry["pdf"].timeout == timedelta(minutes=5)
+    assert registry["plain"].timeout == default
+    registry.limit_time(default, {"pdf": timedelta(seconds=5)})
+    assert registry["pdf"].timeout == timedelta(seconds=5)
+
+
 async def audio(job: Any, repo: Any, resource_calculator: Any) -> None: ...
 
 

@@ -112,6 +112,65 @@ async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
     await asyncio.gather(upkeep, return_exceptions=True)
 
 
+class TestUploads:
+    """An upload is removed when no job will read it, and not before."""
+
+    @pytest.fixture
+    def upkeep(self, store: JobStore, files: JobFiles) -> Upkeep:
+        return Upkeep(store, files, UpkeepOptions(keep_uploads=timedelta(hours=24)))
+
+    def upload(self, files: JobFiles, job_id: str, *, age: timedelta = timedelta(days=1)) -> Path:
+        directory = files.uploads.root / job_id
+        directory.mkdir(parents=True)
+        (directory / "a.pdf").touch()
+        at = directory.stat().st_mtime - age.total_seconds()
+        for path in (directory / "a.pdf", directory):
+            os.utime(path, (at, at))
+        return directory
+
+    async def test_one_without_a_job_is_removed(self, upkeep: Upkeep, files: JobFiles) -> None:
+        old = self.upload(files, "job-1")
+        young = self.upload(files, "job-2", age=timedelta(hours=1))
+        assert await upkeep.sweep_uploads() == 1
+        assert (old.exists(), young.exists()) == (False, True)
+
+    @pytest.mark.parametrize("running", [False, True])
+    async def test_one_whose_job_has_not_ended_stays(
+        self, store: JobStore, upkeep: Upkeep, files: JobFiles, running: bool
+    ) -> None:
+        job = await claimed(store) if running else Job(job_type="pdf")
+        if not running:
+            await store.add([job])
+        directory = self.upload(files, job.job_id)
+        assert await upkeep.sweep_uploads() == 0
+        assert directory.exists()
+
+    async def test_one_that_a_dead_process_left_behind_is_removed(
+        self, store: JobStore, upkeep: Upkeep, files: JobFiles
+    ) -> None:
+        job = await claimed(store)
+        await store.finish(job, Completed())
+        directory = self.upload(files, job.job_id)
+        assert await upkeep.sweep_uploads() == 1
+        assert not directory.exists()
+
+    @pytest.mark.parametrize("hours", [24, 0])
+    async def test_one_whose_job_failed_is_kept_for_a_restart_but_not_for_ever(
+        self, store: JobStore, files: JobFiles, hours: int
+    ) -> None:
+        job = await claimed(store)
+        await store.finish(job, Failed(JobError(code="X", message="x")))
+        directory = self.upload(files, job.job_id)
+        options = UpkeepOptions(keep_uploads=timedelta(hours=hours))
+        await Upkeep(store, files, options).sweep_uploads()
+        assert directory.exists() == bool(hours)
+
+    async def test_what_others_put_among_them_stays(self, upkeep: Upkeep, files: JobFiles) -> None:
+        shared = self.upload(files, "shared")
+        assert await upkeep.sweep_uploads() == 0
+        assert shared.exists()
+
+
 class _AwayOnce:
     """A store that cannot be reached the first time someone asks."""
 

@@ -57,7 +57,6 @@ async def working(
         sandbox=Sandbox(1),
         files=JobFiles(tmp_path),
         sources=Sources(tmp_path),
-        default_timeout=timedelta(seconds=60),
     )
     worker = Worker(store, executor, WorkerOptions(**options))
     task = asyncio.create_task(worker.run())

@@ -80,14 +80,14 @@ def _application(
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,  # the doorway takes them; a redirect would lose bodies
     )
     api.state.metrics = metrics or Metrics(desk.registry.job_types, Vitals(desk))
     api.state.vitals = api.state.metrics.vitals
     api.state.stopping = stopping
     for router in routers:
-        api.include_router(router)
+        # Not include_router: an included router is searched twice for each request.
+        api.routes.extend(router.routes)
     answer_errors(api)
     return api
 

@@ -1,11 +1,11 @@
 """Who is asking: the API key of a request and the user it acts for."""
 
 import hmac
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Header, Request
 from starlette.requests import HTTPConnection
@@ -15,6 +15,8 @@ from ..errors import AccessDenied, RateLimited, Unauthorized
 from .rates import Allowance
 
 MAX_USER_ID = 200
+#: A host with or without its port.
+AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
 
 #: These paths and all below them need no key; everything else does, what is not there included.
 OPEN = ("/api/health", "/api/doc", "/api/openapi.json")
@@ -100,10 +102,15 @@ def _source(scope: Scope) -> str:
 
 
 def _given_key(connection: HTTPConnection) -> str:
-    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and credentials:
-        return _text(credentials.strip())
-    return _text(connection.headers.get("x-secretary-api-key", ""))
+    """Empty when there is none. Two different ones are none: what stands before us may have
+    looked at the other."""
+    given = set(connection.headers.getlist("x-secretary-api-key"))
+    for header in connection.headers.getlist("authorization"):
+        scheme, _, credentials = header.partition(" ")
+        if scheme.lower() == "bearer":
+            given.add(credentials.strip())
+    given.discard("")
+    return _text(given.pop()) if len(given) == 1 else ""
 
 
 def _text(header: str) -> str:
@@ -117,18 +124,24 @@ def _text(header: str) -> str:
 def _require_local(request: HTTPConnection) -> None:
     """A page of another site must not reach us through the user's browser, be it directly
     (Origin) or by a name that it lets point here (Host)."""
-    if not _is_loopback(request.url.hostname):
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1 or not _is_loopback(hosts[0]):
         raise AccessDenied("Without API keys only requests to localhost are answered")
     origin = request.headers.get("origin")
-    if origin is not None and not _is_loopback(urlsplit(origin).hostname):
+    if origin is not None and not _is_loopback(origin.partition("://")[2]):
         raise AccessDenied("Without API keys requests of other sites are not answered")
 
 
-def _is_loopback(host: str | None) -> bool:
+def _is_loopback(authority: str) -> bool:
+    """The framework is not asked: it takes a host that it cannot read for ours."""
+    found = AUTHORITY.fullmatch(authority)
+    if found is None:
+        return False
+    host = found["host"].lower()
     if host == "localhost":
         return True
     try:
-        return ip_address(host or "").is_loopback
+        return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 
@@ -142,6 +155,8 @@ async def _caller(
     ] = None,
 ) -> str | None:
     """The user that a request acts for; None: an operator. The doorway has let it in."""
+    if len(set(request.headers.getlist("x-user-id"))) > 1:
+        raise AccessDenied("X-User-ID names more than one user")
     key: ApiKey | None = request.state.key
     bound, claimed = key.user if key else None, _text(x_user_id) if x_user_id else None
     if bound is not None and claimed not in (None, bound):

@@ -1,6 +1,7 @@
 """The API's own description (OpenAPI): FastAPI's, with what we know better."""
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from ..registry import Registry
 from .access import is_open, security_schemes
@@ -16,6 +17,7 @@ BATCH_PATHS = ("/api/batches", "/api/jobs/batch", "/api/event-job/batches")
 
 def describe(api: FastAPI) -> Schema:
     if api.openapi_schema is None:
+        _name_operations(api)
         document = FastAPI.openapi(api)
         _complete_bodies(document["paths"], api.state.desk.registry)
         for path, methods in document["paths"].items():
@@ -29,6 +31,13 @@ def describe(api: FastAPI) -> Schema:
         components["responses"] = refusal_responses()
         components["securitySchemes"] = security_schemes()
     return api.openapi_schema or {}
+
+
+def _name_operations(api: FastAPI) -> None:
+    """As the functions are called; the framework adds path and method to it."""
+    for route in api.routes:
+        if isinstance(route, APIRoute):
+            route.operation_id = route.unique_id = route.name
 
 
 def _complete_bodies(paths: Schema, registry: Registry) -> None:

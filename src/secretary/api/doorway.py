@@ -38,6 +38,8 @@ METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 #: Told of every answer: method, route, status, and the seconds until it began.
 Answered = Callable[[str, str, int, float], None]
 
+TWO_LENGTHS = "A body has either a Content-Length or a Transfer-Encoding, not both"
+
 
 class Doorway:
     """`limits` are those of paths that differ from all others."""
@@ -72,14 +74,20 @@ class Doorway:
             answer.note()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy before us may go by the other one, and see another request in the rest.
+            refusal = error_response(400, TWO_LENGTHS, headers={"Connection": "close"})
+            await refusal(scope, receive, send)
+            return
         try:
             self._gate.admit(scope)
         except SecretaryError as error:
             await answer_to(error)(scope, receive, send)
             return
         limit = self._limits.get(scope["path"], self._max)
-        announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdigit() and int(announced) > limit:
+        announced = headers.get("content-length", "")
+        if announced.isascii() and announced.isdigit() and int(announced) > limit:
             await error_response(413, _refusal(limit))(scope, receive, send)
             return
         await self._app(scope, _Body(receive, limit, self._patience), send)

@@ -8,6 +8,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
@@ -153,6 +155,7 @@ def answer_errors(api: FastAPI) -> None:
     api.add_exception_handler(SecretaryError, _our_error)
     api.add_exception_handler(RequestValidationError, _invalid_request)
     api.add_exception_handler(HTTPException, _http_error)
+    api.add_exception_handler(ClientDisconnect, _gone)
     api.add_exception_handler(Exception, _unexpected)
 
 
@@ -197,18 +200,23 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     if status == 404:
         return error_response(status, f"There is nothing at {request.url.path}")
     if status == 405:
-        return error_response(status, str(error.detail), headers=_allowed(request, error))
+        return error_response(status, str(error.detail), headers=_allowed(request))
     return error_response(status, str(error.detail), headers=error.headers)
 
 
-def _allowed(request: Request, error: HTTPException) -> Mapping[str, str]:
+def _allowed(request: Request) -> Mapping[str, str]:
     """All methods of a path; the framework names those of its first route only."""
-    route = request.scope.get("route")
-    path = getattr(route, "path_format", None)
-    methods = request.app.openapi()["paths"].get(path)
-    if methods is None:
-        return error.headers or {}
-    return {"Allow": ", ".join(sorted(method.upper() for method in methods))}
+    found: Route = request.scope["route"]
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    methods = {
+        method for route in routes if route.path == found.path for method in route.methods or ()
+    }
+    return {"Allow": ", ".join(sorted(methods))}
+
+
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    """Nobody hears this; but that a client leaves while it sends is no fault of ours."""
+    return error_response(400, "The request ended before its body was complete")
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -40,8 +40,9 @@ FILE: dict[str, Any] = {
         304: {"description": "The client has it already (`If-None-Match`)"},
     },
 }
-#: The first range decides; who asks for several gets what the framework makes of them.
-RANGES = re.compile(r"bytes=\s*(?P<first>\d{0,18})-(?P<last>\d{0,18})(\s*,\s*\d{0,18}-\d{0,18})*")
+RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
+ONE = r"\s*([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})\s*"
+RANGES = re.compile(f"bytes={ONE}(,{ONE})*", re.IGNORECASE)
 
 
 @router.get("/api/pdf/text-content/{path:path}")
@@ -101,32 +102,42 @@ def _sent(request: Request, path: Path, *, saved: bool = False) -> Response:
     kind = TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0]
     shown = kind in SHOWN and not saved
     found = path.stat()
+    headers = {
+        "Cache-Control": "private, no-cache",  # ask each time whether it is still the same
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "X-Content-Type-Options": "nosniff",
+    }
     response = FileResponse(
         path,
         media_type=kind or "application/octet-stream",
         filename=path.name,
         stat_result=found,
         content_disposition_type="inline" if shown else "attachment",
-        headers={
-            "Cache-Control": "private, no-cache",  # ask each time whether it is still the same
-            "Content-Security-Policy": "sandbox; default-src 'none'",
-        },
+        headers=headers,
     )
     etag = response.headers["etag"]
-    if etag in request.headers.get("if-none-match", "").replace(",", " ").split():
-        return Response(status_code=304, headers={"ETag": etag})
-    _check_range(request.headers.get("range"), found.st_size)
+    if _is_known(etag, request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers={"ETag": etag, **headers})
+    # A client that has a part of another version gets this one whole.
+    if request.headers.get("if-range", etag) in (etag, response.headers["last-modified"]):
+        _check_range(request.headers.get("range"), found.st_size)
     return response
+
+
+def _is_known(etag: str, header: str) -> bool:
+    """On the way an ETag can become a weak one, which here means the same."""
+    known = (part.strip().removeprefix("W/") for part in header.split(","))
+    return header.strip() == "*" or etag in known
 
 
 def _check_range(header: str | None, size: int) -> None:
     """The framework would refuse in a form of its own."""
     if header is None:
         return
-    ranges = RANGES.fullmatch(header.strip())
-    if ranges is None:
+    if RANGES.fullmatch(header.strip()) is None:
         raise HTTPException(400, "The Range header cannot be read")
-    first, last = ranges["first"], ranges["last"]
-    if (first and (int(first) >= size or (last and int(last) < int(first)))) or not (first or last):
-        headers = {"Content-Range": f"bytes */{size}"}
-        raise HTTPException(416, f"The file has {size:,} bytes", headers)
+    for first, last in RANGE.findall(header):
+        start = int(first) if first else max(size - int(last), 0)
+        if start >= size or (first and last and int(last) < start):
+            headers = {"Content-Range": f"bytes */{size}"}
+            raise HTTPException(416, f"The file has {size:,} bytes", headers)

@@ -1,17 +1,19 @@
 """Reads what an ingress route is sent: a form with or without a file, or JSON."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from python_multipart.exceptions import MultipartParseError
+from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
 from ..errors import InvalidParameters
+from ..file_names import disposed_name
 from ..uploads import Upload, Uploads
 
 #: A form has this many fields at the most.
@@ -44,6 +46,9 @@ async def read_form(
         case _:
             raise InvalidParameters("The body must be a form or JSON, with its Content-Type")
     form.fields = {**request.query_params, **form.fields}
+    if len(form.fields) > MAX_FIELDS:
+        await uploads.remove(job_id)
+        raise _too_many_fields()
     return form
 
 
@@ -63,11 +68,15 @@ def _too_large(max_bytes: int) -> HTTPException:
     return HTTPException(413, f"The fields may have {max_bytes:,} bytes at the most")
 
 
+def _too_many_fields() -> InvalidParameters:
+    return InvalidParameters(f"A request may have {MAX_FIELDS} fields at the most")
+
+
 def _decoded(text: str) -> dict[str, Any]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise InvalidParameters(f"A form may have {MAX_FIELDS} fields at the most") from None
+        raise _too_many_fields() from None
     return dict(pairs)
 
 
@@ -91,10 +100,15 @@ async def _read_multipart(request: Request, parts: "_Parts", uploads: Uploads, j
         upload = await uploads.receive(job_id, name, parts.file(stream))
     try:
         await parts.next_file(stream)  # there is no second one: this reads to the end
-        return Form(parts.fields(), upload)
+        fields = parts.fields()
     except BaseException:
         await uploads.remove(job_id)
         raise
+    if upload is not None and not upload.size and not name:
+        # What a browser sends for a file that nobody chose.
+        await uploads.remove(job_id)
+        upload = None
+    return Form(fields, upload)
 
 
 class _Parts:
@@ -114,19 +128,20 @@ class _Parts:
         self._in_file = False
         self._file_data: list[bytes] = []
         self._ended = False
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._begin,
-                "on_header_field": self._header_field,
-                "on_header_value": self._header_part,
-                "on_header_end": self._header_end,
-                "on_headers_finished": self._headers_end,
-                "on_part_data": self._data,
-                "on_part_end": self._part_end,
-                "on_end": self._end,
-            },
-        )
+        with _as_invalid():  # a boundary may be too long
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._begin,
+                    "on_header_field": self._header_field,
+                    "on_header_value": self._header_part,
+                    "on_header_end": self._header_end,
+                    "on_headers_finished": self._headers_end,
+                    "on_part_data": self._data,
+                    "on_part_end": self._part_end,
+                    "on_end": self._end,
+                },
+            )
 
     async def next_file(self, stream: AsyncIterator[bytes]) -> str | None:
         """Read on until a file begins; its name, None at the end of the body."""
@@ -158,10 +173,8 @@ class _Parts:
     async def _feed(self, stream: AsyncIterator[bytes]) -> bool:
         async for piece in stream:
             if piece:
-                try:
+                with _as_invalid():
                     self._parser.write(piece)
-                except MultipartParseError:
-                    raise InvalidParameters("The form cannot be read") from None
                 return True
         return False
 
@@ -170,7 +183,7 @@ class _Parts:
     def _begin(self) -> None:
         self._headers = {}
         if len(self._fields) >= MAX_FIELDS:
-            raise InvalidParameters(f"A form may have {MAX_FIELDS} fields at the most")
+            raise _too_many_fields()
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:
         self._header_name += data[start:end]
@@ -184,11 +197,12 @@ class _Parts:
         self._header_value.clear()
 
     def _headers_end(self) -> None:
-        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
+        disposition = self._headers.get(b"content-disposition", b"")
+        _, options = parse_options_header(disposition)
         name = options.get(b"name", b"").decode(errors="replace")
-        file_name = options.get(b"filename")
-        self._in_file = file_name is not None
-        if file_name is None:
+        file_name = disposed_name(disposition.decode(errors="replace"))
+        self._in_file = file_name is not None or b"filename" in options
+        if not self._in_file:
             self._fields.append((name, bytearray()))
             return
         if name not in FILE_FIELDS:
@@ -196,7 +210,7 @@ class _Parts:
         if self._had_file:
             raise InvalidParameters("One request takes one file")
         self._had_file = True
-        self._file_name = file_name.decode(errors="replace")
+        self._file_name = file_name or ""
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._in_file:
@@ -212,3 +226,11 @@ class _Parts:
 
     def _end(self) -> None:
         self._ended = True
+
+
+@contextmanager
+def _as_invalid() -> Iterator[None]:
+    try:
+        yield
+    except FormParserError:
+        raise InvalidParameters("The form cannot be read") from None

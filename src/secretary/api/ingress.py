@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic.alias_generators import to_snake
 
-from ..errors import InvalidParameters, UnsupportedFile
+from ..errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
 from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
 from ..job import Job, new_id
 from ..submission import JobRequest, read
@@ -17,14 +17,16 @@ from .envelope import accepted
 from .forms import Form, read_form
 from .jobs import Key, desk_of
 from .tracing import traced
-from .waiting import patience_of, told_in_time
+from .waiting import patience_of, say_what_was_preferred, told_in_time
 
 router = APIRouter(prefix="/api", tags=["ingress"])
 
 #: What a job says about itself beside its parameters; some clients send it with the form.
 OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
+#: No field is called longer; to find the words in a name takes time by the square of its length.
+LONGEST_NAME = 100
 #: Heard by the route itself.
-OF_THE_CALL = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "file"})
+OF_THE_CALL = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "job_id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +74,28 @@ async def _receive(request: Request, ingress: Ingress, user: str | None, key: st
         asked = traced(request, _asked(form, ingress))
         patience = patience_of(request, form.fields)
         job = await desk.submit(asked, user=user, key=key, job_id=job_id, upload=form.upload)
-    except BaseException:
-        await desk.files.uploads.remove(job_id)
+    except SecretaryError as error:
+        # A store that broke off may have the job all the same; then it needs its file.
+        if not isinstance(error, StoreUnavailable):
+            await desk.files.uploads.remove(job_id)
         raise
     if job.job_id != job_id:  # the same request came before, with its own upload
         await desk.files.uploads.remove(job_id)
-    answer = await told_in_time(request, job, patience) if patience else None
-    return answer or accepted(request, job, _client_id(job))
+    told = await told_in_time(request, job, patience) if patience else None
+    answer = told or accepted(request, job, _client_id(job))
+    say_what_was_preferred(request, answer)
+    return answer
 
 
 def _asked(form: Form, ingress: Ingress) -> JobRequest:
     fields = {name: value for name, value in form.fields.items() if value not in ("", None)}
-    known = {to_snake(name): name for name in fields}
+    known = {to_snake(name): name for name in fields if len(name) <= LONGEST_NAME}
+    if "file" in known:
+        raise InvalidParameters("file: it must be sent as a file, in a multipart form")
+    _require_source(known, form, ingress)
     control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
-    _require_source(fields, form, ingress)
-    about = {name: fields.pop(name) for name in OF_THE_JOB if name in fields}
-    client_id = fields.pop("jobId", None)
+    about = {name: fields.pop(known[name]) for name in OF_THE_JOB if name in known}
+    client_id = control.get("job_id")
     if "webhook" not in about and "callback_url" in control:
         about["webhook"] = {
             "url": control["callback_url"],
@@ -102,9 +110,9 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
     return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
 
 
-def _require_source(fields: Mapping[str, Any], form: Form, ingress: Ingress) -> None:
+def _require_source(known: Mapping[str, str], form: Form, ingress: Ingress) -> None:
     upload = form.upload
-    named = [name for name in ("url", "file_path", "file_source") if name in fields]
+    named = [name for name in ("url", "file_path", "file_source") if name in known]
     if upload is None and not named and ingress.needs_source:
         raise InvalidParameters("file: a file or a url is needed")
     if upload is None:

@@ -181,7 +181,6 @@ def listed(texts: list[str] | None) -> frozenset[str]:
 
 def _described(handler: Handler[Any]) -> dict[str, Any]:
     limits = {
-        # None: the service's own limit.
         "timeout_s": handler.timeout.total_seconds() if handler.timeout else None,
         "max_attempts": handler.max_attempts,
     }

@@ -36,7 +36,7 @@ def _is_true(value: Any) -> bool:
 def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1
     if not 0 <= number < float("inf"):
         raise InvalidParameters(f"{name}: it must be a number of at least 0")
@@ -49,7 +49,7 @@ def _preferred(request: Request) -> float:
         name, _, value = part.partition("=")
         seconds = value.strip().strip('"')
         if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
-            return float(seconds[:6])
+            return min(float(seconds[:6]), LONGEST_SECONDS)
     return 0
 
 
@@ -64,7 +64,11 @@ async def told_in_time(request: Request, job: Job, seconds: float) -> JSONRespon
     else:
         assert ended.error is not None
         response = job_error_response(ended.error)
-    if _preferred(request):
-        response.headers["Preference-Applied"] = f"wait={_preferred(request):g}"
     response.headers["Location"] = f"/api/jobs/{job.job_id}"
     return response
+
+
+def say_what_was_preferred(request: Request, response: JSONResponse) -> None:
+    """Also an answer that the end of the job did not come in time for has waited."""
+    if seconds := _preferred(request):
+        response.headers["Preference-Applied"] = f"wait={seconds:g}"

@@ -73,14 +73,12 @@ def _greet(settings: Settings, with_worker: bool, url: str) -> None:
     data_dir = settings.storage.data_dir.resolve()
     worker = f"a worker of {slots} slots" if with_worker else "no worker"
     key = ' -H "Authorization: Bearer $KEY"' if settings.access.api_keys else ""
-    json = "-H 'Content-Type: application/json'"
-    job = """'{"job_type": "selftest", "parameters": {"seconds": 3}}'"""
     say(
         f"""\
 Secretary {__version__} listens on {url} with {worker}; its data is in {data_dir}
 
-Try it:
-  curl{key} {url}/api/jobs {json} -d {job}
+Try it, with a PDF of yours:
+  curl{key} -F file=@document.pdf '{url}/api/pdf/process?sync=true'
   curl{key} {url}/api/jobs
   curl {url}/api/health
 All routes: {url}/api/doc   Stop: Ctrl-C, twice to stop at once"""

@@ -20,9 +20,13 @@ def _from_text(value: Any) -> Any:
     if not value.strip():
         return None
     try:
-        return json.loads(value)
-    except ValueError:
+        return json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         raise ValueError("it must be JSON") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _words(value: Any) -> Any:

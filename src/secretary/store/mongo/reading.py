@@ -100,7 +100,8 @@ def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
     if query.visible_to is not None:
         terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
     if query.text is not None:
-        name = {"$regex": re.escape(query.text), "$options": "i"}
+        pattern = re.escape(query.text).replace("\0", r"\x00")  # the server takes none as it is
+        name = {"$regex": pattern, "$options": "i"}
         terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
     cursor = checked_listing(query.cursor) if query.cursor is not None else None
     listed = _listed(query.created_after, query.created_before, cursor)

@@ -73,6 +73,7 @@ class SqliteStore:
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="sqlite-reader")
         self._connections = local()
         self._opened: list[apsw.Connection] = []
+        self._on_loop: apsw.Connection
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._turns = Turns()
         self._boot = boot_id()
@@ -86,6 +87,8 @@ class SqliteStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(_prepare, self._path)
             self._writer.open(asyncio.get_running_loop())
+            self._on_loop = connect(self._path, read_only=True)
+            self._on_loop.set_busy_handler(None)
             self._wakeup.open()
         except (apsw.Error, OSError) as error:
             raise unavailable_error(error, self._path) from error
@@ -94,7 +97,7 @@ class SqliteStore:
         self._wakeup.close()
         await self._writer.close()
         self._readers.shutdown()
-        for connection in self._opened:
+        for connection in (self._on_loop, *self._opened):
             connection.close()
 
     # Clients
@@ -116,10 +119,11 @@ class SqliteStore:
         return added
 
     async def get(self, job_id: str) -> Job:
-        return await self._read(partial(reading.get_job, job_id=job_id))
+        return await self._look_up(partial(reading.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
-        return await self._read(partial(reading.find_jobs, query=query))
+        read = self._read if query.job_id is None else self._look_up
+        return await read(partial(reading.find_jobs, query=query))
 
     async def get_batch(self, batch_id: str) -> Batch:
         return await self._read(partial(reading.get_batch, batch_id=batch_id))
@@ -412,6 +416,13 @@ class SqliteStore:
         return await self._read(work)
 
     # Ways to the database
+
+    async def _look_up(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Read one job by its id, on the loop: a thread would take longer to be told of it."""
+        try:
+            return work(self._on_loop)
+        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
+            return await self._read(work)
 
     async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
         def run() -> T:

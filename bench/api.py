@@ -1,0 +1,208 @@
+"""Our HTTP API beside a bare FastAPI route that writes one row, in one run on one machine.
+
+    python bench/api.py [--quick] [--json FILE]
+
+The rows are measured in turn, round after round, so that noise hits all alike; each measurement
+starts a server of its own in an empty directory. The load comes from wrk, over loopback.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import install
+import load
+import report
+import streams
+from arena import Failed
+from load import Load
+from servers import JOB, SERVERS, Running, running
+from streams import Streams
+
+WORK = Path(__file__).resolve().parent.parent / ".bench"
+JOBS = "/api/jobs"
+CONNECTIONS = (1, 16, 64)
+#: With so many connections the status of a job is asked for.
+POLLING = 16
+NOTES = """\
+Medians of {rounds} round(s) of {seconds} s each; "~": the highest was more than {unsteady} times
+the lowest. Accepted: POST /api/jobs, answered with 202 once the job is synced to disk, over 1, 16
+and 64 connections. Polls: GET /api/jobs/{{id}} of one job over {polling} connections. Memory: of
+all processes, at the end. "at work": with the worker, which runs the jobs in the same process
+meanwhile; they do nothing. "bare": FastAPI, pydantic and one INSERT into SQLite (WAL, synchronous
+= FULL), on the event loop or in one thread beside it, with the same loop, parser and settings of
+uvicorn. Times bare: how much longer ours takes than the faster of the two, round by round."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    rounds: int = 3
+    seconds: int = 3
+    warm_up_s: int = 1
+    streams: int = 2_000
+    idle_s: float = 15  # a heartbeat goes out every 15 s, so each stream has one
+
+
+QUICK = Plan(rounds=1, seconds=1, warm_up_s=0, streams=500, idle_s=5)
+
+
+@dataclass
+class Row:
+    name: str
+    bare: bool
+    accepted: dict[int, list[Load]] = field(default_factory=lambda: {n: [] for n in CONNECTIONS})
+    polls: list[Load] = field(default_factory=list)
+    memory_mb: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def noting_failure(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failed as failure:
+            self.failures.append(f"{what}: {failure}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    plan = QUICK if options.quick else Plan()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    if not install.has("wrk"):
+        sys.exit("wrk is needed and could not be installed: apt-get install wrk")
+    WORK.mkdir(exist_ok=True)
+    rows = [Row(server.name, server.bare) for server in SERVERS]
+    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
+        machine, before = report.machine(Path(root)), os.getloadavg()[0]
+        _say(f"{machine}; load average {before:.1f}")
+        for number in range(plan.rounds):
+            _say(f"round {number + 1} of {plan.rounds}")
+            _measure_round(rows, plan, Path(root))
+        _say(f"{plan.streams:,} streams")
+        opened = _measure_streams(rows[0], plan, Path(root))
+    machine += f"; load average before {before:.1f}, after {os.getloadavg()[0]:.1f}"
+    print(_text(rows, opened, plan, machine))
+    if options.json:
+        figures = {
+            "machine": machine,
+            "plan": asdict(plan),
+            "rows": [asdict(row) for row in rows],
+            "streams": asdict(opened) if opened else None,
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    return 1 if any(row.failures for row in rows) else 0
+
+
+def _measure_round(rows: Sequence[Row], plan: Plan, root: Path) -> None:
+    for connections in CONNECTIONS:
+        for server, row in zip(SERVERS, rows, strict=True):
+            what = f"{connections} connection(s)"
+            with row.noting_failure(what), running(server, root) as started:
+                _measure(started, row, connections, plan)
+
+
+def _measure(server: Running, row: Row, connections: int, plan: Plan) -> None:
+    if plan.warm_up_s:
+        load.post(server, JOBS, JOB, connections=connections, seconds=plan.warm_up_s)
+    found = load.post(server, JOBS, JOB, connections=connections, seconds=plan.seconds)
+    row.accepted[connections].append(found)
+    if connections == POLLING:
+        one = f"{JOBS}/{_submit(server.url + JOBS)}"
+        row.polls.append(load.get(server, one, connections=connections, seconds=plan.seconds))
+    if connections == CONNECTIONS[-1]:
+        row.memory_mb.append(server.tree.memory_bytes() / 1e6)
+
+
+def _measure_streams(row: Row, plan: Plan, root: Path) -> Streams | None:
+    with row.noting_failure("streams"):
+        return streams.measure(plan.streams, idle_s=plan.idle_s, root=root)
+    return None
+
+
+def _submit(url: str) -> str:
+    request = urllib.request.Request(url, JOB.encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return str(json.load(answer)["data"]["job_id"])
+
+
+def _text(rows: Sequence[Row], opened: Streams | None, plan: Plan, machine: str) -> str:
+    head = ["", *(f"{n} conn: accepted/s | p50 ms | p99 ms" for n in CONNECTIONS)]
+    head = [part for title in head for part in title.split(" | ")] + ["polls/s", "memory MB"]
+    constants = {"polling": POLLING, "unsteady": report.UNSTEADY_RATIO}
+    parts = [
+        report.table([head, *map(_cells, rows)]),
+        NOTES.format(**constants, **asdict(plan)),
+        _comparison(rows),
+    ]
+    if opened is not None:
+        parts.append(_streams_text(opened))
+    if failures := [f"{row.name}: {failure}" for row in rows for failure in row.failures]:
+        parts.append("Failed:\n" + "\n".join(failures))
+    return "\n\n".join([*parts, machine])
+
+
+def _cells(row: Row) -> list[str]:
+    loads = [
+        report.median([getattr(sample, figure) for sample in samples])
+        for samples in row.accepted.values()
+        for figure in ("per_s", "p50_ms", "p99_ms")
+    ]
+    polls = report.median([sample.per_s for sample in row.polls])
+    return [row.name, *loads, polls, report.median(row.memory_mb)]
+
+
+def _comparison(rows: Sequence[Row]) -> str:
+    """What a request costs, and how much longer ours take than the faster of the bare ones."""
+    bare = [row for row in rows if row.bare]
+    lines = [["", *(f"CPU µs, {n} conn" for n in CONNECTIONS), "a poll"]]
+    lines[0] += [*(f"times bare, {n} conn" for n in CONNECTIONS), "polls"]
+    for row in rows:
+        columns = [*row.accepted.values(), row.polls]
+        costs = [report.median([sample.cpu_us for sample in column]) for column in columns]
+        others = zip(*([*other.accepted.values(), other.polls] for other in bare), strict=True)
+        ratios = [_ratio(mine, theirs) for mine, theirs in zip(columns, others, strict=True)]
+        lines.append([row.name, *costs, *([""] * len(ratios) if row.bare else ratios)])
+    return report.table(lines)
+
+
+def _ratio(ours: Sequence[Load], bare: Sequence[Sequence[Load]]) -> str:
+    if not ours or not all(bare):
+        return report.number(None)
+    rounds = zip(ours, *bare, strict=False)
+    ratios = [max(b.per_s for b in others) / mine.per_s for mine, *others in rounds]
+    return report.number(statistics.median(ratios))
+
+
+def _streams_text(found: Streams) -> str:
+    figures = {
+        "kB each": found.kilobytes_each,
+        "threads": found.threads,
+        "CPU % while they wait": found.idle_cpu_percent,
+        "opened in s": found.opened_s,
+        "all told of the end in s": found.all_told_s,
+    }
+    cells = [f"{found.count:,}", *map(report.number, figures.values())]
+    return report.table([["open streams", *figures], cells])
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="api.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument("--json", type=Path, help="file for all samples")
+    return parser.parse_args(arguments)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

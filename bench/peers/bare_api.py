@@ -1,0 +1,101 @@
+"""The yardstick of the API benchmark: a FastAPI route that writes one row to SQLite, as durably as
+Secretary does, and another that reads it. All that a job service is more than that is left out.
+
+    python bare_api.py direct|thread
+"""
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import apsw
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+SCHEMA = """
+CREATE TABLE jobs (
+    job_id TEXT PRIMARY KEY, job_type TEXT, parameters TEXT, status TEXT, created_at REAL
+) WITHOUT ROWID
+"""
+
+#: Runs a function that blocks, and gives what it returns.
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class Job(BaseModel):
+    job_type: str
+    parameters: dict[str, Any]
+
+
+def database() -> apsw.Connection:
+    db = apsw.Connection("bare.db")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute(SCHEMA)
+    return db
+
+
+async def directly(work: Callable[[], Any]) -> Any:
+    """The statement takes microseconds, the sync of a good disk a fraction of a millisecond."""
+    return work()
+
+
+def in_one_thread() -> Run:
+    thread = ThreadPoolExecutor(1)
+
+    async def run(work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(thread, work)
+
+    return run
+
+
+def bare_api(db: apsw.Connection, run: Run) -> FastAPI:
+    api = FastAPI()
+
+    @api.post("/api/jobs")
+    async def submit(job: Job) -> JSONResponse:
+        job_id = str(uuid4())
+        row = (job_id, job.job_type, json.dumps(job.parameters), "pending", time.time())
+        await run(lambda: db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", row))
+        return JSONResponse({"data": {"job_id": job_id, "status": "pending"}}, 202)
+
+    @api.get("/api/jobs/{job_id}")
+    async def show(job_id: str) -> JSONResponse:
+        row = await run(
+            lambda: db.execute("SELECT * FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+        )
+        if row is None:
+            return JSONResponse({"error": "There is no such job"}, 404)
+        job_type, parameters, status, created_at = row[1:]
+        data = {
+            "job_id": job_id,
+            "job_type": job_type,
+            "parameters": json.loads(parameters),
+            "status": status,
+            "created_at": created_at,
+        }
+        return JSONResponse({"data": data})
+
+    return api
+
+
+async def serve(way: str) -> None:
+    api = bare_api(database(), directly if way == "direct" else in_one_thread())
+    # As Secretary has it, see its server.py: the same loop, the same parser, no access log.
+    config = uvicorn.Config(api, lifespan="off", log_level="warning", access_log=False)
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `uvicorn.run` has it
+        print(f"listens on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))

@@ -1,0 +1,119 @@
+"""The files that jobs made: found by name, and nothing else is."""
+
+from pathlib import Path
+
+import pytest
+
+from secretary.errors import NotFound
+from secretary.files import JobFiles
+from secretary.job import Job
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    return JobFiles(tmp_path / "data")
+
+
+@pytest.fixture
+def job(files: JobFiles, tmp_path: Path) -> Job:
+    """The second attempt of a job, beside its first and beside another job."""
+    job, other = Job(job_type="pdf", attempt=2), Job(job_type="pdf", attempt=1)
+    for each, attempt in ((job, 1), (job, 2), (other, 1)):
+        directory = files.root / each.job_id / str(attempt)
+        (directory / "pages").mkdir(parents=True)
+        (directory / "pages" / "1.txt").write_text(f"{each.job_id} {attempt}")
+    (files.root / "other").symlink_to(files.root / other.job_id)
+    scratch = files.root / job.job_id / "2.scratch"
+    scratch.mkdir()
+    (scratch / "x.txt").touch()
+    (tmp_path / "secret.txt").touch()
+    return job
+
+
+def test_a_file_of_the_last_attempt_is_found(files: JobFiles, job: Job) -> None:
+    assert files.locate(job, "pages/1.txt").read_text() == f"{job.job_id} 2"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "/",
+        "pages",
+        "pages/",
+        "nothing",
+        "../1/pages/1.txt",
+        "../2/pages/1.txt",
+        "pages/../pages/1.txt",
+        "../2.scratch/x.txt",
+        "../../other/1/pages/1.txt",
+        "../../../../secret.txt",
+        "../../../../../../../../../../etc/passwd",
+        "/etc/passwd",
+        "//etc/passwd",
+        "%2e%2e/1/pages/1.txt",
+        "..\\1\\pages\\1.txt",
+        "pages\\1.txt",
+        "pages/1.txt\x00",
+        "\x00",
+        "x" * 300,
+        "x/" * 5000,
+        "\ud800",
+    ],
+)
+def test_nothing_else_is(files: JobFiles, job: Job, name: str) -> None:
+    with pytest.raises(NotFound):
+        files.locate(job, name)
+    with pytest.raises(NotFound):
+        files.locate(job, f"{files.root}/{job.job_id}/2/{name}")
+
+
+def test_links_are_not_followed(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    directory = Path(files.of_attempt(job))
+    (directory / "out").symlink_to(tmp_path / "secret.txt")
+    (directory / "away").symlink_to(tmp_path)
+    (directory / "inside").symlink_to(directory / "pages" / "1.txt")
+    (directory / "loop").symlink_to(directory / "loop")
+    for name in ("out", "away/secret.txt", "inside", "loop"):
+        with pytest.raises(NotFound):
+            files.locate(job, name)
+
+
+def test_a_data_directory_behind_a_link_works(tmp_path: Path, files: JobFiles, job: Job) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    assert JobFiles(tmp_path / "link").locate(job, "pages/1.txt").is_file()
+
+
+async def test_of_a_completed_job_its_last_attempt_stays(files: JobFiles, job: Job) -> None:
+    await files.keep_only(job)
+    assert [path.name for path in (files.root / job.job_id).iterdir()] == ["2"]
+
+
+async def test_nor_is_the_next_attempt_of_a_restarted_job_removed(
+    files: JobFiles, job: Job
+) -> None:
+    (files.root / job.job_id / "3").mkdir()
+    await files.keep_only(job)
+    assert sorted(path.name for path in (files.root / job.job_id).iterdir()) == ["2", "3"]
+
+
+async def test_of_a_failed_attempt_nothing_stays_but_the_earlier_and_the_upload(
+    files: JobFiles, job: Job
+) -> None:
+    upload = files.uploads.root / job.job_id / "a.pdf"
+    upload.parent.mkdir(parents=True)
+    upload.touch()
+    await files.discard(job)
+    assert [path.name for path in (files.root / job.job_id).iterdir()] == ["1"]
+    assert upload.exists()
+
+
+async def test_a_removed_job_leaves_neither_files_nor_upload(files: JobFiles, job: Job) -> None:
+    upload = files.uploads.root / job.job_id / "a.pdf"
+    upload.parent.mkdir(parents=True)
+    upload.touch()
+    await files.remove(job.job_id)
+    assert not upload.parent.exists()
+    assert not (files.root / job.job_id).exists()
