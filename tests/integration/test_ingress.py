@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from secretary.api import create_api, ingress
 from secretary.api.errors import CODES
-from secretary.app import make_worker, run_worker
+from secretary.app import make_worker
 from secretary.config import load
 from secretary.desk import Desk
 from secretary.events import Hub
@@ -24,6 +24,7 @@ from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import Completed, Failed, Job, JobError
 from secretary.registry import Registry
+from secretary.running import run_worker
 from secretary.store import JobQuery, JobStore, open_store
 from secretary.uploads import MEBIBYTE, Uploads
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from .. import logs
-from ..app import serve, work
 from ..config import Settings
 from ..errors import InvalidParameters
+from ..running import serve, work
 from ..version import __version__
 from .options import ConfigFile, DataDir, read_settings
 from .output import say
@@ -76,6 +76,7 @@ def _greet(settings: Settings, with_worker: bool, url: str) -> None:
     say(
         f"""\
 Secretary {__version__} listens on {url} with {worker}; its data is in {data_dir}
+{_who_may(settings)}
 
 Try it, with a PDF of yours:
   curl{key} -F file=@document.pdf '{url}/api/pdf/process?sync=true'
@@ -83,3 +84,9 @@ Try it, with a PDF of yours:
   curl {url}/api/health
 All routes: {url}/api/doc   Stop: Ctrl-C, twice to stop at once"""
     )
+
+
+def _who_may(settings: Settings) -> str:
+    if settings.access.api_keys:
+        return "It answers those who show an API key."
+    return "There are no API keys (SECRETARY_API_KEYS), so it answers this machine only."
