@@ -107,6 +107,9 @@ def _older(**parts: Schema) -> Schema:
 Answers = Mapping[int, Answer]
 
 LOCATION = {"Location": header("Where the job or batch is found", type="string")}
+WAITED = {
+    "Preference-Applied": header("How long `Prefer` let it wait", required=False, type="string")
+}
 LATER = {"Retry-After": header("In so many seconds it is worth to ask again", type="integer")}
 FILE_HEADERS = {"ETag": header("Of this version of the file", type="string")}
 RANGE = {"Content-Range": header("Which part it is", required=False, type="string")}
@@ -144,8 +147,12 @@ ENQUEUED_BATCH = {
     )
 }
 ACCEPTED = {
-    200: Answer("The job has ended in the time to wait", _envelope(ref("Results"))),
-    202: Answer("It has become a job", ref("Accepted"), headers=LOCATION),
+    200: Answer(
+        "The job has ended in the time to wait",
+        _envelope(ref("Results")),
+        headers=LOCATION | WAITED,
+    ),
+    202: Answer("It has become a job", ref("Accepted"), headers=LOCATION | WAITED),
 }
 DELIVERIES = _told(_object(deliveries=list_of("Delivery")))
 DELIVERY = _told(ref("Delivery"))

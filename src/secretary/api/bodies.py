@@ -2,11 +2,15 @@
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from ..job import EVENT_NAMES, JobStatus
 from ..registry import Registry
 from ..submission import JobRequest
 from .documents import Schema, ref
-from .ingress import OF_THE_JOB, Ingress
+from .ingress import OF_THE_JOB, ROUTES, Ingress
+
+INGRESS_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES)
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -44,7 +48,25 @@ PARAMETERS: dict[str, Schema] = {
 }
 
 
+def _header(name: str, description: str) -> Schema:
+    schema = {"type": "string"}
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+#: Headers that the routes themselves look for.
+PREFER = _header("Prefer", "`wait=10`: wait so many seconds for the result, at most 60")
+OF_FILES = (
+    _header("Range", "`bytes=0-999`: only these"),
+    _header("If-None-Match", "The `ETag` of the version that the client has"),
+    _header("If-Range", "The `ETag` of the version of which the client has a part"),
+)
+
+
 def complete_parameters(path: str, operation: Schema) -> None:
+    if path in INGRESS_PATHS:
+        operation["parameters"].append(PREFER)
+    if "206" in operation["responses"]:
+        operation["parameters"].extend(OF_FILES)
     for parameter in operation.get("parameters", ()):
         name = parameter["name"]
         is_filter = parameter["in"] == "query" and name == "batch_id"  # may be any text
@@ -95,8 +117,7 @@ def form_body(ingress: Ingress, registry: Registry) -> Schema:
     about = JobRequest.model_json_schema()["properties"]
     plain = {name: about[name] for name in sorted(OF_THE_JOB) if name in about} | COMMON_FIELDS
     plain |= {"webhook": ref("Webhook"), "access_control": ref("AccessControl")}
-    if ingress.job_type in registry:
-        plain |= registry[ingress.job_type].parameters.model_json_schema().get("properties", {})
+    plain |= _parameters(ingress, registry).get("properties", {})
     # None of the forms that exist sends parts of a job that have parts themselves.
     fields = {name: _as_field(schema) for name, schema in plain.items() if "$ref" not in schema}
     contents = {
@@ -111,6 +132,21 @@ def form_body(ingress: Ingress, registry: Registry) -> Schema:
             for media, properties in contents.items()
         },
     }
+
+
+def parts_of_forms(registry: Registry) -> Schema:
+    """The schemas of models inside of those that the parameters of job types are."""
+    parts: Schema = {}
+    for ingress in ROUTES:
+        parts |= _parameters(ingress, registry).get("$defs", {})
+    return parts
+
+
+def _parameters(ingress: Ingress, registry: Registry) -> Schema:
+    if ingress.job_type not in registry:
+        return {}
+    model: type[BaseModel] = registry[ingress.job_type].parameters
+    return model.model_json_schema(ref_template="#/components/schemas/{model}")
 
 
 def _form(properties: Schema, needs_source: bool) -> Schema:

@@ -6,7 +6,7 @@ from fastapi.routing import APIRoute
 from ..registry import Registry
 from .access import is_open, security_schemes
 from .answers import ANSWERS, ENVELOPES
-from .bodies import batch_body, complete_parameters, complete_requests, form_body
+from .bodies import batch_body, complete_parameters, complete_requests, form_body, parts_of_forms
 from .documents import Schema, documents
 from .errors import ERROR_SCHEMAS
 from .ingress import ROUTES
@@ -19,7 +19,8 @@ def describe(api: FastAPI) -> Schema:
     if api.openapi_schema is None:
         _name_operations(api)
         document = FastAPI.openapi(api)
-        _complete_bodies(document["paths"], api.state.desk.registry)
+        registry: Registry = api.state.desk.registry
+        _complete_bodies(document["paths"], registry)
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 _complete(path, method, operation)
@@ -27,7 +28,8 @@ def describe(api: FastAPI) -> Schema:
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
         complete_requests(components["schemas"])
-        components["schemas"] |= ERROR_SCHEMAS | documents() | ENVELOPES
+        parts = parts_of_forms(registry)
+        components["schemas"] |= parts | ERROR_SCHEMAS | documents() | ENVELOPES
         components["responses"] = refusal_responses()
         components["securitySchemes"] = security_schemes()
     return api.openapi_schema or {}
@@ -48,9 +50,9 @@ def _complete_bodies(paths: Schema, registry: Registry) -> None:
 
 
 def _complete(path: str, method: str, operation: Schema) -> None:
-    complete_parameters(path, operation)
     answers = ANSWERS[f"{method.upper()} {path}"]
     operation["responses"] = {str(status): one.described() for status, one in answers.items()}
+    complete_parameters(path, operation)
     operation["responses"] |= refusals(path, method, operation)
     if not is_open(path):
         operation["security"] = [{"bearer": []}, {"key": []}]

@@ -200,13 +200,15 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     if status == 404:
         return error_response(status, f"There is nothing at {request.url.path}")
     if status == 405:
-        return error_response(status, str(error.detail), headers=_allowed(request))
+        return error_response(status, str(error.detail), headers=_allowed(request, error))
     return error_response(status, str(error.detail), headers=error.headers)
 
 
-def _allowed(request: Request) -> Mapping[str, str]:
+def _allowed(request: Request, error: HTTPException) -> Mapping[str, str]:
     """All methods of a path; the framework names those of its first route only."""
-    found: Route = request.scope["route"]
+    found = request.scope.get("route")
+    if not isinstance(found, Route):
+        return error.headers or {}
     routes = (route for route in request.app.routes if isinstance(route, Route))
     methods = {
         method for route in routes if route.path == found.path for method in route.methods or ()

@@ -2,9 +2,9 @@
 
 from .access import is_open
 from .answers import Answer, header
+from .bodies import INGRESS_PATHS
 from .documents import Schema, ref
 from .errors import ERROR_SCHEMAS, JOB_STATUS, error_kind
-from .ingress import ROUTES
 
 REASONS = {
     400: "The request does not fit; `details.problems` names each field",
@@ -28,8 +28,6 @@ HEADERS = {
     429: {"Retry-After": header("In so many seconds it is allowed again", type="integer")},
     503: {"Retry-After": header("In so many seconds", required=False, type="integer")},
 }
-
-INGRESS = frozenset(f"/api{ingress.path}" for ingress in ROUTES)
 
 
 def refusals(path: str, method: str, operation: Schema) -> Schema:
@@ -62,7 +60,7 @@ def _statuses(path: str, method: str, operation: Schema) -> set[int]:
     names = {parameter["name"] for parameter in operation.get("parameters", ())}
     if "Idempotency-Key" in names:
         statuses |= {409, 422}
-    if path in INGRESS:
+    if path in INGRESS_PATHS:
         statuses |= {415, *JOB_STATUS.values()}
     if "206" in operation["responses"]:
         statuses |= {416}
