@@ -18,8 +18,8 @@ from secretary import Batch, Job
 from secretary.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
 from secretary.store import JobStore, Wanted, WorkerInfo
 from secretary.store.mongo.rows import listing, stamp
+from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.rows import microseconds
-from secretary.store.sqlite.writer import connect
 
 WORKER = "seeding"
 TYPES = [f"type-{n}" for n in range(5)]

@@ -14,7 +14,7 @@ from secretary.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_
 from secretary.store import JobQuery, Wanted, open_store
 from secretary.store.outbox import EventsWanted
 from secretary.store.policy import Turns
-from secretary.store.sqlite import changes, outbox, queue, reading
+from secretary.store.sqlite import changes, claim, ending, line, outbox, reading, report
 
 from ..contract.given import LEASE, worker
 
@@ -118,7 +118,7 @@ def rows_walked(db: apsw.Connection, work: Any) -> int:
 )
 def test_a_claim_never_scans(db: apsw.Connection, wanted: Wanted) -> None:
     def work() -> None:
-        assert queue.claim(db, Turns(), "worker-1", wanted)
+        assert claim.claim(db, Turns(), "worker-1", wanted)
 
     plans = plans_of(db, work)
     assert len(plans) >= 6
@@ -131,7 +131,7 @@ def test_a_claim_never_scans(db: apsw.Connection, wanted: Wanted) -> None:
 
 def test_since_when_jobs_wait_is_told_by_the_heads_of_the_lines(db: apsw.Connection) -> None:
     def work() -> None:
-        assert set(queue.waiting_since(db)) == {"t0", "t1", "t2"}
+        assert set(line.waiting_since(db)) == {"t0", "t1", "t2"}
 
     for text in plans_of(db, work):
         assert "TEMP B-TREE" not in text, text
@@ -142,8 +142,8 @@ def test_completing_and_reporting_go_by_key(db: apsw.Connection) -> None:
     (job,) = [reading.find_jobs(db, JobQuery(status=frozenset({JobStatus.PROCESSING}))).items[0]]
 
     def work() -> None:
-        queue.report(db, job, job.progress, [])
-        answers = queue.complete(db, [queue.Completion(job, '{"a":1}', None)])
+        report.report(db, job, job.progress, [])
+        answers = ending.complete(db, [ending.Completion(job, '{"a":1}', None)])
         assert answers == [None]
 
     for text in plans_of(db, work):
@@ -278,11 +278,11 @@ class TestWebhooks:
 
 def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connection) -> None:
     def work() -> None:
-        queue.enqueue(db, [Job(job_type="t0")], held=False)
-        done, failed = queue.claim(db, Turns(), "worker-1", Wanted(slots=2))
-        queue.report(db, done, done.progress, [])
-        queue.complete(db, [queue.Completion(done, None, None)])
-        queue.finish(db, failed, Failed(JobError(code="X", message="x")), None)
+        line.enqueue(db, [Job(job_type="t0")], held=False)
+        done, failed = claim.claim(db, Turns(), "worker-1", Wanted(slots=2))
+        report.report(db, done, done.progress, [])
+        ending.complete(db, [ending.Completion(done, None, None)])
+        ending.finish(db, failed, Failed(JobError(code="X", message="x")), None)
 
     for sql, _ in statements_of(db, work):
         assert "outbox" not in sql and "deliveries" not in sql, sql

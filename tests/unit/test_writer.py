@@ -8,7 +8,8 @@ import apsw
 import pytest
 
 from secretary.errors import Conflict
-from secretary.store.sqlite.writer import Writer, connect
+from secretary.store.sqlite.connection import connect
+from secretary.store.sqlite.writer import Writer
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
-"""The events for webhooks in SQLite. Each function is part of one transaction that the caller
-has open."""
+"""The events for webhooks in SQLite: noted with what they tell of, taken by who sends them."""
 
 import json
 import random

@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 
 from ...errors import NotFound
-from ...job import Batch, Job
+from ...job import Batch, Job, JobStatus
 from .. import BatchQuery, JobQuery, Page
 from .rows import (
     BATCH_COLUMNS,
@@ -177,3 +177,10 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
     if len(rows) > query.limit:
         cursor = f"{page[-1][12]}.{page[-1][-1]}"
     return Page([batch_from(row[:-1]) for row in page], cursor)
+
+
+def count_jobs(db: apsw.Connection) -> dict[str, dict[JobStatus, int]]:
+    found: dict[str, dict[JobStatus, int]] = {}
+    for job_type, status, n in db.execute("SELECT * FROM tallies WHERE n > 0"):
+        found.setdefault(job_type, {})[JobStatus(status)] = n
+    return found

@@ -1,7 +1,6 @@
 """All writes of a process to its SQLite file, many callers to a commit."""
 
 import asyncio
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,12 +11,12 @@ from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import StoreUnavailable
+from .connection import connect, wait_while_busy
+from .errors import unavailable_error
 
 T = TypeVar("T")
 
 MAX_GROUP = 512
-BUSY_SECONDS = 30.0
 
 #: A disk that syncs as fast as this is not worth a thread.
 FAST_SYNC = 0.001
@@ -78,7 +77,7 @@ class Writer:
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._db = connect(self._path)
-        self._db.set_busy_handler(_wait_while_busy(lambda: self._may_wait))
+        self._db.set_busy_handler(wait_while_busy(lambda: self._may_wait))
         self._db.set_wal_hook(self._note_wal_pages)
 
     async def close(self) -> None:
@@ -256,55 +255,3 @@ def _undone_if_it_fails(db: apsw.Connection, work: Work) -> Any:
         answer = error
     db.execute("RELEASE one")
     return answer
-
-
-def connect(path: Path, *, read_only: bool = False) -> apsw.Connection:
-    flags = apsw.SQLITE_OPEN_READWRITE | (0 if read_only else apsw.SQLITE_OPEN_CREATE)
-    db = apsw.Connection(str(path), flags=flags)
-    db.set_busy_handler(_wait_while_busy(lambda: True))
-    # Else SQLite prepares a statement anew whenever a value changes that its planner might heed.
-    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded only by a new file
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA temp_store = MEMORY")
-    db.execute("PRAGMA cache_size = -65536")
-    db.execute("PRAGMA journal_size_limit = 67108864")
-    if read_only:
-        db.execute("PRAGMA query_only = ON")
-    return db
-
-
-def _wait_while_busy(may_wait: Callable[[], bool]) -> Callable[[int], bool]:
-    """SQLite's own handler backs off to 100 ms, which starves a process among several."""
-    started = 0.0
-
-    def wait(tries: int) -> bool:
-        nonlocal started
-        if not may_wait():
-            return False
-        now = time.monotonic()
-        if tries == 0:
-            started = now
-        time.sleep(random.uniform(0.0002, min(0.001 * (tries + 1), 0.005)))
-        return now - started < BUSY_SECONDS
-
-    return wait
-
-
-def unavailable_error(error: Exception, path: Path) -> StoreUnavailable:
-    """What went wrong, in a sentence an operator can act on."""
-    match error:
-        case apsw.FullError():
-            text = "there is no space left on its disk"
-        case apsw.ReadOnlyError():
-            text = "it is read-only"
-        case apsw.CantOpenError():
-            text = "it cannot be opened or created (does its directory exist, may we write there?)"
-        case apsw.NotADBError() | apsw.CorruptError():
-            text = "it is not a usable SQLite database"
-        case apsw.BusyError() | apsw.LockedError():
-            text = f"another process has kept it locked for {BUSY_SECONDS:.0f} s"
-        case _:
-            text = str(error)
-    return StoreUnavailable(f"The database {path.name} in {path.parent} cannot be used: {text}")
