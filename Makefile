@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine bench-api chaos clean
+.PHONY: help run test check format lint types bench-engine bench-api chaos fuzz-api clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench-api: .venv/.dev ## The HTTP API beside a bare FastAPI route; ARGS="--quick
 
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+fuzz-api: .venv/.dev ## Ask the API everything its description allows, longer than the tests do; ARGS="--seed 7"
+	@$(BIN)/python -m tests.fuzzing.campaign --max-examples 200 $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -3,10 +3,12 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -46,6 +48,17 @@ def _otherwise(default: Any) -> BeforeValidator:
 
 def _readable_trace(value: Any) -> str | None:
     return read_traceparent(value) if isinstance(value, str) else None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it lies before the first or behind the last year") from None
+
+
+#: Clients write times with any offset and read them in UTC.
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
 class Request(BaseModel):
@@ -102,7 +115,7 @@ class JobRequest(Request):
     parameters: Annotated[dict[str, Any], _otherwise({})] = {}
     job_name: str | None = Field(default=None, max_length=500)
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), _otherwise(0)] = 0
-    run_at: AwareDatetime | None = None
+    run_at: Moment | None = None
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 

@@ -44,6 +44,10 @@ class TestOneJob:
     def test_without_a_type_it_is_a_session(self, document: dict[str, Any]) -> None:
         assert job_from(document).job_type == "session"
 
+    def test_a_time_with_another_offset_is_told_in_utc(self) -> None:
+        job = job_from({"run_at": "2030-01-01T00:00:00+02:00"})
+        assert job.document()["run_at"] == "2029-12-31T22:00:00Z"
+
     def test_what_the_client_says_is_what_the_job_has(self) -> None:
         job = job_from(
             {
@@ -153,6 +157,8 @@ class TestRefusals:
             ({"priority": 101}, "priority"),
             ({"run_at": "2030-01-01T00:00:00"}, "run_at"),
             ({"run_at": "soon"}, "run_at"),
+            ({"run_at": "9999-12-31T23:59:59-12:00"}, "run_at"),
+            ({"run_at": "0001-01-01T00:00:00+14:00"}, "run_at"),
             ({"timeout_s": 0}, "timeout_s"),
             ({"timeout_s": "inf"}, "timeout_s"),
             ({"max_attempts": 0}, "max_attempts"),

@@ -150,7 +150,8 @@ def _is_loopback(authority: str) -> bool:
 async def _caller(
     request: Request,
     x_user_id: Annotated[
-        str | None, Header(max_length=MAX_USER_ID, description="The acting user")
+        str | None,
+        Header(alias="X-User-ID", max_length=MAX_USER_ID, description="The acting user"),
     ] = None,
 ) -> str | None:
     """The user that a request acts for; None: an operator. The doorway has let it in."""

@@ -11,7 +11,7 @@ from ..store import BatchQuery
 from ..submission import BatchRequest
 from .access import Caller
 from .envelope import enqueued, success
-from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, listed, shown
+from .jobs import ARCHIVED, BIG, Archived, Key, Number, desk_of, listed, shown
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
@@ -121,7 +121,7 @@ async def list_deliveries_of_batch(request: Request, batch_id: str, user: Caller
 
 @router.post("/batches/{batch_id}/deliveries/{n}/replay")
 async def replay_delivery_of_batch(
-    request: Request, batch_id: str, n: int, user: Caller
+    request: Request, batch_id: str, n: Number, user: Caller
 ) -> JSONResponse:
     """Tell the webhook once more how the batch ended."""
     delivery = await desk_of(request).replay_batch(batch_id, n, user=user)

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
@@ -88,13 +89,6 @@ OLDER_ERROR_SCHEMA = {
     "properties": {"message": {"type": "string"}, "error_type": {"type": "string"}},
 }
 ERROR_SCHEMAS = {"Error": ERROR_SCHEMA, "OlderError": OLDER_ERROR_SCHEMA}
-ERROR_RESPONSES = {
-    kind: {
-        "description": "What went wrong",
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind}"}}},
-    }
-    for kind in ERROR_SCHEMAS
-}
 
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
 
@@ -205,7 +199,21 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if error.status_code in CODES else 400
     if status == 404:
         return error_response(status, f"There is nothing at {request.url.path}")
+    if status == 405:
+        return error_response(status, str(error.detail), headers=_allowed(request, error))
     return error_response(status, str(error.detail), headers=error.headers)
+
+
+def _allowed(request: Request, error: HTTPException) -> Mapping[str, str]:
+    """All methods of a path; the framework names those of its first route only."""
+    found = request.scope.get("route")
+    if not isinstance(found, Route):
+        return error.headers or {}
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    methods = {
+        method for route in routes if route.path == found.path for method in route.methods or ()
+    }
+    return {"Allow": ", ".join(sorted(methods))}
 
 
 async def _gone(request: Request, error: Exception) -> JSONResponse:

@@ -18,7 +18,7 @@ router = APIRouter(prefix=OLDER_ROUTES, tags=["event-job"])
 
 Status = Annotated[list[str] | None, Query(description="One or more, also with commas")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Skip = Annotated[int, Query(ge=0, description=f"How many to pass over, at most {MAX_SKIP:,}")]
+Skip = Annotated[int, Query(ge=0, le=MAX_SKIP, description="How many to pass over")]
 
 
 @router.post("/submit", status_code=201, name="submit_event_job")

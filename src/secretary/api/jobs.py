@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import AwareDatetime
 
 from ..desk import Desk
 from ..errors import InvalidParameters
 from ..handler import Handler
 from ..job import Delivery, Job, JobStatus
 from ..store import JobQuery
-from ..submission import JobRequest
+from ..submission import JobRequest, Moment
 from .access import Caller
 from .envelope import enqueued, success
 from .tracing import traced
@@ -34,6 +33,9 @@ Key = Annotated[
         description="Sent again with the same body it gives the first answer, not another job",
     ),
 ]
+
+#: Of a delivery. No job has more of them than a store can count.
+Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
 
@@ -70,8 +72,8 @@ async def list_jobs(
     user_id: str | None = None,
     archived: Archived = "false",
     q: Annotated[str | None, Query(description="Found in ids and names", max_length=200)] = None,
-    created_after: AwareDatetime | None = None,
-    created_before: AwareDatetime | None = None,
+    created_after: Moment | None = None,
+    created_before: Moment | None = None,
     include: Annotated[list[str] | None, Query(description="`results`, `logs`")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: str | None = None,
@@ -135,7 +137,7 @@ async def list_deliveries(request: Request, job_id: str, user: Caller) -> JSONRe
 
 
 @router.post("/jobs/{job_id}/deliveries/{n}/replay")
-async def replay_delivery(request: Request, job_id: str, n: int, user: Caller) -> JSONResponse:
+async def replay_delivery(request: Request, job_id: str, n: Number, user: Caller) -> JSONResponse:
     """Tell the webhook once more how the job ended, with the same `webhook-id`."""
     delivery = await desk_of(request).replay(job_id, n, user=user)
     return success(request, "jobs", shown([delivery])[0], process_id=job_id)

@@ -1,0 +1,221 @@
+"""Schemathesis makes requests of the API's own description: no answer is a 5xx or another one than
+the description says. tests/fuzzing says what is looked at and what is not, and why.
+
+`make fuzz-api` does the same for longer. Another seed: SCHEMA_SEED=7 make test.
+"""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+import schemathesis.checks
+from schemathesis.core.transport import Response
+from schemathesis.schemas import BaseSchema
+
+from ..fuzzing.campaign import AUTHORIZED, fuzz, started
+from .program import Program, Running
+
+SEED = os.environ.get("SCHEMA_SEED", "1")
+EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "10")
+#: Routes that share all their code with others: the borders of their fields are those.
+TWINS = (
+    "^/api/(office|imageocr|audio|video|session|transformer/template|pdf/process-url"
+    "|jobs/batch$|event-job/(batches|submit)$)"
+)
+#: Keys are tried in tests of their own, and that there is no engine is an answer.
+ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_error]
+#: There is nothing that a fuzzer could replay, and no file that it could name.
+OUT_OF_REACH = re.compile(r"/replay|/files/|/text-content/|/download-archive|/api/events")
+
+
+@pytest.fixture(scope="module")
+def started_program(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Program, Running]]:
+    with started(tmp_path_factory.mktemp("schema")) as both:
+        yield both
+    assert "Traceback" not in both[1].err
+
+
+@pytest.fixture(scope="module")
+def service(started_program: tuple[Program, Running]) -> Running:
+    return started_program[1]
+
+
+@pytest.fixture(scope="module")
+def document(service: Running) -> dict[str, Any]:
+    described: dict[str, Any] = service.get("/api/openapi.json").json()
+    return described
+
+
+@pytest.fixture
+def schema(service: Running, monkeypatch: pytest.MonkeyPatch) -> BaseSchema:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    return schemathesis.openapi.from_url(f"{service.url}/api/openapi.json")
+
+
+class TestFuzzing:
+    @pytest.mark.timeout(400)
+    def test_no_made_up_request_finds_a_fault(
+        self, started_program: tuple[Program, Running], document: dict[str, Any]
+    ) -> None:
+        phases = ("--phases", "examples,fuzzing,stateful", "--max-examples", EXAMPLES)
+        assert fuzz(*started_program, *phases, "--seed", SEED) == 0
+        operations = {f"{method.upper()} {path}" for method, path in every_operation(document)}
+        unreached = operations - answered_well(started_program[1])
+        assert {name for name in unreached if not OUT_OF_REACH.search(name)} == set()
+
+    @pytest.mark.timeout(400)
+    def test_no_value_at_the_border_of_what_is_allowed_finds_one(
+        self, started_program: tuple[Program, Running]
+    ) -> None:
+        phases = ("--phases", "coverage", "--exclude-path-regex", TWINS)
+        assert fuzz(*started_program, *phases, "--seed", SEED) == 0
+
+
+class TestKeys:
+    def test_every_operation_that_says_so_needs_a_key(
+        self, service: Running, document: dict[str, Any]
+    ) -> None:
+        with httpx.Client(base_url=service.url, trust_env=False) as client:
+            for method, path in every_operation(document):
+                status = client.request(method, filled(path)).status_code
+                secured = "security" in document["paths"][path][method]
+                assert (status == 401) is secured, f"{method} {path}: {status}"
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="Others have one loopback address only")
+    def test_none_takes_a_wrong_one(self, service: Running, document: dict[str, Any]) -> None:
+        """From another address each ten times: who guesses soon has to wait."""
+        secured = [
+            (method, path)
+            for method, path in every_operation(document)
+            if "security" in document["paths"][path][method]
+        ]
+        for number in range(0, len(secured), 10):
+            transport = httpx.HTTPTransport(local_address=f"127.0.1.{1 + number // 10}")
+            with httpx.Client(base_url=service.url, transport=transport) as client:
+                for method, path in secured[number : number + 10]:
+                    for wrong in ({"Authorization": "Bearer no"}, {"X-Secretary-Api-Key": "no"}):
+                        status = client.request(method, filled(path), headers=wrong).status_code
+                        assert status == 401, f"{method} {path}: {status}"
+
+
+class TestAnswers:
+    """What a fuzzer does not come upon."""
+
+    @pytest.fixture
+    def job_id(self, service: Running) -> str:
+        """A job with files."""
+        return ended(service, {"job_type": "paper"})
+
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({}, 200),
+            ({"Range": "bytes=0-3"}, 206),
+            ({"Range": "bytes=0-1,4-5"}, 206),
+            ({"Range": "bytes=999-"}, 416),
+            ({"Range": "nonsense"}, 400),
+            ({"If-None-Match": "<etag>"}, 304),
+        ],
+    )
+    @pytest.mark.parametrize("path", ["/api/files/{path}", "/api/event-job/files/{path}"])
+    def test_a_file_comes_as_described(
+        self, schema: BaseSchema, job_id: str, path: str, headers: dict[str, str], status: int
+    ) -> None:
+        name = {"path": f"{job_id}/paper.txt"}
+        etag = call(schema, "GET", path, name).headers["etag"][0]
+        headers = {key: value.replace("<etag>", etag) for key, value in headers.items()}
+        assert call(schema, "GET", path, name, headers=headers).status_code == status
+
+    @pytest.mark.parametrize("path", ["/api/files/text/{path}", "/api/pdf/text-content/{path}"])
+    def test_a_text_comes_as_described(self, schema: BaseSchema, job_id: str, path: str) -> None:
+        told = call(schema, "GET", path, {"path": f"{job_id}/paper.txt"})
+        assert told.json()["content"] == "Made for the schema's sake\n"
+
+    @pytest.mark.parametrize("prefix", ["/api", "/api/event-job"])
+    def test_an_archive_comes_as_described(
+        self, service: Running, schema: BaseSchema, job_id: str, prefix: str
+    ) -> None:
+        path = prefix + "/jobs/{job_id}/download-archive"
+        assert call(schema, "GET", path, {"job_id": job_id}).status_code == 200
+        waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
+        assert call(schema, "GET", path, {"job_id": waiting}).status_code == 202
+
+    def test_a_replayed_delivery_comes_as_described(
+        self, service: Running, schema: BaseSchema
+    ) -> None:
+        job_id = ended(service, {"job_type": "none", "webhook": {"url": "https://nowhere.test/"}})
+        path = "/api/jobs/{job_id}/deliveries/{n}/replay"
+        n = read(service, job_id)["deliveries"][-1]["n"]
+        told = call(schema, "POST", path, {"job_id": job_id, "n": n})
+        assert told.status_code == 200
+
+    def test_who_waits_is_answered_as_described(self, schema: BaseSchema) -> None:
+        told = call(
+            schema,
+            "POST",
+            "/api/transformer/text",
+            body={"text": "Hello", "wait_ms": 20_000},
+            media_type="application/json",
+        )
+        assert (told.status_code, told.json()["error"]["code"]) == (503, "ENGINE_UNAVAILABLE")
+
+
+def call(
+    schema: BaseSchema,
+    method: str,
+    path: str,
+    path_parameters: dict[str, Any] | None = None,
+    **options: Any,
+) -> Response:
+    """A request, whose answer is looked at as the fuzzer does."""
+    case = schema[path][method].Case(path_parameters=path_parameters or {}, **options)
+    return case.call_and_validate(headers=AUTHORIZED, excluded_checks=ELSEWHERE)
+
+
+def submitted(service: Running, document: dict[str, Any]) -> str:
+    response = service.post("/api/jobs", document, headers=AUTHORIZED)
+    assert response.status_code == 202, response.text
+    job_id: str = response.json()["data"]["job_id"]
+    return job_id
+
+
+def ended(service: Running, document: dict[str, Any]) -> str:
+    job_id = submitted(service, document)
+    deadline = time.monotonic() + 60
+    while read(service, job_id)["completed_at"] is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return job_id
+
+
+def read(service: Running, job_id: str) -> dict[str, Any]:
+    job: dict[str, Any] = service.get(f"/api/jobs/{job_id}", headers=AUTHORIZED).json()["data"]
+    return job
+
+
+def every_operation(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((method, path) for path, methods in document["paths"].items() for method in methods)
+
+
+def filled(path: str) -> str:
+    return re.sub(r"\{\w+\}", "1", path)
+
+
+def answered_well(service: Running) -> set[str]:
+    """The operations that had an answer that is no error, as the service counts them."""
+    text = service.get("/metrics", headers=AUTHORIZED).text
+    counted = re.findall(r"(?m)^secretary_http_requests_total\{(.*)\}", text)
+    labels = [dict(re.findall(r'(\w+)="([^"]*)"', one)) for one in counted]
+    return {
+        f"{one['method']} {one['route'].replace(':path', '')}"
+        for one in labels
+        if one["status"] < "400"
+    }

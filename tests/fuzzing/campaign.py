@@ -1,0 +1,51 @@
+"""Schemathesis against the program as it runs: `make fuzz-api ARGS="--max-examples 500"`."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..acceptance.program import Program, Running
+
+KEY = "key-of-the-fuzzer"
+AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[tuple[Program, Running]]:
+    """The service with a worker, keys and a fence round it."""
+    program = Program(
+        directory,
+        SECRETARY_API_KEYS=f"{KEY},bound:ann",
+        SECRETARY_HANDLERS="tests.fuzzing.fence:register",
+        SECRETARY_LOGGING__LEVEL="warning",
+    )
+    with program.serving() as service:
+        yield program, service
+
+
+def fuzz(program: Program, service: Running, *arguments: str) -> int:
+    """Zero when nothing was found; else it was printed."""
+    place = [f"{service.url}/api/openapi.json", "--header", f"Authorization:Bearer {KEY}"]
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG), "run"]
+    # No proxy of the user's stands between two programs of this machine.
+    env = program.env | {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    return subprocess.run(
+        [*command, *place, *arguments], env=env, cwd=program.directory, check=False
+    ).returncode
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
+        found = fuzz(program, service, *sys.argv[1:])
+        if "Traceback" in service.err:
+            print(service.err, file=sys.stderr)
+            return 1
+        return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
