@@ -18,7 +18,7 @@ from .file_names import safe_name
 MEBIBYTE = 1024 * 1024
 #: Pieces of this size are worth the change of thread that writing them takes; each upload that
 #: is on its way holds one.
-PIECE = MEBIBYTE // 4
+PIECE = MEBIBYTE // 16
 FALLBACK_NAME = "upload"
 UPLOAD_IS_GONE = "The uploaded file is no longer there; submit it again"
 
