@@ -19,7 +19,7 @@ from secretary.errors import LeaseLost, NotFound, StoreUnavailable
 from secretary.job import Batch, Completed, Job, JobStatus, LogEntry, Released, Webhook, utc_now
 from secretary.store import IdempotencyKey, JobQuery, Wanted
 from secretary.store.mongo import MongoStore
-from secretary.store.mongo.rows import stamp
+from secretary.store.mongo.rows import DELETED, STAGED, stamp
 
 from ..contract.given import LEASE, add_batch, claim, claimed, worker
 from ..mongod import Mongod
@@ -345,7 +345,7 @@ class TestCallersThatGiveUp:
         batch = Batch()
         jobs = [Job(batch_id=batch.batch_id) for _ in range(3000)]
         adding = asyncio.create_task(store.add(jobs, batch=batch))
-        while not db.jobs.count_documents({"status": "staged"}):
+        while not db.jobs.count_documents({"status": STAGED}):
             await asyncio.sleep(0.001)
         adding.cancel()
         await asyncio.wait({adding})
@@ -408,7 +408,7 @@ class TestProcessesThatDiedMidway:
         half_added(db, batch, jobs, at=utc_now())
         db.batches.delete_one({"_id": batch.batch_id})
         await store.tidy()
-        assert db.jobs.count_documents({"status": "staged"}) == 3
+        assert db.jobs.count_documents({"status": STAGED}) == 3
 
     async def test_jobs_of_another_try_do_not_get_into_a_batch(
         self, store: MongoStore, db: Documents
@@ -459,7 +459,7 @@ class TestProcessesThatDiedMidway:
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed({"text": "x" * 100_000}))
-        db.jobs.update_one({}, {"$set": {"status": "deleted"}})
+        db.jobs.update_one({}, {"$set": {"status": DELETED}})
         with pytest.raises(NotFound):
             await store.get(job.job_id)
         assert await store.counts() == {}
@@ -545,7 +545,7 @@ def half_added(
         place = {"line": f"{job.job_type}/0", "turn": n}
         staged = {"token": token, "at": at, "place": place}
         update = {
-            "$set": {"status": "staged", "staged": staged},
+            "$set": {"status": STAGED, "staged": staged},
             "$unset": {"line": "", "turn": ""},
         }
         db.jobs.update_one({"_id": job.job_id}, update)

@@ -26,9 +26,11 @@ from ...job import (
 from ..json_text import dumps, is_text
 from .schema import Document
 
-#: Statuses of documents that are no jobs yet, or no longer. Nobody sees them.
-STAGED = "staged"
-DELETED = "deleted"
+#: Statuses of documents that are no jobs yet, or no longer. Nobody sees them. They stand before
+#: all others in an index: what has left them is skipped one by one by whoever comes across it,
+#: and behind `processing` every list would.
+STAGED = "_staged"
+DELETED = "_deleted"
 HIDDEN = (STAGED, DELETED)
 
 LISTED = sorted(status.value for status in JobStatus)
