@@ -1,12 +1,15 @@
 """SQLite hands a job that was added in this process to the worker of this process."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from secretary.job import Batch, Completed, Job, JobStatus, utc_now
-from secretary.store import JobStore, Wanted
+from secretary.store import JobStore, Wanted, open_store
 
 from ..contract.given import LEASE, worker
 
@@ -25,6 +28,17 @@ class Hand:
     def take(self, jobs: list[Job]) -> None:
         self.free -= len(jobs)
         self.taken += jobs
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[JobStore]:
+    """In memory where there is such a place: only a store on a fast disk hands jobs over."""
+    place = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with TemporaryDirectory(dir=place) as directory:
+        store = open_store(f"sqlite://{directory}/jobs.db")
+        await store.open()
+        yield store
+        await store.close()
 
 
 @pytest.fixture
@@ -51,6 +65,15 @@ async def test_a_job_is_handed_over_as_a_claim_would_have_given_it(
     assert taken.model_dump() == (await store.get(job.job_id)).model_dump()
     await store.finish(taken, Completed({"x": 1}))
     assert (await store.get(job.job_id)).status is JobStatus.COMPLETED
+
+
+async def test_jobs_are_handed_over_without_being_asked_for(store: JobStore, hand: Hand) -> None:
+    for _ in range(100):  # not each time: another process may have delayed a sync
+        hand.free = 1
+        await store.add([Job()])
+        if hand.taken:
+            return
+    pytest.fail("None of a hundred jobs was handed over")
 
 
 async def test_no_more_jobs_are_handed_over_than_there_are_free_slots(
