@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from secretary.errors import FileCorrupt, InvalidParameters
-from secretary.processors.pdf import PdfText, read_text
+from secretary.processors.pdf.reading import PdfText, read_text
 
 from ..documents import pdf
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ..errors import EngineUnavailable
 from ..handler import JobContext, handles
-from ..processors.pdf import PdfText, read_text
+from ..processors.pdf.reading import PdfText, read_text
 from .parameters import LanguageParameters
 
 Method = Literal[

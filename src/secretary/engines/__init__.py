@@ -1,0 +1,1 @@
+"""Engines that can be swapped, behind one small protocol each."""
