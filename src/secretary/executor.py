@@ -11,6 +11,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from .engines.llm import Endpoints, Llm
 from .errors import JobFailed, LeaseLost, ProcessDied, ProcessingTimeout, StoreUnavailable
 from .files import JobFiles
 from .handler import Handler, JobContext, Results, Runner, as_json
@@ -61,6 +62,7 @@ class Executor:
     sandbox: Sandbox
     files: JobFiles
     sources: Sources
+    llm: Endpoints = field(default_factory=Endpoints)
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
     #: Called with the id of a job whose webhook may have to be told that it ended.
@@ -134,6 +136,7 @@ class Execution:
             run=self._run_in_sandbox,
             attempt_directory=executor.files.of_attempt(job),
             sources=executor.sources,
+            llm=Llm(executor.llm, self._resources),
         )
         seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from .engines.llm import Llm
 from .errors import InvalidParameters
 from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
 from .resources import ResourceCalculator
@@ -55,6 +56,8 @@ class JobContext(Generic[P]):
     run: Runner
     attempt_directory: str
     sources: Sources
+    #: Language models, as far as the settings name any.
+    llm: Llm = field(default_factory=Llm)
 
     @property
     def directory(self) -> Path:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
+from .engines.llm import Endpoints, Llm, LlmOptions
 from .handler import Handler, JobContext, Results, as_json, in_thread
 from .job import Job, LogEntry, Progress
 from .registry import Registry
@@ -32,6 +33,7 @@ def isolated(
             ctx.job.model_dump_json(by_alias=True),  # pickling a model takes ten times as long
             ctx.attempt_directory,
             ctx.sources,
+            ctx.llm.options,
             on_message=deliver,
             resources=ctx.resources,
         )
@@ -42,12 +44,13 @@ def isolated(
 
 
 async def run_handler(
-    origin: str, job_document: str, attempt_directory: str, sources: Sources
+    origin: str, job_document: str, attempt_directory: str, sources: Sources, llm: LlmOptions
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
     job = Job.model_validate_json(job_document)
     handler = _registry(origin)[job.job_type]
     resources = ResourceCalculator()
+    endpoints = Endpoints(llm)
     ctx = JobContext(
         job=job,
         parameters=handler.parse(job.parameters),
@@ -56,8 +59,12 @@ async def run_handler(
         run=in_thread,
         attempt_directory=attempt_directory,
         sources=sources,
+        llm=Llm(endpoints, resources),
     )
-    results = as_json(await handler.run(ctx))
+    try:
+        results = as_json(await handler.run(ctx))
+    finally:
+        await endpoints.close()
     return results, dict(resources.used)
 
 

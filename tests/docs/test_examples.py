@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from secretary.app import llm_options
+from secretary.config import load
 from secretary.job import EVENT_NAMES, Delivery, Webhook, utc_now
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
@@ -185,3 +187,12 @@ class TestHowTo:
             registry = Registry()
             names["register"](registry)
             assert len(registry.job_types) == 1
+
+
+class TestVisionModel:
+    @pytest.mark.parametrize("text", blocks("docs/how-to/use-a-vision-model.md", "yaml"))
+    def test_the_settings_name_a_model(self, text: str, tmp_path: Path) -> None:
+        file = tmp_path / "config.yaml"
+        file.write_text(text.replace("…", "1"))
+        model = llm_options(load(file, environment={})).models["vision"]
+        assert model.name.startswith("qwen")
