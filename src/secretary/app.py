@@ -82,7 +82,7 @@ def llm_options(settings: Settings) -> LlmOptions:
     group = settings.llm
     name, chosen = group.vision_model or group.model, group.vision_provider
     given = group.providers[chosen] if chosen else group.endpoint
-    if name is None or given is None:
+    if not name or given is None:
         return LlmOptions()
     provider = _provider(f"llm.providers.{chosen}" if chosen else "llm", given)
     model = Model(provider=provider, name=name, parameters=group.vision_parameters)

@@ -72,11 +72,20 @@ def signed_event() -> tuple[str, dict[str, str], bytes]:
 
 
 class TestReadme:
-    START, DOCUMENT, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
+    START, CONVERT, DOCUMENT, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks(
+        "README.md", "sh"
+    )
 
     def test_make_run_starts_the_service(self) -> None:
         assert self.START == "make run\n"
         assert "$(BIN)/secretary serve" in (ROOT / "Makefile").read_text()
+
+    def test_a_file_is_converted(self, terminal: Terminal) -> None:
+        directory = terminal.program.directory
+        (directory / "document.pdf").write_bytes(pdf("Hello"))
+        terminal.environment["XDG_CACHE_HOME"] = str(directory / "caches")
+        terminal.type(self.CONVERT.removeprefix(".venv/bin/"), "")
+        assert "Hello" in (directory / "document.md").read_text()
 
     def test_the_first_document(self, terminal: Terminal) -> None:
         (terminal.program.directory / "document.pdf").write_bytes(pdf("Hello"))

@@ -86,9 +86,10 @@ ALLOWED: dict[str, set[str]] = {
         "engines.llm", "errors", "metrics", "observer", "vitals",
     },
     "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
+    "workshop": {"app", "running", "desk", "config", "errors"},
     "cli": {
-        "app", "running", "config", "desk", "doctor", "submission", "store", "job", "errors",
-        "logs", "version",
+        "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
+        "files", "file_kinds", "job", "errors", "logs", "version",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},

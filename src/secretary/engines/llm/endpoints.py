@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EngineUnavailable
-from .answer import read_completion, text_of
 from .failures import failure, too_slow
 from .options import LlmOptions, Model, Provider, Purpose
 from .usage import LlmRequest, Usage
@@ -43,6 +42,8 @@ class Endpoints:
     async def chat(self, purpose: Purpose, messages: Messages, usage: Usage) -> str:
         """What the model for `purpose` answers."""
         model = self.model(purpose)
+        from .answer import read_completion, text_of  # every command would wait for its models
+
         async with self._slot(model.provider):
             started = time.monotonic()
             completion = read_completion(await self._post(model, messages))
