@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from . import doctor
 from .cache import Cache
-from .config import Retention, Settings
+from .config import LlmProvider, Retention, Settings
 from .desk import Desk
 from .doctor import Finding
 from .document_options import MEGAPIXEL, DocumentOptions
+from .engines.llm import Endpoints, LlmOptions, Model, Provider
 from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
 from .files import JobFiles
@@ -93,6 +94,27 @@ def download_limits(settings: Settings) -> "DownloadLimits":
     )
 
 
+def llm_options(settings: Settings) -> LlmOptions:
+    group = settings.llm
+    name, chosen = group.vision_model or group.model, group.vision_provider
+    given = group.providers[chosen] if chosen else group.endpoint
+    if not name or given is None:
+        return LlmOptions()
+    provider = _provider(f"llm.providers.{chosen}" if chosen else "llm", given)
+    model = Model(provider=provider, name=name, parameters=group.vision_parameters)
+    return LlmOptions({"vision": model})
+
+
+def _provider(setting: str, given: LlmProvider) -> Provider:
+    return Provider(
+        setting=setting,
+        base_url=given.base_url,
+        api_key=given.api_key,
+        timeout_seconds=given.timeout_sec,
+        max_concurrent=given.max_concurrent,
+    )
+
+
 def make_desk(
     settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
 ) -> Desk:
@@ -131,6 +153,7 @@ class Parts:
     worker: Worker
     upkeep: Upkeep
     sandbox: Sandbox
+    llm: Endpoints
 
 
 def make_worker(
@@ -152,6 +175,7 @@ def make_worker(
         preload=("secretary.isolation",),
         max_calls=10_000,
     )
+    llm = Endpoints(llm_options(settings))
     executor = Executor(
         store=store,
         registry=make_registry(settings),
@@ -159,6 +183,7 @@ def make_worker(
         files=files,
         sources=make_sources(settings),
         documents=document_options(settings),
+        llm=llm,
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
         on_ended=on_ended,
@@ -169,7 +194,7 @@ def make_worker(
         keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
     worker = Worker(store, executor, options)
-    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox)
+    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox, llm)
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
@@ -207,6 +232,7 @@ async def examine(settings: Settings) -> list[Finding]:
         doctor.look_at_program(),
         doctor.look_at_handlers(make_registry(settings)),
         *doctor.look_at_engines(),
+        doctor.look_at_vision(llm_options(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]
     if file is not None and not file.exists():

@@ -42,10 +42,13 @@ ALLOWED: dict[str, set[str]] = {
     "document_options": set(),
     "files": {"uploads", "cache", "job", "errors"},
     "sources": {"uploads", "fetch", "network", "file_names", "errors"},
-    "handler": {"sources", "cache", "document_options", "job", "errors", "resources"},
+    "handler": {
+        "engines.llm", "sources", "cache", "document_options", "job", "errors", "resources",
+    },
     "seed": {"handler", "job", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
+    "engines.llm": {"errors", "resources"},
     "processors": {"engines", "file_kinds", "errors"},
     "handlers": {
         "handler", "sources", "cache", "processors", "engines", "file_kinds", "job", "errors",
@@ -56,16 +59,16 @@ ALLOWED: dict[str, set[str]] = {
     "sandbox.meter": set(),
     "sandbox.inside": {"processes", "errors", "sandbox.frames", "sandbox.meter"},
     "isolation": {
-        "sources", "cache", "document_options", "sandbox", "sandbox.inside", "registry", "handler",
+        "engines.llm", "sources", "cache", "document_options", "sandbox", "sandbox.inside",
+        "registry", "handler",
         "resources", "job",
     },
     "observer": {"store", "job"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
     "executor": {
-        "store", "registry", "handler", "sandbox", "isolation", "files", "sources", "resources",
-        "document_options",
-        "job", "errors", "logs", "observer", "trace",
+        "engines.llm", "store", "registry", "handler", "sandbox", "isolation", "files", "sources",
+        "resources", "document_options", "job", "errors", "logs", "observer", "trace",
     },
     "worker": {"executor", "store", "job", "errors", "machine", "version"},
     "upkeep": {"store", "files", "job", "errors", "machine", "observer"},
@@ -78,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
-    "doctor": {"desk", "registry", "store", "job", "errors", "version"},
+    "doctor": {"engines.llm", "desk", "registry", "store", "job", "errors", "version"},
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
         "file_names",
@@ -88,12 +91,13 @@ ALLOWED: dict[str, set[str]] = {
     "app": {
         "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry", "handlers",
         "store", "files", "uploads", "sources", "config", "network", "fetch", "webhooks", "job",
-        "errors", "metrics", "observer", "vitals", "cache", "document_options",
+        "engines.llm", "errors", "metrics", "observer", "vitals", "cache", "document_options",
     },
     "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
+    "workshop": {"app", "running", "desk", "config", "errors"},
     "cli": {
-        "app", "running", "config", "desk", "doctor", "submission", "store", "job", "errors",
-        "logs", "version",
+        "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
+        "files", "file_kinds", "job", "errors", "logs", "version",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},
@@ -109,6 +113,8 @@ OWNERS = {
     "starlette": {"api"},
     "uvicorn": {"server"},
     "httpcore": {"network.transport"},
+    "httpx2": set(),
+    "openai": {"engines.llm"},  # to endpoints of the operator's own choice
     "typer": {"cli"},
     "rich": {"cli"},
 }
