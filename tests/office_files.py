@@ -67,3 +67,53 @@ def markdown(content: bytes | Path, kind: str, directory: Path, **options: objec
 
 def _bytes(part: str | bytes) -> bytes:
     return part.encode() if isinstance(part, str) else part
+
+
+ODF = "urn:oasis:names:tc:opendocument:xmlns"
+ODF_NAMES = " ".join(
+    [f'xmlns:{name}="{ODF}:{name}:1.0"' for name in ("office", "text", "table", "style", "presentation")]
+    + [f'xmlns:draw="{ODF}:drawing:1.0"', f'xmlns:fo="{ODF}:xsl-fo-compatible:1.0"']
+    + [f'xmlns:svg="{ODF}:svg-compatible:1.0"', 'xmlns:xlink="http://www.w3.org/1999/xlink"']
+    + ['xmlns:dc="http://purl.org/dc/elements/1.1/"', f'xmlns:meta="{ODF}:meta:1.0"']
+)  # fmt: skip
+
+
+def odf_of(
+    family: str, body: str, *, styles: str = "", is_encrypted: bool = False, **parts: bytes
+) -> bytes:
+    """`family` is `text`, `spreadsheet` or `presentation`; other parts by their names."""
+    mime_type = f"application/vnd.oasis.opendocument.{family}"
+    secret = "<manifest:encryption-data/>" if is_encrypted else ""
+    manifest = (
+        f'<manifest:manifest xmlns:manifest="{ODF}:manifest:1.0"><manifest:file-entry'
+        f' manifest:full-path="/" manifest:media-type="{mime_type}"/><manifest:file-entry'
+        f' manifest:full-path="content.xml" manifest:media-type="text/xml">{secret}'
+        "</manifest:file-entry></manifest:manifest>"
+    )
+    content = (
+        f'<office:document-content {ODF_NAMES} office:version="1.2"><office:automatic-styles>'
+        f"{styles}</office:automatic-styles><office:body><office:{family}>{body}"
+        f"</office:{family}></office:body></office:document-content>"
+    )
+    return zipped(
+        {
+            "mimetype": mime_type.encode(),
+            "META-INF/manifest.xml": manifest.encode(),
+            "content.xml": content.encode(),
+            **parts,
+        }
+    )
+
+
+def odt_of(body: str, *, styles: str = "", is_encrypted: bool = False, **parts: bytes) -> bytes:
+    return odf_of("text", body, styles=styles, is_encrypted=is_encrypted, **parts)
+
+
+def ole_of(*streams: str) -> bytes:
+    """A compound file, as far as its beginning and the names of its streams go."""
+    entries = b""
+    for name in ("Root Entry", *streams):
+        written = name.encode("utf-16-le") + bytes(2)
+        kind = b"\x05" if name == "Root Entry" else b"\x02"
+        entries += written.ljust(64, b"\0") + len(written).to_bytes(2, "little") + kind + bytes(61)
+    return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504) + entries.ljust(1024, b"\0")

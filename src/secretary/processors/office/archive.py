@@ -53,6 +53,10 @@ class Archive:
         with self._archive.open(member) as stream:
             yield _Metered(stream, member, self)
 
+    @property
+    def declared_bytes(self) -> int:
+        return sum(member.file_size for member in self._members.values())
+
     def count(self, size: int) -> None:
         self._expanded_bytes += size
         if self._expanded_bytes > self._max_expanded_bytes:
@@ -85,3 +89,9 @@ class _Metered(RawIOBase):
             raise FileTooLarge("The document is packed so tightly that it cannot be an honest one")
         self._archive.count(len(chunk))
         return chunk
+
+
+def declared_bytes(path: str) -> int:
+    """What a zip says it expands to: enough to refuse, not to trust."""
+    with opened_archive(path, 0) as archive:
+        return archive.declared_bytes

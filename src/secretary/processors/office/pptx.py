@@ -27,12 +27,13 @@ _SHAPES = {f"{P}{name}" for name in ("sp", "pic", "graphicFrame", "grpSp", "cxnS
 def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
     presentation = main_part(archive, "ppt/presentation.xml")
     pages: list[Page] = []
+    layouts: dict[str, Part] = {}
     for entry in presentation.root.iterfind(f"{P}sldIdLst/{P}sldId"):
         part = presentation.by_id(entry.get(f"{RELATION}id"))
         if part is None:
             continue
         is_hidden = part.root.get("show") in ("0", "false")
-        blocks = _Slide(part, pictures).blocks()
+        blocks = _Slide(part, pictures, layouts).blocks()
         if is_hidden:
             blocks = _marked_hidden(blocks)
         pages.append(page_of(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
@@ -48,11 +49,13 @@ class _Shape:
 
 
 class _Slide:
-    def __init__(self, part: Part, pictures: Pictures) -> None:
+    def __init__(self, part: Part, pictures: Pictures, layouts: dict[str, Part]) -> None:
+        """`layouts` are those met so far, with masters: many slides share few of them."""
         self._part = part
         self._pictures = pictures
-        self._layout = part.related("slideLayout")
-        self._master = self._layout.related("slideMaster") if self._layout else None
+        self._layout = _shared(part.related("slideLayout"), layouts)
+        master = self._layout.related("slideMaster") if self._layout else None
+        self._master = _shared(master, layouts)
 
     def blocks(self) -> list[Block]:
         tree = self._part.root.find(f"{P}cSld/{P}spTree")
@@ -164,6 +167,10 @@ class _Slide:
             if place is not None and place.get("type") == "body":
                 blocks += text_blocks(shape.find(f"{P}txBody"), part, Bullets(no_bullets))
         return [Heading(2, [Run("Notes")]), *blocks] if blocks else []
+
+
+def _shared(part: Part | None, layouts: dict[str, Part]) -> Part | None:
+    return layouts.setdefault(part.name, part) if part is not None else None
 
 
 def _marked_hidden(blocks: list[Block]) -> list[Block]:
