@@ -7,14 +7,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from .app import make_desk, make_worker, opened_store
+from .app import make_desk, make_worker
 from .config import Settings
 from .desk import Desk
 from .errors import InvalidSettings
 from .running import run_worker
+from .store import open_store
 
 #: Before the names of the directories of single runs.
 RUN = "run-"
@@ -24,8 +25,13 @@ LOCK = "lock"
 @asynccontextmanager
 async def workshop(settings: Settings, *, slots: int) -> AsyncIterator[Desk]:
     """What is handed in at the desk is worked on at once; at the end what still runs is stopped."""
-    async with opened_store(settings) as store:
+    async with AsyncExitStack() as stack:
+        store = open_store(settings.store_url)
         parts = make_worker(settings, store, slots=slots)
+        stack.push_async_callback(parts.sandbox.close)
+        await parts.sandbox.open()  # first, because a process takes longest to come up
+        stack.push_async_callback(store.close)
+        await store.open()
         working = asyncio.create_task(run_worker(parts))
         stop_if_broken = _canceller()
         working.add_done_callback(stop_if_broken)

@@ -86,7 +86,7 @@ ALLOWED: dict[str, set[str]] = {
         "engines.llm", "errors", "metrics", "observer", "vitals",
     },
     "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
-    "workshop": {"app", "running", "desk", "config", "errors"},
+    "workshop": {"app", "running", "desk", "store", "config", "errors"},
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
         "files", "file_kinds", "job", "errors", "logs", "version",
