@@ -20,6 +20,7 @@ from .store import open_store
 #: Before the names of the directories of single runs.
 RUN = "run-"
 LOCK = "lock"
+CACHE = "cache"
 
 
 @asynccontextmanager
@@ -72,6 +73,13 @@ def run_directory(parent: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
+
+
+def keep_cache(home: Path, directory: Path) -> None:
+    """Let what is found in the cache outlive the run, for the next one."""
+    kept = (home / CACHE).resolve()
+    kept.mkdir(exist_ok=True)
+    (directory / CACHE).symlink_to(kept)
 
 
 def _remove_abandoned(parent: Path) -> None:

@@ -30,7 +30,8 @@ ALLOWED: dict[str, set[str]] = {
     "network.resolver": set(),
     "network.transport": {"errors"},
     "file_names": set(),
-    "fetch": {"network", "file_names", "errors"},
+    "download_limits": set(),
+    "fetch": {"network", "download_limits", "file_names", "errors"},
     "config": {"network.allow_list", "errors"},
     "store": {"job"},
     "store.policy": {"store"},
@@ -41,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "cache": set(),
     "document_options": set(),
     "files": {"uploads", "cache", "job", "errors"},
-    "sources": {"uploads", "fetch", "network", "file_names", "errors"},
+    "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
     "handler": {
         "engines.llm", "sources", "cache", "document_options", "job", "errors", "resources",
     },
@@ -90,7 +91,8 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"errors"},
     "app": {
         "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry", "handlers",
-        "store", "files", "uploads", "sources", "config", "network", "fetch", "webhooks", "job",
+        "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
+        "job",
         "errors", "metrics", "observer", "vitals", "cache", "document_options", "engines.llm",
     },
     "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
