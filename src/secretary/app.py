@@ -16,6 +16,7 @@ from .config import LlmProvider, Retention, Settings
 from .desk import Desk
 from .doctor import Finding
 from .document_options import MEGAPIXEL, DocumentOptions
+from .download_limits import DownloadLimits
 from .engines.llm import Endpoints, LlmOptions, Model, Provider
 from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
@@ -32,7 +33,6 @@ from .uploads import Uploads
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from .fetch import DownloadLimits
     from .metrics import Metrics
     from .network.client import Network
     from .webhooks import Sender
@@ -85,9 +85,7 @@ def make_network(settings: Settings) -> "Network":
     return Network(settings.network.allow_hosts)
 
 
-def download_limits(settings: Settings) -> "DownloadLimits":
-    from .fetch import DownloadLimits
-
+def download_limits(settings: Settings) -> DownloadLimits:
     return DownloadLimits(
         max_bytes=settings.network.download_max_mb * MEBIBYTE,
         total=timedelta(seconds=settings.network.download_timeout_sec),
@@ -172,7 +170,7 @@ def make_worker(
     sandbox = Sandbox(
         settings.generic_worker.processes or max(options.slots, os.cpu_count() or 1),
         limits=Limits(memory_bytes=settings.generic_worker.memory_limit_mb * MEBIBYTE),
-        preload=("secretary.isolation",),
+        preload=_preload(settings),
         max_calls=10_000,
     )
     llm = Endpoints(llm_options(settings))
@@ -195,6 +193,11 @@ def make_worker(
     )
     worker = Worker(store, executor, options)
     return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox, llm)
+
+
+def _preload(settings: Settings) -> tuple[str, ...]:
+    """What every process will need: handlers from outside run whole, of ours only the work."""
+    return ("secretary.isolation",) if settings.handlers else ("secretary.processors.pdf.pages",)
 
 
 def worker_options(settings: Settings) -> WorkerOptions:

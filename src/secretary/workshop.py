@@ -7,25 +7,32 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from .app import make_desk, make_worker, opened_store
+from .app import make_desk, make_worker
 from .config import Settings
 from .desk import Desk
 from .errors import InvalidSettings
 from .running import run_worker
+from .store import open_store
 
 #: Before the names of the directories of single runs.
 RUN = "run-"
 LOCK = "lock"
+CACHE = "cache"
 
 
 @asynccontextmanager
 async def workshop(settings: Settings, *, slots: int) -> AsyncIterator[Desk]:
     """What is handed in at the desk is worked on at once; at the end what still runs is stopped."""
-    async with opened_store(settings) as store:
+    async with AsyncExitStack() as stack:
+        store = open_store(settings.store_url)
         parts = make_worker(settings, store, slots=slots)
+        stack.push_async_callback(parts.sandbox.close)
+        await parts.sandbox.open()  # first, because a process takes longest to come up
+        stack.push_async_callback(store.close)
+        await store.open()
         working = asyncio.create_task(run_worker(parts))
         stop_if_broken = _canceller()
         working.add_done_callback(stop_if_broken)
@@ -66,6 +73,13 @@ def run_directory(parent: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
+
+
+def keep_cache(home: Path, directory: Path) -> None:
+    """Let what is found in the cache outlive the run, for the next one."""
+    kept = (home / CACHE).resolve()
+    kept.mkdir(exist_ok=True)
+    (directory / CACHE).symlink_to(kept)
 
 
 def _remove_abandoned(parent: Path) -> None:

@@ -154,7 +154,7 @@ class TestFailures:
 class TestWhenItIsStopped:
     def start(self, program: Program) -> tuple[subprocess.Popen[bytes], int]:
         """A long conversion under way, on a terminal; and the terminal."""
-        name = give(program, "long.pdf", pdf(*["Hello"] * 50_000))
+        name = give(program, "long.pdf", pdf(*["Hello"] * 10_000))
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [*COMMAND, "convert", name],

@@ -16,7 +16,7 @@ from ..errors import InvalidParameters, JobFailed, UnsupportedFile
 from ..file_kinds import OFFICE, PICTURES, kind_of
 from ..job import FINAL, JobStatus
 from ..submission import JobRequest, read
-from ..workshop import run_directory, user_directory, workshop
+from ..workshop import keep_cache, run_directory, user_directory, workshop
 from .converted import Converted, Output
 from .meter import Meter, meter
 from .options import ConfigFile, DataDir, log_quietly, read_settings
@@ -106,7 +106,9 @@ async def _convert(
     """Whether all went well."""
     _stop_on_signals()
     slots = os.cpu_count() or 1
-    with run_directory(data_dir or user_directory()) as directory:
+    home = data_dir or user_directory()
+    with run_directory(home) as directory:
+        keep_cache(home, directory)
         storage = {
             "data_dir": directory,
             "mongodb_uri": None,

@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Tell = Callable[[str, int], None]
 
@@ -13,7 +14,7 @@ Tell = Callable[[str, int], None]
 class Meter:
     """A bar for each file that is being worked on."""
 
-    def __init__(self, bar: Progress | None) -> None:
+    def __init__(self, bar: "Progress | None") -> None:
         self._bar = bar
 
     @contextmanager
@@ -33,6 +34,10 @@ def meter() -> Iterator[Meter]:
     if not sys.stderr.isatty():
         yield Meter(None)
         return
+    # Loaded here: without a terminal it is not needed.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
