@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..text_layer import TextLayer
-from .aligned import find_tables, inside, ruled_groups, table_between
+from .aligned import find_tables
 from .blocks import Block, Kind, blocks_of
 from .columns import reading_order
 from .drawings import Drawings, Ruling, read_drawings
 from .grids import find_grids, grid_table, merged
 from .lines import Line, line_of
-from .rows import Piece, pieces_of, rows_of
+from .rows import HOLE, Piece, mended, pieces_of, rows_of
+from .ruled import ruled_groups, ruled_tables
 from .runs import PageRuns, Run, read_runs, single_words
 from .tables import Table
 
@@ -50,17 +51,15 @@ def _ruled_tables(
             used += grid.across
     free = [line for line in merged(drawings.across) if line not in used]
     for group in ruled_groups(free):
-        within = [run for run in runs if inside(group, run)]
-        table = table_between(group, pieces_of(within)) if within else None
-        if table is not None:
+        for table, rows in ruled_tables(group, mended(pieces_of(runs))):
             tables.append(table)
-            taken = {run.start for run in within}
+            taken = {run.start for row in rows for piece in row for run in piece.runs}
             runs = [run for run in runs if run.start not in taken]
     return tables, runs
 
 
 def _blocks(runs: list[Run], tables: list[Table]) -> list[Block]:
-    parts: list[Piece | Table] = [*pieces_of(runs), *tables]
+    parts: list[Piece | Table] = [*mended(pieces_of(runs, HOLE)), *tables]
     lines = [_lines(region) for region in reading_order(parts)]
     every = [part for region in lines for part in region if isinstance(part, Line)]
     mono = sum(len(line.text) for line in every if line.mono)
@@ -77,7 +76,8 @@ def _blocks(runs: list[Run], tables: list[Table]) -> list[Block]:
 
 def _lines(region: Sequence[Piece | Table]) -> list[Line | Table]:
     """Tables where they stand among the lines."""
-    rows = rows_of([part for part in region if isinstance(part, Piece)])
+    runs = [run for part in region if isinstance(part, Piece) for run in part.runs]
+    rows = rows_of(pieces_of(runs))
     placed: list[tuple[float, Line | Table]] = [
         (part.top, part) for part in region if isinstance(part, Table)
     ]

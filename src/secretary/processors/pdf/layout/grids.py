@@ -136,7 +136,7 @@ def grid_table(
     for run in inside:
         for part in _parts(grid, run, split):
             y = part.base + 0.3 * part.style.size
-            cell = _first_cell(grid, grid.row(y), grid.column((part.left + part.right) / 2))
+            cell = _cell(grid, grid.row(y), part)
             piece = Piece([part], part.left, part.right, part.base, part.style.size)
             places.setdefault(cell, []).append(piece)
     rows, columns = len(grid.ys) - 1, len(grid.xs) - 1
@@ -160,11 +160,16 @@ def _parts(grid: Grid, run: Run, split: Callable[[Run], list[Run]]) -> list[Run]
     return split(run)
 
 
-def _first_cell(grid: Grid, row: int, column: int) -> tuple[int, int]:
+def _cell(grid: Grid, row: int, run: Run) -> tuple[int, int]:
     """Cells that no line parts are one: its text goes to the first of them."""
     row = min(max(row, 0), len(grid.ys) - 2)
-    column = min(max(column, 0), len(grid.xs) - 2)
+    column = min(max(grid.column((run.left + run.right) / 2), 0), len(grid.xs) - 2)
     middle = (grid.ys[row] + grid.ys[row + 1]) / 2
+    inner = grid.xs[1:-1]
+    if not any(_covers(grid.down, edge, middle) for edge in inner):
+        # No line parts any cells of this row: it is not shaded, where others are.
+        column = min(max(grid.column(run.left + 1), 0), len(grid.xs) - 2)
+        return row, column
     while column > 0 and not _covers(grid.down, grid.xs[column], middle):
         column -= 1
     middle = (grid.xs[column] + grid.xs[column + 1]) / 2

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from .rows import RIGHT_TO_LEFT, Piece
+from .rows import Piece
 
 #: Dots that lead the eye to a page number.
 LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
@@ -44,7 +43,7 @@ def line_of(row: Sequence[Piece]) -> Line:
         italic += count * style.italic
         mono += count * style.mono
     enough = NEARLY_ALL * whole
-    text = joined_text(row)
+    text = " ".join([piece.text for piece in row])
     if "..." in text or ". . ." in text or "…" in text or "___" in text:
         text = LEADERS.sub(" ", text)
     left, right = min(piece.left for piece in row), max(piece.right for piece in row)
@@ -54,16 +53,3 @@ def line_of(row: Sequence[Piece]) -> Line:
         text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
         runs[-1].cut, runs[0].mark,
     )  # fmt: skip
-
-
-def joined_text(row: Sequence[Piece]) -> str:
-    if len(row) == 1:
-        return row[0].text
-    text = row[0].text
-    for before, piece in pairwise(row):
-        close = abs(piece.left - before.right) < 0.1 * piece.size
-        if close and not RIGHT_TO_LEFT.search(piece.text):
-            text += piece.text
-        else:
-            text += f" {piece.text}"
-    return text
