@@ -28,10 +28,10 @@ def read_page(page: pypdfium2.PdfPage, scale: Scale | None = None) -> NativePage
 
 
 def _analysed(page: pypdfium2.PdfPage, layer: TextLayer, scale: Scale | None) -> NativePage:
-    found = analyse(pdfium.handle(page), layer)
+    box = Box(*page.get_bbox())
+    found = analyse(pdfium.handle(page), layer, box)
     mark_headings(found.blocks, scale or page_scale(found))
     text = clean(plain_of(found.blocks))
-    box = Box(*page.get_bbox())
     fault = fault_of(text, found.hidden, found.drawings, box)
     return NativePage(text, clean(markdown_of(found.blocks)), fault)
 

@@ -7,9 +7,10 @@ from ..text_layer import TextLayer
 from .aligned import find_tables
 from .blocks import Block, Kind, blocks_of
 from .columns import reading_order
-from .drawings import Drawings, Ruling, read_drawings
+from .drawings import Box, Drawings, Ruling, read_drawings, turned_box
 from .grids import find_grids, grid_table, merged
 from .lines import Line, line_of
+from .margins import is_page_number, without_margins
 from .rows import HOLE, Piece, mended, pieces_of, rows_of
 from .ruled import ruled_groups, ruled_tables
 from .runs import PageRuns, Run, read_runs, single_words
@@ -24,11 +25,11 @@ class Analysis:
     hidden: float
 
 
-def analyse(page: int, layer: TextLayer) -> Analysis:
+def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
     read = read_runs(layer)
     drawings = read_drawings(page, read.quarter)
     tables, runs = _ruled_tables(layer, read, drawings)
-    blocks = _blocks(runs, tables)
+    blocks = _blocks(runs, tables, turned_box(box, read.quarter))
     if read.turned:
         blocks += blocks_of([line_of([piece]) for piece in pieces_of(read.turned)])
     every = read.runs + read.turned
@@ -58,9 +59,22 @@ def _ruled_tables(
     return tables, runs
 
 
-def _blocks(runs: list[Run], tables: list[Table]) -> list[Block]:
-    parts: list[Piece | Table] = [*mended(pieces_of(runs, HOLE)), *tables]
-    lines = [_lines(region) for region in reading_order(parts)]
+def _blocks(runs: list[Run], tables: list[Table], page: Box) -> list[Block]:
+    head, pieces, foot = without_margins(mended(pieces_of(runs, HOLE)), page)
+    parts: list[Piece | Table] = [*pieces, *tables]
+    return [
+        *map(_margin_block, head),
+        *_text_blocks([_lines(region) for region in reading_order(parts)]),
+        *map(_margin_block, foot),
+    ]
+
+
+def _margin_block(row: list[Piece]) -> Block:
+    kind = Kind.PAGE_NUMBER if is_page_number(row) else Kind.PARAGRAPH
+    return Block(kind, [line_of(row)])
+
+
+def _text_blocks(lines: list[list[Line | Table]]) -> list[Block]:
     every = [part for region in lines for part in region if isinstance(part, Line)]
     mono = sum(len(line.text) for line in every if line.mono)
     mostly_mono = mono > 0.6 * sum(len(line.text) for line in every)

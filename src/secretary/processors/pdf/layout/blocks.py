@@ -18,6 +18,7 @@ class Kind(Enum):
     ITEM = "item"
     CODE = "code"
     TABLE = "table"
+    PAGE_NUMBER = "page number"
 
 
 @dataclass(slots=True)
@@ -127,6 +128,8 @@ def _begins_paragraph(
     width = region.right - region.left
     first = block.lines[0]
     if block.kind is Kind.ITEM:
+        if line.left < first.left - 0.5 * em:
+            return True
         # Back at the margin of the mark, after a line that is not full.
         back = line.left < first.left + 0.3 * em
         return back and (len(block.lines) > 1 and before.left > first.left + 0.5 * em)

@@ -61,7 +61,7 @@ def read_drawings(page: int, quarter: int) -> Drawings:
         elif kind == pdfium.PICTURE:
             box = _bounds(address, matrix)
             if box:
-                found.pictures.append(_turned(box, quarter))
+                found.pictures.append(turned_box(box, quarter))
     found.count = count
     return found
 
@@ -112,7 +112,7 @@ def _bounds(address: int, matrix: Matrix) -> Box | None:
     return Box(min(xs), min(ys), max(xs), max(ys))
 
 
-def _turned(box: Box, quarter: int) -> Box:
+def turned_box(box: Box, quarter: int) -> Box:
     left, bottom, right, top = box
     if quarter == 0:
         return box
@@ -129,13 +129,13 @@ def _add_path(found: Drawings, address: int, matrix: Matrix, quarter: int) -> No
     pdfium.path_mode(address, ctypes.addressof(fill), ctypes.addressof(stroke))
     if bounds is None or not (fill.value or stroke.value):
         return
-    box = _turned(bounds, quarter)
+    box = turned_box(bounds, quarter)
     width, height = box.right - box.left, box.top - box.bottom
     if width <= THIN or height <= THIN:
         _add_ruling(found, box)
         return
     for line in _straight_lines(found, address, _product(_matrix(address), matrix)):
-        _add_ruling(found, _turned(line, quarter))
+        _add_ruling(found, turned_box(line, quarter))
 
 
 def _add_ruling(found: Drawings, box: Box) -> None:

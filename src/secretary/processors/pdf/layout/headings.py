@@ -11,7 +11,20 @@ from .lines import Line
 LARGER = 1.12
 LONGEST = 160
 MOST_LINES = 4
-NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.\d?|[IVX]{1,5}\.|§\s?\d+)\s+\S")
+NUMBERED = re.compile(
+    r"(?:(?:chapter|section|appendix|part|kapitel|abschnitt|anhang|teil)\s+)?"
+    r"(?:\d{1,2}(?:\.\d{1,2}){0,4}[.:]?|[A-Z](?:\.\d{1,2})*\.?|[IVX]{1,5}[.:]|§\s?\d+)\s+\S",
+    re.IGNORECASE,
+)
+#: Sections that have no number, as a rule.
+NAMES = frozenset(
+    {"abstract", "introduction", "conclusion", "conclusions", "references", "bibliography"}
+    | {"acknowledgment", "acknowledgments", "acknowledgement", "acknowledgements", "contents"}
+    | {"appendix", "summary", "discussion", "results", "methods", "table of contents"}
+    | {"zusammenfassung", "einleitung", "literatur", "literaturverzeichnis", "danksagung"}
+    | {"inhaltsverzeichnis", "inhalt", "anhang", "fazit", "quellen", "list of figures"}
+    | {"list of tables", "abbildungsverzeichnis", "tabellenverzeichnis", "glossary", "index"}
+)
 DEPTH = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s")
 CAPTION = re.compile(
     r"(?:table|figure|fig\.|tabelle|abbildung|abb\.|listing|source|quelle)\s*\d*", re.I
@@ -43,28 +56,32 @@ def body_size(lines: Iterable[Line]) -> float:
 
 
 def heading_sizes(blocks: Sequence[Block], body: float) -> list[float]:
-    return [
-        block.lines[0].size
-        for block in blocks
-        if block.kind is not Kind.TABLE and is_heading(block, body)
-    ]
+    return [block.lines[0].size for block in blocks if is_heading(block, body)]
 
 
 def is_heading(block: Block, body: float) -> bool:
     if block.kind not in (Kind.PARAGRAPH, Kind.ITEM) or len(block.lines) > MOST_LINES:
         return False
-    first = block.lines[0]
+    first, last = block.lines[0], block.lines[-1]
     text = block.text
-    if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text):
+    if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text) or last.entry:
         return False
     numbered = NUMBERED.match(text) is not None
     if block.kind is Kind.ITEM and not numbered:
         return False
     if first.size >= LARGER * body:
         return len(block.lines) <= 3 or first.size >= 1.3 * body
-    if first.size < 0.95 * body or len(block.lines) > 2 or len(text) > 100:
+    if first.size < 0.9 * body or len(block.lines) > 2 or len(text) > 100:
         return False
-    return first.bold and (numbered or not ends(block.lines[-1])) and not text.endswith(",")
+    if text.lower().strip(" .:") in NAMES:
+        return True
+    if ends(last) and not (numbered and first.bold) or text.endswith((",", ";", "-")):
+        return False
+    return first.bold or (numbered and (first.italic or _is_capitals(text)))
+
+
+def _is_capitals(text: str) -> bool:
+    return text.upper() == text and sum(map(str.isupper, text)) > 3
 
 
 def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:

@@ -31,6 +31,8 @@ def _instead(match: re.Match[str]) -> str:
 
 LAST_PART = re.compile(r"[^\W\d_]+$")
 FIRST_PART = re.compile(r"[^\W\d_]+")
+#: Written without spaces.
+IDEOGRAPH = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uff65]")
 LETTER_HYPHEN = re.compile(r"[^\W\d_][-\u2010\xad]$")
 
 
@@ -43,7 +45,8 @@ def joined_lines(before: str, after: str, cut: bool) -> str:
     if not cut and ends_cut(before):
         before, cut = before[:-1], True
     if not cut:
-        return f"{before} {after}"
+        ideographs = IDEOGRAPH.match(before[-1:]) and IDEOGRAPH.match(after)
+        return before + after if ideographs else f"{before} {after}"
     last, first = LAST_PART.search(before), FIRST_PART.match(after)
     if last is None or first is None or not first.group()[0].islower():
         return f"{before}-{after}"

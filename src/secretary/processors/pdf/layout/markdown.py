@@ -17,7 +17,8 @@ OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s)")
 
 def markdown_of(blocks: Sequence[Block]) -> str:
     parts: list[str] = []
-    for before, block in pairwise([None, *blocks]):
+    shown = [block for block in blocks if block.kind is not Kind.PAGE_NUMBER]
+    for before, block in pairwise([None, *shown]):
         assert block is not None
         tight = before is not None and before.kind is block.kind is Kind.ITEM
         if parts:
@@ -39,7 +40,7 @@ def _written(block: Block) -> str:
         case Kind.TABLE:
             assert block.table is not None
             return _table(block.table)
-        case Kind.PARAGRAPH:
+        case _:
             return opening_escaped(escaped(block.text))
 
 
@@ -50,7 +51,8 @@ def escaped(text: str) -> str:
 def opening_escaped(text: str) -> str:
     if OPENING.match(text):
         return f"\\{text}"
-    return OPENING_NUMBER.sub(r"\1\\\2", text, count=1) if text[:1].isdigit() else text
+    number = OPENING_NUMBER.match(text)
+    return f"{number[1]}\\{text[number.end(1) :]}" if number else text
 
 
 def _code(block: Block) -> Iterator[str]:

@@ -17,7 +17,7 @@ MONO = 1.3
 SPACE = 0.12
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Piece:
     """Runs that belong together without a doubt: a part of a line without holes."""
 
@@ -143,7 +143,9 @@ def _both(first: Piece, second: Piece) -> Piece:
 
 def _beside(head: Piece, row: list[Piece], piece: Piece) -> bool:
     size = max(head.size, piece.size)
-    if abs(head.base - piece.base) > 0.35 * size:
+    # Marks above and below the line are smaller than what stands on it.
+    alike = min(head.size, piece.size) > 0.8 * size
+    if abs(head.base - piece.base) > (0.35 if alike else 0.6) * size:
         return False
     slack = 0.3 * min(head.size, piece.size)
     # The latest are enough to see an overlap; a row of thousands must not be gone through.

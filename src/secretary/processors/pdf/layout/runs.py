@@ -26,6 +26,10 @@ HOLE = 1.0
 WIDE = 0.72
 
 
+#: A font whose name does not say that it is bold: beside the font of most of the text, and at all.
+HEAVIER, HEAVY = 1.35, 480
+
+
 class Run(NamedTuple):
     text: str
     left: float
@@ -65,16 +69,21 @@ def read_runs(layer: TextLayer) -> PageRuns:
         return PageRuns([], [], 0)
     firsts = layer.places([span.start for span in spans])
     drawn = drawn_texts(layer.handle, addresses, firsts)
+    quarters: Counter[int] = Counter()
     weights: Counter[int] = Counter()
     for span, address in zip(spans, addresses, strict=True):
-        weights[drawn[address].quarter] += span.end - span.start
-    quarter = weights.most_common(1)[0][0]
+        quarters[drawn[address].quarter] += span.end - span.start
+        weights[drawn[address].weight] += span.end - span.start
+    quarter = quarters.most_common(1)[0][0]
+    heavy = max(HEAVIER * weights.most_common(1)[0][0], HEAVY)
     runs: list[Run] = []
     turned: list[Run] = []
     places = _extents(layer, spans, quarter)
     for span, address, (left, right) in zip(spans, addresses, places, strict=True):
         thing = drawn[address]
         run = _run(layer.text, span, left, right, thing, quarter)
+        if thing.weight >= heavy and not run.style.bold:
+            run = run._replace(style=run.style._replace(bold=True))
         if thing.quarter != quarter:
             turned.append(run)
         elif right - left > WIDE * run.style.size * len(run.text) and " " in run.text:

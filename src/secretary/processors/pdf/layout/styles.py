@@ -9,7 +9,9 @@ from .. import pdfium
 
 #: Points; nothing farther away is on any page.
 FAR = 1e5
-BOLD = re.compile("bold|black|heavy|demi|fett|cmbx|cmssbx", re.IGNORECASE)
+BOLD = re.compile(
+    "bold|black|heavy|demi|fett|medi(?!um)|(?:cm|sf|ec|cmss|lm)bx|[- ]bd", re.IGNORECASE
+)
 ITALIC = re.compile("italic|oblique|kursiv|cmti|cmsl", re.IGNORECASE)
 MONO = re.compile("mono|courier|consol|typewriter|cmtt|menlo|fixed", re.IGNORECASE)
 FIXED_PITCH, ITALIC_FLAG, FORCE_BOLD = 1 << 0, 1 << 6, 1 << 18
@@ -28,6 +30,8 @@ class Drawn(NamedTuple):
     """A piece of text as one operator draws it."""
 
     style: Style
+    #: Of the strokes, as its font says; 0 if it does not.
+    weight: int
     #: Quarter turns against the clock.
     quarter: int
     x: float
@@ -38,9 +42,9 @@ class Drawn(NamedTuple):
 def drawn_texts(
     handle: int, addresses: list[int | None], places: list[int]
 ) -> dict[int | None, Drawn]:
-    fonts: dict[int | None, tuple[bool, bool, bool]] = {}
+    fonts: dict[int | None, tuple[bool, bool, bool, int]] = {}
     found: dict[int | None, Drawn] = {
-        None: Drawn(Style(1.0, False, False, False, False), 0, 0.0, 0.0, -1)
+        None: Drawn(Style(1.0, False, False, False, False), 0, 0, 0.0, 0.0, -1)
     }
     origin, matrix, size = pdfium.doubles(2), pdfium.floats(6), pdfium.floats(1)
     to_x, to_matrix, to_size = map(ctypes.addressof, (origin, matrix, size))
@@ -57,9 +61,10 @@ def drawn_texts(
         height = abs(round(near(size[0] * (hypot(c, d) or 1.0)), 1)) or 1.0
         hidden = pdfium.text_mode(address) == pdfium.INVISIBLE
         x, y = origin
-        style = Style(height, *fonts[font], hidden)
+        bold, italic, mono, weight = fonts[font]
+        style = Style(height, bold, italic, mono, hidden)
         mark = pdfium.object_mark(address)
-        found[address] = Drawn(style, _quarter(a, b), near(x), near(y), mark)
+        found[address] = Drawn(style, weight, _quarter(a, b), near(x), near(y), mark)
     return found
 
 
@@ -73,13 +78,14 @@ def _quarter(a: float, b: float) -> int:
     return round(atan2(b, a) / (pi / 2)) % 4
 
 
-def _font_traits(font: int | None) -> tuple[bool, bool, bool]:
+def _font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
     buffer = ctypes.create_string_buffer(128)
     pdfium.font_name(font, buffer, 128)
     name = buffer.value.decode("utf-8", "ignore")
     flags = max(pdfium.font_flags(font), 0)
     bold = bool(flags & FORCE_BOLD) or bool(BOLD.search(name))
-    bold = bold or pdfium.font_weight(font) >= BOLD_WEIGHT
+    weight = max(pdfium.font_weight(font), 0)
+    bold = bold or weight >= BOLD_WEIGHT
     italic = bool(flags & ITALIC_FLAG) or bool(ITALIC.search(name))
     mono = bool(flags & FIXED_PITCH) or bool(MONO.search(name))
-    return bold, italic, mono
+    return bold, italic, mono, weight
