@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pypdfium2
+import pypdfium2.raw
 
 from ...errors import FileCorrupt, FileEncrypted
 
@@ -23,14 +25,24 @@ def opened_pdf(path: str, password: str | None = None) -> Iterator[pypdfium2.Pdf
         yield document
 
 
+class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # it has no types
+    """A page without pypdfium2's own bookkeeping, which takes longer than a short page does."""
+
+    def __init__(self, raw: Any, document: pypdfium2.PdfDocument) -> None:
+        self.raw, self.pdf, self.formenv = raw, document, None
+
+
 @contextmanager
 def opened_page(document: pypdfium2.PdfDocument, number: int) -> Iterator[pypdfium2.PdfPage]:
-    """Page numbers begin with 1."""
-    try:
-        page = document[number - 1]
-    except pypdfium2.PdfiumError:
-        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number) from None
+    """Page numbers begin with 1. What is opened from the page has to be closed before it."""
+    raw = pypdfium2.raw.FPDF_LoadPage(document, number - 1)
+    if not raw:
+        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
+    page = BarePage(raw, document)
     try:
         yield page
+    except pypdfium2.PdfiumError:
+        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number) from None
     finally:
-        page.close()
+        page.raw = None
+        pypdfium2.raw.FPDF_ClosePage(raw)

@@ -11,6 +11,7 @@ from .drawings import Box, Drawings, Ruling, read_drawings, turned_box
 from .grids import find_grids, grid_table, merged
 from .lines import Line, line_of
 from .margins import is_page_number, without_margins
+from .plain import plain_blocks
 from .rows import HOLE, Piece, mended, pieces_of, rows_of
 from .ruled import ruled_groups, ruled_tables
 from .runs import PageRuns, Run, read_runs, single_words
@@ -26,6 +27,9 @@ class Analysis:
 
 
 def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
+    plain = plain_blocks(page, layer, box)
+    if plain is not None:
+        return Analysis(plain, Drawings(), 0.0)
     read = read_runs(layer)
     drawings = read_drawings(page, read.quarter)
     tables, runs = _ruled_tables(layer, read, drawings)

@@ -22,21 +22,20 @@ SCAN_AND_LITTLE = "The page is a scan with hardly any text"
 
 def fault_of(text: str, hidden: float, drawings: Drawings, page: Box) -> str | None:
     """`hidden`: the share of the text that is not to be seen."""
-    letters = "".join(text.split())
-    covered = _covered(drawings.pictures, page)
-    if not letters:
+    if not text or text.isspace():
         if drawings.pictures:
             return PICTURE_ONLY
         # Letters may be drawn as shapes; a blank page has none.
         return NO_TEXT if drawings.count else None
-    if len(ODD.findall(letters)) > MOST_ODD * len(letters):
-        return GARBAGE
-    if covered >= SCAN:
-        if hidden > 0.5:
-            return SCANNED
-        if len(text.split()) < FEW:
-            return SCAN_AND_LITTLE
-    return None
+    if not text.isascii():
+        letters = "".join(text.split())
+        if len(ODD.findall(letters)) > MOST_ODD * len(letters):
+            return GARBAGE
+    if not drawings.pictures or _covered(drawings.pictures, page) < SCAN:
+        return None
+    if hidden > 0.5:
+        return SCANNED
+    return SCAN_AND_LITTLE if len(text.split()) < FEW else None
 
 
 def _covered(pictures: list[Box], page: Box) -> float:
