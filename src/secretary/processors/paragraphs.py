@@ -157,13 +157,14 @@ def _joined(group: Sequence[Line]) -> str:
 
 def _continued(text: str, following: str) -> str:
     word = re.match(r"[^\W\d_]*", following)
-    is_half = (
-        text.endswith(HYPHENS)
-        and text[-2:-1].isalpha()
-        and following[:1].islower()
-        and (word is None or word[0] not in CONJUNCTIONS)
-    )
-    return text[:-1] + following if is_half else f"{text} {following}"
+    if (
+        not text.endswith(HYPHENS)
+        or not text[-2:-1].isalnum()
+        or (word and word[0] in CONJUNCTIONS)
+    ):
+        return f"{text} {following}"
+    is_split = text[-2].isalpha() and following[:1].islower()
+    return (text[:-1] if is_split else text) + following
 
 
 def _escaped(text: str) -> str:
