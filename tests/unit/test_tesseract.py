@@ -72,7 +72,7 @@ def test_data_of_ones_own_is_found_and_used_with_the_other(tmp_path: Path) -> No
     engine = open_engine("tesseract", str(tmp_path))
     assert {"deu", "eng", "own"} <= set(engine.languages())
     assert engine.version != open_engine("tesseract").version
-    lines = engine.read(page(GERMAN[:2]), languages="own+deu", dpi=150)
+    lines = engine.read(page(GERMAN[:2]), languages="deu+own", dpi=150)
     assert [line.text for line in lines] == GERMAN[:2]
 
 

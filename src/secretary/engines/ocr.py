@@ -16,11 +16,11 @@ class Line:
     confidence: float
     #: Left, top, right, bottom, in pixels.
     box: tuple[int, int, int, int]
-    #: The height of its letters, without what the line holds by chance (no `g`, no capital).
+    #: Where its letters stand, and how high they are, whichever of them it holds.
+    baseline: float
     height: float
-    #: Lines of a block, and of a paragraph in it, have the same number; both grow.
+    #: Lines that belong together, for instance a column, have the same number.
     block: int
-    paragraph: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,8 @@ class Tesseract:
         return found
 
     def _api(self, languages: str) -> Any:
-        codes = language_codes(languages)
+        # The first language wins where it is content, and English is with letters without umlauts.
+        codes = tuple(sorted(language_codes(languages), key=lambda code: code == "eng"))
         key = "+".join(codes)
         if key in self._loaded:
             self._loaded.move_to_end(key)
@@ -154,10 +155,9 @@ def _lines(api: Any, library: Any) -> list[Line]:
     if iterator is None:
         return []
     level = library.RIL
-    block = paragraph = 0
+    block = 0
     for place in library.iterate_level(iterator, level.TEXTLINE):
         block += place.IsAtBeginningOf(level.BLOCK)
-        paragraph += place.IsAtBeginningOf(level.PARA)
         text = _text(place, level.TEXTLINE)
         box = place.BoundingBox(level.TEXTLINE)
         if text and box:
@@ -168,8 +168,8 @@ def _lines(api: Any, library: Any) -> list[Line]:
                     confidence=place.Confidence(level.TEXTLINE),
                     box=box,
                     height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
+                    baseline=_middle(place.Baseline(level.TEXTLINE), box),
                     block=block,
-                    paragraph=paragraph,
                 )
             )
     return lines
@@ -181,3 +181,10 @@ def _text(place: Any, level: int) -> str:
     except RuntimeError:  # what it says instead of: there is none here
         return ""
     return text.strip()
+
+
+def _middle(baseline: Any, box: tuple[int, int, int, int]) -> float:
+    if baseline is None:
+        return float(box[3])
+    (_, left), (_, right) = baseline
+    return float(left + right) / 2
