@@ -71,7 +71,8 @@ def _bytes(part: str | bytes) -> bytes:
 
 ODF = "urn:oasis:names:tc:opendocument:xmlns"
 ODF_NAMES = " ".join(
-    [f'xmlns:{name}="{ODF}:{name}:1.0"' for name in ("office", "text", "table", "style", "presentation")]
+    [f'xmlns:{name}="{ODF}:{name}:1.0"' for name in ("office", "text", "table", "style")]
+    + [f'xmlns:presentation="{ODF}:presentation:1.0"']
     + [f'xmlns:draw="{ODF}:drawing:1.0"', f'xmlns:fo="{ODF}:xsl-fo-compatible:1.0"']
     + [f'xmlns:svg="{ODF}:svg-compatible:1.0"', 'xmlns:xlink="http://www.w3.org/1999/xlink"']
     + ['xmlns:dc="http://purl.org/dc/elements/1.1/"', f'xmlns:meta="{ODF}:meta:1.0"']
