@@ -99,6 +99,20 @@ class TestOutput:
         Output(tmp_path, [file]).put(self.converted(file, tmp_path, markdown_content="Text"))
         assert (tmp_path / "a.md").read_text() == "Text\n"
 
+    def test_pictures_alone_are_linked_too(self, tmp_path: Path) -> None:
+        made = tmp_path / "data" / "jobs" / "job-1" / "1"
+        made.mkdir(parents=True)
+        (made / "preview_001.jpg").write_bytes(b"x")
+        url, file = "/api/files/job-1/preview_001.jpg", tmp_path / "a.pdf"
+        Output(tmp_path, [file]).put(self.converted(file, tmp_path / "data", assets=[url]))
+        assert (tmp_path / "a.md").read_text().strip() == "![](a_files/preview_001.jpg)"
+
+    @pytest.mark.parametrize("directory", [None, Path()])
+    def test_nothing_is_no_markdown(self, tmp_path: Path, directory: Path | None) -> None:
+        file = tmp_path / "a.pdf"
+        with pytest.raises(UnsupportedFile, match="There is no text in it"):
+            Output(directory, [file]).put(self.converted(file, tmp_path, markdown_content=" \n"))
+
 
 class TestRunDirectory:
     def test_is_gone_when_the_run_is(self, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ async def _put_all(
 
 
 async def _put(desk: Desk, file: Path, job_id: str, out: Output) -> None:
-    job = await desk.job(job_id)
+    job = await desk.outline(job_id)  # its texts are in files, from which they are copied
     if job.error is not None:
         failed = JobFailed(job.error.message)
         failed.code = job.error.code
@@ -172,7 +172,7 @@ async def _run(desk: Desk, file: Path, wish: Wish, room: asyncio.Semaphore, show
             while job.status not in FINAL:
                 await asyncio.sleep(wait)
                 wait = min(wait * 1.3, LAST_LOOK)
-                job = await desk.job(job.job_id)
+                job = await desk.outline(job.job_id)
                 if job.status == JobStatus.PROCESSING:
                     tell(job.progress.step, job.progress.percent)
         return job.job_id

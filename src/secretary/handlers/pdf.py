@@ -13,7 +13,7 @@ from ..handler import JobContext, handles
 from ..processors.methods import ALIASES, METHODS
 from ..processors.shelf import Shelf
 from .document_results import archives_of
-from .documents import Document, check_pages, conclude, find, made_after, opened_entry
+from .documents import Document, check_pages, conclude, find, made_after, opened_entry, said_about
 from .paging import Paging, page_numbers
 from .parameters import LANGUAGES, LanguageParameters
 
@@ -61,14 +61,16 @@ async def read_pdf(
 
     name = ALIASES.get(parameters.extraction_method, parameters.extraction_method)
     method = METHODS[name]
-    if method.llm:
-        raise EngineUnavailable(f"The method {name!r} needs a vision model, and none is set")
+    model = ctx.llm.model("vision") if method.llm else None
+    about = said_about(parameters) if method.llm else None
     document = await find(ctx, kinds)
     languages = parameters.ocr_language or ctx.documents.ocr_language if method.ocr else None
     options = {
         "images": parameters.include_images,
         "languages": languages,
         "password": parameters.password,
+        "model": model,
+        "about": about,
         "max_pixels": ctx.documents.max_pixels if method.ocr or method.preview else None,
     }
     packages = ["pypdfium2", *(["tesserocr"] if method.ocr else [])]
@@ -98,6 +100,7 @@ async def read_pdf(
         entry=entry,
         page_timeout=ctx.documents.page_timeout,
         made_after=made_after(ctx),
+        about=about,
     )
     made = await paging.run(numbers)
     return await conclude(
