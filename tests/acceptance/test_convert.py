@@ -1,5 +1,6 @@
 """`secretary convert` as a new user tries it: no service, no settings, a file and a result."""
 
+import asyncio
 import os
 import pty
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ..documents import MP4, pdf
+from ..llm_server import llm_server, says
 from .program import COMMAND, Program, Result
 
 
@@ -78,6 +80,37 @@ class TestAPdf:
         converted(program, give(program, "a.pdf", pdf("Hello")), "--stdout")
         assert leftovers(program) == []
         assert not program.data_dir.exists()
+
+
+class TestTheNextTime:
+    def test_what_was_done_is_not_done_again(self, program: Program, tmp_path: Path) -> None:
+        name = give(program, "a.pdf", pdf("Hello"))
+        first = converted(program, name, "--stdout").out
+        (kept,) = (tmp_path / "caches").rglob("document.*.md")
+        kept.unlink()  # it may have links
+        kept.write_text(f"{first} from the cache")
+        give(program, "b.pdf", pdf("Hello"))
+        assert converted(program, "b.pdf", "--stdout").out == f"{first} from the cache\n"
+
+
+class TestVision:
+    async def test_pages_are_read_by_a_model(self, program: Program) -> None:
+        name = give(program, "a.pdf", pdf("Hello"))
+        async with llm_server(says("# Seen")) as server:
+            program.env |= {
+                "SECRETARY_LLM__BASE_URL": server.web.url("/v1"),
+                "SECRETARY_LLM__MODEL": "scripted",
+            }
+            arguments = ("convert", name, "--stdout", "--method", "llm")
+            result = await asyncio.to_thread(program.run, *arguments)
+        assert (result.code, result.out, result.err) == (0, "# Seen\n", "")
+        assert len(server.requests) == 1
+
+    def test_without_a_model_it_is_told_what_to_set(self, program: Program) -> None:
+        result = program.run("convert", give(program, "a.pdf", pdf()), "--method", "llm")
+        assert result.code == 1
+        assert "set llm.model" in result.err
+        assert result.err.endswith("(ENGINE_UNAVAILABLE)\n")
 
 
 class TestSeveralFiles:
