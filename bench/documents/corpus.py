@@ -1,0 +1,148 @@
+"""The corpus: which kinds are set by which producers, made once and kept until the code changes."""
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from .kinds import KINDS
+from .model import Document
+from .prose import Language, Prose
+
+Split = Literal["dev", "test"]
+SPLITS: tuple[Split, ...] = ("dev", "test")
+PLACED = ("word by word", "out of order", "rotated pages")
+#: For each split; the seeds, and so all words, looks and sizes, differ between the splits.
+PRODUCERS: dict[str, tuple[str, ...]] = {
+    "report": ("typst", "reportlab", "docx", "fodt", "chromium"),
+    "two columns": ("typst", "reportlab", "fodt", "chromium"),
+    "three columns": ("typst", "reportlab", "fodt", "chromium"),
+    "book": ("typst", "reportlab", "fodt"),
+    "slides": ("typst", "reportlab", "pptx"),
+    "invoice": ("typst", "reportlab", "docx", "chromium"),
+    "borderless table": ("typst", "reportlab", "fodt", "chromium"),
+    "long cells": ("typst", "reportlab", "docx", "chromium"),
+    "figures, landscape": ("typst", "reportlab", "fodt", "chromium"),
+    "nested lists": ("typst", "reportlab", "docx", "chromium"),
+    "long headings": ("typst", "reportlab", "fodt", "chromium"),
+    "code": ("typst", "reportlab", "fodt", "chromium"),
+} | dict.fromkeys(PLACED, ("placed",) * 3)
+PROGRAMS = {"chromium": "chromium", "docx": "soffice", "fodt": "soffice", "pptx": "soffice"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    kind: str
+    producer: str
+    language: Language
+    split: Split
+    pdf: Path
+    markdown: Path
+
+    @property
+    def name(self) -> str:
+        return self.pdf.stem
+
+
+@dataclass(frozen=True)
+class Corpus:
+    samples: tuple[Sample, ...]
+    #: Producers that are not installed here, and how many documents that costs.
+    missing: tuple[str, ...]
+
+
+def corpus(work: Path, split: Split | None = None) -> Corpus:
+    """Makes what is not there yet: a minute the first time."""
+    directory = work / f"corpus-{_fingerprint()}"
+    samples = [sample for name in SPLITS for sample in _samples(directory, name)]
+    lacking = {producer for producer, program in PROGRAMS.items() if not shutil.which(program)}
+    here = [sample for sample in samples if sample.producer not in lacking]
+    if not all(sample.pdf.exists() and sample.markdown.exists() for sample in here):
+        directory.mkdir(parents=True, exist_ok=True)
+        _make(here, directory)
+    chosen = [sample for sample in here if split in (None, sample.split)]
+    gone = [sample for sample in samples if sample.producer in lacking]
+    named = (f"{p} ({sum(s.producer == p for s in gone)} documents)" for p in sorted(lacking))
+    return Corpus(tuple(chosen), tuple(named))
+
+
+def _samples(directory: Path, split: Split) -> list[Sample]:
+    samples = []
+    for kind, producers in PRODUCERS.items():
+        for number, producer in enumerate(producers):
+            # Splits differ in which language goes with which producer, too.
+            german = (number + len(kind) + SPLITS.index(split)) % 2 == 0
+            name = f"{split}-{kind}-{number}-{producer}".replace(" ", "_").replace(",", "")
+            pdf = directory / f"{name}.pdf"
+            language: Language = "de" if german else "en"
+            samples.append(Sample(kind, producer, language, split, pdf, pdf.with_suffix(".md")))
+    return samples
+
+
+def document_of(sample: Sample) -> Document:
+    return KINDS[sample.kind](Prose(sample.name, sample.language))
+
+
+def _make(samples: Sequence[Sample], directory: Path) -> None:
+    print(f"making {len(samples)} documents …", file=sys.stderr)
+    by_producer: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_producer[sample.producer].append(sample)
+    for producer, these in by_producer.items():
+        # A run that was cut off must not leave half a file under a name that counts.
+        with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as place:
+            made = [(document_of(sample), Path(place) / sample.pdf.name) for sample in these]
+            _write(producer, these, made)
+            for sample, (document, written) in zip(these, made, strict=True):
+                sample.markdown.write_text(document.markdown(), encoding="utf-8")
+                written.replace(sample.pdf)
+    names = [{"name": s.name, "kind": s.kind, "producer": s.producer} for s in samples]
+    (directory / "index.json").write_text(json.dumps(names, indent=1) + "\n")
+
+
+def _write(producer: str, samples: Sequence[Sample], made: Sequence[tuple[Document, Path]]) -> None:
+    # Each is imported only where it is used: a producer may be missing.
+    match producer:
+        case "chromium":
+            from .html_pages import write_all as print_all
+
+            print_all(made)
+        case "docx" | "fodt" | "pptx":
+            from .office_pages import write_all as convert_all
+
+            convert_all(made, producer)
+        case "placed":
+            from .placed_pages import Manner
+            from .placed_pages import write as place
+
+            for sample, (document, target) in zip(samples, made, strict=True):
+                place(document, target, cast(Manner, sample.kind))
+        case _:
+            write = _flowing(producer)
+            for document, target in made:
+                write(document, target)
+
+
+def _flowing(producer: str) -> Callable[[Document, Path], None]:
+    if producer == "typst":
+        from .typst_pages import write as set_by_typst
+
+        return set_by_typst
+    from .flowing_pages import write as set_by_reportlab
+
+    return set_by_reportlab
+
+
+def _fingerprint() -> str:
+    """Of all code here that has a say in what the documents are; the scorer has none."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        if file.stem not in ("score", "found", "reading", "tools"):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,83 @@
+"""What the tools give for the documents of the corpus."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import install
+
+from .tools import Tool
+
+BATCH = Path(__file__).resolve().parent.parent / "readers" / "batch.py"
+LIMIT_S = 900
+
+
+@dataclass
+class Readings:
+    version: str = ""
+    #: By the names of the files.
+    texts: dict[str, str] = field(default_factory=dict)
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    wall_s: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class Missing(Exception):
+    """The tool cannot be had here; the message says why."""
+
+
+def python_of(tool: Tool, work: Path) -> Path:
+    if tool.program and not install.has(tool.program, tool.package):
+        raise Missing(f"there is no {tool.program}: apt-get install {tool.package}")
+    if not tool.requirements:
+        return Path(sys.executable)
+    try:
+        return install.environment(work / f"reader-{tool.name}", tool.requirements)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise Missing(f"{' '.join(tool.requirements)} cannot be installed: {error}") from None
+
+
+def read(tool: Tool, files: Sequence[Path], work: Path) -> Readings:
+    python, readings = python_of(tool, work), Readings()
+    left = list(files)
+    with tempfile.TemporaryDirectory(prefix="read-", dir=work) as directory:
+        while left:
+            begun = _batch(python, tool, left, Path(directory), readings)
+            if begun is None:
+                break
+            readings.failures[begun] = "the process ended in the middle of it"
+            left = left[[file.stem for file in left].index(begun) + 1 :]
+        for file in files:
+            if (text := Path(directory) / f"{file.stem}.md").exists():
+                readings.texts[file.stem] = text.read_text(encoding="utf-8", errors="replace")
+    return readings
+
+
+def _batch(
+    python: Path, tool: Tool, files: Sequence[Path], output: Path, readings: Readings
+) -> str | None:
+    """The name of the file in which the process ended, if it did."""
+    command = [str(python), str(BATCH), tool.module, str(output), *map(str, files)]
+    # The processes are compared core by core.
+    env = os.environ | {"OMP_THREAD_LIMIT": "1", "RAYON_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    begun = None
+    for answer in map(json.loads, done.stdout.splitlines()):
+        if "version" in answer:
+            readings.version = answer["version"]
+        elif "begun" in answer:
+            begun = answer["begun"]
+        else:
+            begun = None
+            readings.cpu_s[answer["file"]] = answer["cpu_s"]
+            readings.wall_s[answer["file"]] = answer["wall_s"]
+            if answer["error"]:
+                readings.failures[answer["file"]] = answer["error"]
+    if done.returncode and begun is None:
+        raise Missing((done.stderr.strip().splitlines() or ["it does not start"])[-1])
+    return begun
