@@ -1,6 +1,7 @@
 """`secretary convert` as a new user tries it: no service, no settings, a file and a result."""
 
 import asyncio
+import io
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from ..documents import MP4, pdf
 from ..llm_server import llm_server, says
@@ -80,6 +82,22 @@ class TestAPdf:
         converted(program, give(program, "a.pdf", pdf("Hello")), "--stdout")
         assert leftovers(program) == []
         assert not program.data_dir.exists()
+
+
+class TestAScan:
+    def test_is_read_without_being_told_how(self, program: Program) -> None:
+        scan = io.BytesIO()
+        drawn("Invoice number 4711").save(scan, "PDF", resolution=150)
+        text = converted(program, give(program, "a.pdf", scan.getvalue()), "--stdout").out
+        assert "Invoice number 4711" in text
+
+
+def drawn(text: str) -> Image.Image:
+    """A page with a line of text, as a picture."""
+    picture = Image.new("L", (1240, 1754), "white")
+    font = ImageFont.load_default(size=48)
+    ImageDraw.Draw(picture).text((100, 100), text, fill="black", font=font)
+    return picture
 
 
 class TestTheNextTime:
