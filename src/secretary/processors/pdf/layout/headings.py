@@ -75,7 +75,7 @@ def is_heading(block: Block, body: float) -> bool:
         return False
     if text.lower().strip(" .:") in NAMES:
         return True
-    if ends(last) and not (numbered and first.bold) or text.endswith((",", ";", "-")):
+    if (ends(last) and not (numbered and first.bold)) or text.endswith((",", ";", "-")):
         return False
     return first.bold or (numbered and (first.italic or _is_capitals(text)))
 
