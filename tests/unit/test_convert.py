@@ -63,10 +63,20 @@ class TestTheJob:
 
     def test_of_a_picture_reads_it(self, tmp_path: Path) -> None:
         job_type, parameters = self.request(tmp_path / "a.pdf", PNG)
-        assert (job_type, parameters["extraction_method"]) == ("imageocr", "ocr")
+        assert (job_type, parameters["extraction_method"]) == ("imageocr", "auto")
 
     def test_of_an_office_file_is_one(self, tmp_path: Path) -> None:
-        assert self.request(tmp_path / "a.pdf", office("word"))[0] == "office"
+        job_type, parameters = self.request(tmp_path / "a.pdf", office("word"))
+        assert (job_type, parameters) == ("office", {"include_images": False})
+
+    def test_of_an_office_file_with_pages_prints_it_first(self, tmp_path: Path) -> None:
+        wish = Wish(Method.AUTO, (2, 3), None, None, False)
+        job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), wish)
+        assert (job_type, parameters["via_pdf"], parameters["page_end"]) == ("office", True, 3)
+
+    def test_of_an_old_office_file_prints_it_first(self, tmp_path: Path) -> None:
+        ole = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512)
+        assert self.request(tmp_path / "a.doc", ole)[1]["via_pdf"] is True
 
     def test_of_a_film_there_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(UnsupportedFile):

@@ -59,6 +59,10 @@ class Output:
         #: Nothing is written over: neither what is being read nor what was just written.
         self._taken = {file.resolve() for file in files}
 
+    @property
+    def is_printing(self) -> bool:
+        return self._directory is None
+
     def put(self, converted: Converted) -> None:
         markdown = converted.markdown()
         pictures = converted.pictures() if self._directory is not None else []
