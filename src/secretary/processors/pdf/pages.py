@@ -23,6 +23,8 @@ from .native import NativePage, read_page
 OCR_DPI = 200
 #: Enough to read on a screen, and for a model.
 IMAGE_DPI = 150
+#: A poster is drawn more coarsely: its print is larger too.
+MAX_PIXELS = 40_000_000
 #: What a PDF says about itself, and our names for it.
 TOLD = {"Title": "title", "Author": "author", "Subject": "subject", "Keywords": "keywords"}
 
@@ -60,7 +62,7 @@ def _make_page(task: PageTask, number: int, page: pypdfium2.PdfPage) -> Unfinish
         finish(task, number, readings, ())
         return None
     dpi = OCR_DPI if _reads(task) else IMAGE_DPI
-    drawn = draw_page(page, dpi=dpi, max_pixels=task.max_pixels)
+    drawn = draw_page(page, dpi=dpi, max_pixels=min(task.max_pixels, MAX_PIXELS))
     if _reads(task):
         from ..ocr_reading import read_by_ocr  # it is heavy, and most pages need none
 
