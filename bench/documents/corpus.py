@@ -31,6 +31,10 @@ PRODUCERS: dict[str, tuple[str, ...]] = {
     "figures, landscape": ("typst", "reportlab", "fodt", "chromium"),
     "nested lists": ("typst", "reportlab", "docx", "chromium"),
     "long headings": ("typst", "reportlab", "fodt", "chromium"),
+    "plain headings": ("typst", "reportlab", "fodt", "chromium"),
+    "contents": ("typst", "reportlab", "fodt", "chromium"),
+    "table over pages": ("typst", "reportlab", "fodt", "chromium"),
+    "dense table": ("typst", "reportlab", "fodt", "chromium"),
     "code": ("typst", "reportlab", "fodt", "chromium"),
 } | dict.fromkeys(PLACED, ("placed",) * 3)
 PROGRAMS = {"chromium": "chromium", "docx": "soffice", "fodt": "soffice", "pptx": "soffice"}

@@ -78,6 +78,6 @@ def _batch(
             readings.wall_s[answer["file"]] = answer["wall_s"]
             if answer["error"]:
                 readings.failures[answer["file"]] = answer["error"]
-    if done.returncode and begun is None:
+    if not readings.version:
         raise Missing((done.stderr.strip().splitlines() or ["it does not start"])[-1])
     return begun
