@@ -1,17 +1,21 @@
 """Puts the parts together: the only place that knows all of them."""
 
+import functools
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import doctor
+from .cache import Cache
 from .config import Retention, Settings
 from .desk import Desk
 from .doctor import Finding
+from .document_options import MEGAPIXEL, DocumentOptions
 from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
 from .files import JobFiles
@@ -50,7 +54,7 @@ def make_registry(settings: Settings) -> Registry:
 def make_files(settings: Settings) -> JobFiles:
     directory = settings.storage.data_dir.resolve()
     uploads = Uploads(directory, max_bytes=settings.limits.max_upload_mb * MEBIBYTE)
-    return JobFiles(directory, uploads)
+    return JobFiles(directory, uploads, Cache(directory, settings.cache.max_mb * MEBIBYTE))
 
 
 def make_sources(settings: Settings) -> Sources:
@@ -59,6 +63,18 @@ def make_sources(settings: Settings) -> Sources:
         roots=settings.storage.source_roots,
         allow_hosts=settings.network.allow_hosts,
         limits=download_limits(settings),
+    )
+
+
+def document_options(settings: Settings) -> DocumentOptions:
+    group = settings.documents
+    return DocumentOptions(
+        ocr_engine=group.ocr_engine,
+        ocr_language=group.ocr_language,
+        max_pages=group.max_pages,
+        max_pixels=int(group.max_megapixels * MEGAPIXEL),
+        page_timeout=timedelta(seconds=group.page_timeout_sec),
+        conversion_timeout=timedelta(seconds=group.conversion_timeout_sec),
     )
 
 
@@ -80,7 +96,7 @@ def download_limits(settings: Settings) -> "DownloadLimits":
 def make_desk(
     settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
 ) -> Desk:
-    network = cache(partial(make_network, settings))  # most requests need none
+    network = functools.cache(partial(make_network, settings))  # most requests need none
 
     def check_url(url: str) -> None:
         network().check(url, https_only=True)
@@ -131,7 +147,7 @@ def make_worker(
     options = replace(options, job_types=job_types, slots=slots or options.slots)
     files = make_files(settings)
     sandbox = Sandbox(
-        options.slots,
+        settings.generic_worker.processes or max(options.slots, os.cpu_count() or 1),
         limits=Limits(memory_bytes=settings.generic_worker.memory_limit_mb * MEBIBYTE),
         preload=("secretary.isolation",),
         max_calls=10_000,
@@ -142,6 +158,7 @@ def make_worker(
         sandbox=sandbox,
         files=files,
         sources=make_sources(settings),
+        documents=document_options(settings),
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
         on_ended=on_ended,

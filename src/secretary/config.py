@@ -81,11 +81,29 @@ class GenericWorker(Group):
     #: The operator's word on single types; it wins over what their handlers say.
     timeout_sec_per_type: dict[str, Annotated[float, Field(gt=0)]] = {}
     memory_limit_mb: int = Field(default=2048, ge=64)
+    #: Child processes that do the heavy work, the pages of a document in parallel; None: as many
+    #: as there are processors, and at least one for each job.
+    processes: int | None = Field(default=None, ge=1, le=1000)
     max_crashes: int = Field(default=2, ge=1)
     shutdown_grace_sec: float = Field(default=30, ge=0)
     #: Where `secretary worker` tells its health and metrics by HTTP; None: nowhere.
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
+
+
+class Documents(Group):
+    ocr_engine: Literal["tesseract"] = "tesseract"
+    #: `deu`, `eng`, `deu+eng`; None: told from the text itself.
+    ocr_language: str | None = None
+    max_pages: int = Field(default=10_000, ge=1)
+    #: Of a picture, and of a page when it is drawn.
+    max_megapixels: float = Field(default=100, gt=0)
+    page_timeout_sec: float = Field(default=120, gt=0)
+    conversion_timeout_sec: float = Field(default=300, gt=0)
+
+
+class Cache(Group):
+    max_mb: int = Field(default=10_240, ge=0)
 
 
 class Retention(Group):
@@ -131,6 +149,8 @@ class Settings(Group):
     server: Server = Server()
     storage: Storage = Storage()
     generic_worker: GenericWorker = GenericWorker.model_validate({})
+    documents: Documents = Documents()
+    cache: Cache = Cache()
     retention: Retention = Retention()
     access: Access = Access()
     network: Network = Network()

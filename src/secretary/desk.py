@@ -1,7 +1,8 @@
 """What clients may ask of jobs and batches, the same for every way in: HTTP or command line."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Generic, TypeVar
@@ -83,24 +84,40 @@ class Desk:
             parameters = {**job.parameters, "file_source": source}
             job = job.model_copy(update={"parameters": parameters})
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
-        return await self.store.get(added.job_ids[0]) if added.replayed else job
+        return await self._got(added.job_ids[0]) if added.replayed else job
 
     async def job(self, job_id: str, *, user: str | None = None) -> Job:
+        """A job with all that is known about it."""
+        return await self.whole(await self.outline(job_id, user=user))
+
+    async def outline(self, job_id: str, *, user: str | None = None) -> Job:
+        """A job without those of its results that are in its files."""
         job = await self.store.get(job_id)
         if not job.may_read(user):
             raise NotFound(f"There is no job {job_id}")
         return job
 
+    async def _got(self, job_id: str) -> Job:
+        return await self.whole(await self.store.get(job_id))
+
+    async def whole(self, job: Job) -> Job:
+        """With those of its results that are in its files."""
+        return await asyncio.to_thread(self.files.filled, job) if job.has_more_results else job
+
     async def glance(self, job_id: str, *, user: str | None = None) -> Job | None:
         """A job as it is now, without its log; None if there is none that this user may read."""
         found = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
-        return next((job for job in found.items if job.may_read(user)), None)
+        job = next((job for job in found.items if job.may_read(user)), None)
+        return await self.whole(job) if job else None
 
     async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
         try:
-            return await self.store.find(query.model_copy(update={"visible_to": user}))
+            found = await self.store.find(query.model_copy(update={"visible_to": user}))
         except ValueError:
             raise InvalidParameters("The cursor is not one that a list gave out") from None
+        if not any(job.has_more_results for job in found.items):
+            return found
+        return replace(found, items=[await self.whole(job) for job in found.items])
 
     async def jobs_from(self, skip: int, query: JobQuery, *, user: str | None = None) -> Part[Job]:
         """For clients that count what they have seen instead of following a cursor."""
@@ -127,7 +144,7 @@ class Desk:
     async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
         await self._writable_job(job_id, user)
         await self.store.archive(JobQuery(job_id=job_id), archived=archived)
-        return await self.store.get(job_id)
+        return await self._got(job_id)
 
     async def delete(self, job_id: str, *, user: str | None = None) -> None:
         job = await self._writable_job(job_id, user)

@@ -5,15 +5,16 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from .document_options import DocumentOptions
 from .errors import JobFailed, LeaseLost, ProcessDied, ProcessingTimeout, StoreUnavailable
 from .files import JobFiles
-from .handler import Handler, JobContext, Results, Runner, as_json
+from .handler import DEFAULT_DOCUMENTS, Handler, JobContext, Results, Runner, as_json
 from .isolation import isolated
 from .job import (
     Cancelled,
@@ -61,6 +62,7 @@ class Executor:
     sandbox: Sandbox
     files: JobFiles
     sources: Sources
+    documents: DocumentOptions = DEFAULT_DOCUMENTS
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
     #: Called with the id of a job whose webhook may have to be told that it ended.
@@ -134,6 +136,9 @@ class Execution:
             run=self._run_in_sandbox,
             attempt_directory=executor.files.of_attempt(job),
             sources=executor.sources,
+            cache=executor.files.cache,
+            documents=executor.documents,
+            processes=executor.sandbox.size,
         )
         seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)
@@ -150,8 +155,15 @@ class Execution:
         apart = handler.isolated and handler.origin is not None
         return isolated(handler, self._executor.sandbox) if apart else handler.run
 
-    async def _run_in_sandbox(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-        run = cast(Runner, partial(self._executor.sandbox.run, resources=self._resources))
+    async def _run_in_sandbox(
+        self,
+        function: Callable[..., T | Awaitable[T]],
+        *args: Any,
+        wall_time: timedelta | None = None,
+    ) -> T:
+        sandbox = self._executor.sandbox
+        limits = replace(sandbox.limits, wall_time=wall_time)
+        run = cast(Runner, partial(sandbox.run, limits=limits, resources=self._resources))
         return await run(function, *args)
 
     def _failed(self, error: JobFailed) -> Failed:

@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from .cache import Cache
 from .errors import NotFound
-from .job import Job
+from .job import MORE_IN, Job
 from .uploads import Uploads
 
 
@@ -16,9 +18,12 @@ class JobFiles:
     """`jobs/<job_id>/<attempt>/`: an attempt writes to its own directory, and the job's final
     state names the attempt that counts. So a worker that lost the job cannot spoil the results."""
 
-    def __init__(self, data_directory: Path, uploads: Uploads | None = None) -> None:
+    def __init__(
+        self, data_directory: Path, uploads: Uploads | None = None, cache: Cache | None = None
+    ) -> None:
         self.root = data_directory / "jobs"
         self.uploads = uploads or Uploads(data_directory)
+        self.cache = cache or Cache(data_directory)
 
     def of_attempt(self, job: Job) -> str:
         # Plain strings: this is asked for each job, and most need no files.
@@ -36,6 +41,19 @@ class JobFiles:
         except (ValueError, OSError):  # a NUL, a name that is too long
             pass
         raise NotFound("There is no such file")
+
+    def filled(self, job: Job) -> Job:
+        """The job with all of its results: long texts are in a file. Takes a while."""
+        if not job.has_more_results:
+            return job
+        results = dict(job.results or {})
+        name = results.pop(MORE_IN)
+        try:
+            more = json.loads(self.locate(job, name).read_bytes())
+        except (NotFound, OSError, ValueError):
+            more = {}  # removed by hand: what is left is told
+        metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}
+        return job.model_copy(update={"results": {**results, **more, "metadata": metadata}})
 
     # Looking whether there is a directory takes a microsecond: not worth a thread for each job.
 

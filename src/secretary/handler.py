@@ -10,7 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from .errors import InvalidParameters
+from .cache import Cache
+from .document_options import DocumentOptions
+from .errors import InvalidParameters, ProcessingTimeout
 from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
 from .resources import ResourceCalculator
 from .sources import SourceFile, Sources
@@ -20,6 +22,7 @@ T = TypeVar("T")
 Results = BaseModel | Mapping[str, Any] | None
 
 DEFAULT_MAX_ATTEMPTS = 3
+DEFAULT_DOCUMENTS = DocumentOptions()
 #: Behind the name of an attempt's directory.
 SCRATCH = ".scratch"
 
@@ -40,7 +43,12 @@ class Reporter(Protocol):
 class Runner(Protocol):
     """Runs heavy work where it can neither block nor take down the worker."""
 
-    async def __call__(self, function: Callable[..., T | Awaitable[T]], *args: Any) -> T: ...
+    async def __call__(
+        self,
+        function: Callable[..., T | Awaitable[T]],
+        *args: Any,
+        wall_time: timedelta | None = None,
+    ) -> T: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,10 @@ class JobContext(Generic[P]):
     run: Runner
     attempt_directory: str
     sources: Sources
+    cache: Cache
+    documents: DocumentOptions = DEFAULT_DOCUMENTS
+    #: So many calls of `run` are worked on at the same time.
+    processes: int = 1
 
     @property
     def directory(self) -> Path:
@@ -146,10 +158,20 @@ def handles(
     return wrap
 
 
-async def in_thread(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+async def in_thread(
+    function: Callable[..., T | Awaitable[T]], *args: Any, wall_time: timedelta | None = None
+) -> T:
     """The runner of a process that runs one job only: its loop stays free, no more is needed."""
-    result = await asyncio.to_thread(function, *args)
-    return await result if isinstance(result, Awaitable) else result
+    seconds = wall_time.total_seconds() if wall_time else None
+    try:
+        async with asyncio.timeout(seconds):
+            result = await asyncio.to_thread(function, *args)
+            return await result if isinstance(result, Awaitable) else result
+    except TimeoutError:
+        if seconds is None:
+            raise
+        text = f"The work took longer than the {seconds:g} seconds it may take."
+        raise ProcessingTimeout(text, limit_seconds=seconds) from None
 
 
 def as_json(results: Results) -> dict[str, Any] | None:

@@ -1,9 +1,11 @@
 """Runs a handler that comes from outside in a sandbox process, as if it ran here."""
 
+import functools
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Any
 
+from .cache import Cache
+from .document_options import DocumentOptions
 from .handler import Handler, JobContext, Results, as_json, in_thread
 from .job import Job, LogEntry, Progress
 from .registry import Registry
@@ -32,6 +34,8 @@ def isolated(
             ctx.job.model_dump_json(by_alias=True),  # pickling a model takes ten times as long
             ctx.attempt_directory,
             ctx.sources,
+            ctx.cache,
+            ctx.documents,
             on_message=deliver,
             resources=ctx.resources,
         )
@@ -42,7 +46,12 @@ def isolated(
 
 
 async def run_handler(
-    origin: str, job_document: str, attempt_directory: str, sources: Sources
+    origin: str,
+    job_document: str,
+    attempt_directory: str,
+    sources: Sources,
+    cache: Cache,
+    documents: DocumentOptions,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
     job = Job.model_validate_json(job_document)
@@ -56,6 +65,8 @@ async def run_handler(
         run=in_thread,
         attempt_directory=attempt_directory,
         sources=sources,
+        cache=cache,
+        documents=documents,
     )
     results = as_json(await handler.run(ctx))
     return results, dict(resources.used)
@@ -71,7 +82,7 @@ class _Messages:
         send(entry)
 
 
-@cache
+@functools.cache
 def _registry(origin: str) -> Registry:
     registry = Registry()
     registry.load(origin)

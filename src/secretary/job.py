@@ -227,6 +227,11 @@ NO_RESULTS: Mapping[str, Any] = {
 }
 
 
+#: In stored results: the name of the job's file with the rest of them, which is too long for a
+#: store. Whoever tells a client of the results puts it back (`JobFiles.filled`).
+MORE_IN = "more_in"
+
+
 class Job(Owned):
     job_id: str = Field(default_factory=lambda: new_id("job"))
     job_type: str = Field(default=DEFAULT_JOB_TYPE, min_length=1, max_length=100)
@@ -264,6 +269,10 @@ class Job(Owned):
     failures: int = 0
     crashes: int = 0
     cancel_requested: bool = False
+
+    @property
+    def has_more_results(self) -> bool:
+        return self.results is not None and MORE_IN in self.results
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as clients see it."""

@@ -32,7 +32,8 @@ class UpkeepOptions:
     keep: Mapping[JobStatus, timedelta] = field(default_factory=dict)
     #: How long an upload is kept whose job failed or was cancelled: for a restart.
     keep_uploads: timedelta = timedelta(days=1)
-    sweep_uploads_every: timedelta = timedelta(minutes=30)
+    #: For what takes a look at every file.
+    look_through_every: timedelta = timedelta(minutes=10)
 
 
 class Upkeep:
@@ -61,7 +62,7 @@ class Upkeep:
                     tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
                     await self.prune()
                     await self._store.tidy()
-                    await self._sweep_uploads_in_time()
+                    await self._sweep_in_time()
             except StoreUnavailable as error:
                 # Leases lapsed while no one could renew them: let the living do so first.
                 self._rescue_from = time.monotonic() + self._options.pardon.total_seconds()
@@ -97,10 +98,17 @@ class Upkeep:
             logger.info("Removed %d jobs that were kept long enough", removed)
         return removed
 
-    async def _sweep_uploads_in_time(self) -> None:
+    async def _sweep_in_time(self) -> None:
         if time.monotonic() >= self._sweep_at:
-            self._sweep_at = time.monotonic() + self._options.sweep_uploads_every.total_seconds()
+            self._sweep_at = time.monotonic() + self._options.look_through_every.total_seconds()
             await self.sweep_uploads()
+            await self.prune_cache()
+
+    async def prune_cache(self) -> int:
+        removed = await asyncio.to_thread(self._files.cache.prune)
+        if removed:
+            logger.info("Removed %d entries of the cache, those not used for longest", removed)
+        return removed
 
     async def sweep_uploads(self) -> int:
         """Remove uploads that no job will read: a process died before it could, a job failed for

@@ -71,7 +71,7 @@ async def get_file(request: Request, path: str, user: Caller) -> Response:
 async def download_archive(request: Request, job_id: str, user: Caller) -> Response:
     """The ZIP with everything a job made."""
     desk = desk_of(request)
-    job = await desk.job(job_id, user=user)
+    job = await desk.outline(job_id, user=user)
     if job.status not in FINAL:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
     name = (job.results or {}).get("archive_filename")
@@ -84,7 +84,7 @@ async def _located(request: Request, path: str, user: str | None) -> Path:
     """`<job_id>/<name>`, for clients that like it also with `jobs/` before it."""
     desk = desk_of(request)
     job_id, _, name = path.removeprefix("jobs/").partition("/")
-    job = await desk.job(job_id, user=user)
+    job = await desk.outline(job_id, user=user)
     return await asyncio.to_thread(desk.files.locate, job, name)
 
 

@@ -11,6 +11,7 @@ from ..events import Hub
 from ..job import Job, JobStatus
 from .envelope import finished
 from .errors import job_error_response
+from .jobs import desk_of
 
 LONGEST_SECONDS = 60.0
 TRUE = frozenset({"true", "1", "yes", "on"})
@@ -60,7 +61,7 @@ async def told_in_time(request: Request, job: Job, seconds: float) -> JSONRespon
     if ended is None:
         return None
     if ended.status is JobStatus.COMPLETED:
-        response = finished(request, ended)
+        response = finished(request, await desk_of(request).whole(ended))
     else:
         assert ended.error is not None
         response = job_error_response(ended.error)

@@ -7,6 +7,8 @@ from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, C
 from pydantic.alias_generators import to_camel
 
 MAX_TEXT = 10_000_000
+#: `deu`, `deu+eng`, `de-DE`: how languages are named to an OCR engine.
+LANGUAGES = r"^[A-Za-z_-]+(\+[A-Za-z_-]+)*$"
 
 
 def _both_spellings(name: str) -> AliasChoices:
@@ -58,6 +60,7 @@ class SourceParameters(Spelled):
     file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
     use_cache: bool = Field(default=True, description="Use earlier work on the same file")
     force_refresh: bool = Field(default=False, description="Do it again although it is known")
+    force_overwrite: bool = Field(default=False, description="Another name of `force_refresh`")
 
 
 class LanguageParameters(SourceParameters):

@@ -38,8 +38,8 @@ class Sandbox:
         max_growth_bytes: int = 256 * MIB,
         grace: timedelta = timedelta(seconds=0.7),
     ) -> None:
-        self._size = size
-        self._limits = limits
+        self.size = size
+        self.limits = limits
         self._preload = preload
         self._environment = environment
         self._max_calls = max_calls
@@ -125,7 +125,7 @@ class Sandbox:
         """Calls an importable function in a child; it is over, with all it started, on return."""
         request = pickle.dumps((function, args), protocol=5)
         child = await self._take()
-        call = child.begin(request, limits or self._limits, on_message)
+        call = child.begin(request, limits or self.limits, on_message)
         if not self._idle:
             self._fill()
         self._keep_sampling()
@@ -223,7 +223,7 @@ class Sandbox:
 
     def _fill(self) -> None:
         """Have a child for everyone who waits, and one more for the next to come."""
-        while self._is_open and len(self._children) < self._size:
+        while self._is_open and len(self._children) < self.size:
             free = sum(child.call is None for child in self._children)
             if free > len(self._waiters):
                 return

@@ -20,6 +20,8 @@ class Letter:
 
 def write(event: DueEvent, owner: Job | Batch, webhook: Webhook, files: JobFiles) -> Letter:
     """May take a while: results can be large, and an archive is a file."""
+    if isinstance(owner, Job):
+        owner = files.filled(owner)
     archive = None
     if webhook.include_archive and isinstance(owner, Job):
         archive = read_archive(files, owner)

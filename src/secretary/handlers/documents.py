@@ -1,0 +1,138 @@
+"""What all jobs on documents do alike: find the file and its place in the cache, read, conclude."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ..cache import Entry, digest_of
+from ..errors import EngineUnavailable, FileCorrupt, FileTooLarge, UnsupportedFile
+from ..file_kinds import kind_of
+from ..handler import JobContext
+from ..processors.assembly import Assembly, assemble
+from ..processors.shelf import Shelf
+from ..sources import SourceFile
+from ..version import __version__
+from .document_results import document_results
+from .parameters import LanguageParameters
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file at hand: what its owner calls it, what it is, and the digest of what it holds."""
+
+    source: SourceFile
+    kind: str | None
+    sha256: str
+
+    @property
+    def path(self) -> str:
+        return str(self.source.path)
+
+
+async def find(ctx: JobContext[Any], kinds: frozenset[str]) -> Document:
+    """The file of the job, if it is of one of these kinds."""
+    await ctx.progress("initializing", 0)
+    _refuse_template(ctx.parameters)
+    await ctx.progress("downloading_or_opening", 5)
+    source = await ctx.source()
+    if not source.path.stat().st_size:
+        raise FileCorrupt("The file is empty")
+    kind = await asyncio.to_thread(kind_of, source.path)
+    if kind not in kinds:
+        told = f"a {kind} file" if kind else "of no kind that is known"
+        wanted = ", ".join(sorted(kinds))
+        raise UnsupportedFile(f"The file is {told}; this job type reads: {wanted}", kind=kind)
+    return Document(source, kind, await asyncio.to_thread(digest_of, source.path))
+
+
+def _refuse_template(parameters: LanguageParameters) -> None:
+    """Better no result than one without what was asked for."""
+    if parameters.template or parameters.template_content:
+        raise EngineUnavailable("This version cannot apply a template to a document")
+
+
+def is_fresh(parameters: LanguageParameters) -> bool:
+    """Whether the client wants the work done again."""
+    return parameters.force_refresh or parameters.force_overwrite or not parameters.use_cache
+
+
+def made_after(ctx: JobContext[Any]) -> float:
+    """Pages older than this are not taken. Those of the job's own earlier tries are: a try that
+    failed at page 180 has made 179."""
+    if not is_fresh(ctx.parameters):
+        return 0.0
+    ends = [attempt.ended_at for attempt in ctx.job.attempts if attempt.error is None]
+    return max([ctx.job.created_at, *(end for end in ends if end)]).timestamp()
+
+
+async def opened_entry(
+    ctx: JobContext[Any],
+    document: Document,
+    kind: str,
+    method: str,
+    *,
+    options: Mapping[str, Any],
+    packages: Sequence[str],
+) -> tuple[Entry, Shelf]:
+    """Where the pages of the document are, or will be. Options that are not set do not count."""
+    told = {name: value for name, value in options.items() if value}
+    made_with = " ".join([f"secretary {__version__}", *map(_version_of, packages)])
+    entry = await asyncio.to_thread(
+        ctx.cache.entry, kind, document.sha256, method, options=told, version=made_with
+    )
+    return entry, Shelf(str(entry.directory), str(ctx.directory))
+
+
+@cache
+def _version_of(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"{package} none"
+
+
+def check_pages(ctx: JobContext[Any], count: int) -> None:
+    limit = ctx.documents.max_pages
+    if count > limit:
+        text = f"{count:,} pages are asked for; {limit:,} at the most can be read in one job"
+        raise FileTooLarge(text, pages=count, limit=limit)
+
+
+async def conclude(
+    ctx: JobContext[Any],
+    document: Document,
+    entry: Entry,
+    shelf: Shelf,
+    numbers: range,
+    *,
+    facts: Mapping[str, Any],
+    made: bool,
+    archives: Mapping[str, str],
+) -> dict[str, Any]:
+    """The pages put together, as results."""
+    await ctx.progress("postprocessing", 90, "Putting the pages together")
+    since = made_after(ctx)
+    assembly = Assembly(
+        shelf=shelf,
+        numbers=numbers,
+        archives=archives,
+        made_after=since,
+        may_reuse=not made and not since,
+    )
+    done = await ctx.run(assemble, assembly)
+    if facts.get("extraction_method") == "native" and not (done.has_text or done.has_text_layer):
+        text = "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
+        raise UnsupportedFile(text)
+    job = ctx.job
+    return document_results(
+        job,
+        document.source,
+        done,
+        directory=entry.name,
+        facts=facts,
+        is_from_cache=not made and not job.failures and not job.crashes,
+        context=ctx.parameters.context,
+    )

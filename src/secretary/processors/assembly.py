@@ -1,0 +1,175 @@
+"""Puts finished pages together: one text, one Markdown file, archives."""
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileCorrupt
+from .page import Page
+from .shelf import Place, Shelf, load, page_file
+
+MARKDOWN_FILE = "document.md"
+TEXT_FILE = "document.txt"
+#: What is too long for a job's document: the job refers to this file, and who reads the job gets
+#: what is in it.
+RESULTS_FILE = "texts.json"
+#: Texts up to this size are part of the results; longer ones are in the files only, so that no
+#: answer takes all the memory of a client, or ours.
+MAX_RESULTS_BYTES = 8 * 1024 * 1024
+#: What cannot be made smaller.
+PACKED = frozenset({".jpg", ".jpeg", ".png", ".gif", ".webp", ".zip"})
+#: What a job shows as `document.md` is kept as `document.1-20.md`, if it is that of these pages.
+KEPT = "assembled.json"
+
+
+@dataclass(slots=True)
+class Assembled:
+    """Names of files that the job shows, and whether there is any text."""
+
+    page_texts: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    has_text: bool = False
+    #: False when something is wrong with the text layer of every page.
+    has_text_layer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """What to put together. It is kept for the next job that wants the same pages."""
+
+    shelf: Shelf
+    numbers: range
+    #: The name of each zip, and how the names of its pictures begin; '' is for everything.
+    archives: Mapping[str, str]
+    #: Pages made earlier than this are not taken.
+    made_after: float = 0.0
+    may_reuse: bool = False
+
+    def kept_as(self, name: str) -> str:
+        stem, _, ending = name.partition(".")
+        return f"{stem}.{self.numbers[0]}-{self.numbers[-1]}.{ending}"
+
+
+def assemble(assembly: Assembly) -> Assembled:
+    known = _known(assembly) if assembly.may_reuse else None
+    if known is not None:
+        for name in (*known.page_texts, *known.pictures):
+            assembly.shelf.show(name)
+        for name in known.files:
+            assembly.shelf.show(assembly.kept_as(name), name)
+        return known
+    done = _put_together(assembly)
+    for name, beginning in assembly.archives.items():
+        _pack(assembly, name, _members(done, beginning))
+        done.files.append(name)
+    with assembly.shelf.writing(assembly.kept_as(KEPT)) as path:
+        Path(path).write_text(json.dumps(asdict(done)))
+    return done
+
+
+def _known(assembly: Assembly) -> Assembled | None:
+    path = Path(assembly.shelf.directory, assembly.kept_as(KEPT))
+    try:
+        return Assembled(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):  # there is none, or the power failed
+        return None
+
+
+def _put_together(assembly: Assembly) -> Assembled:
+    shelf, done, told = assembly.shelf, Assembled(), _Told()
+    with (
+        shelf.writing(assembly.kept_as(TEXT_FILE)) as text_path,
+        shelf.writing(assembly.kept_as(MARKDOWN_FILE)) as markdown_path,
+        open(text_path, "w", encoding="utf-8", errors="replace") as text_file,
+        open(markdown_path, "w", encoding="utf-8", errors="replace") as markdown_file,
+    ):
+        for page in _pages(assembly):
+            text, markdown = f"--- Seite {page.number} ---\n{page.text}\n", page.markdown.strip()
+            text_file.write(text)
+            markdown_file.write(f"{markdown}\n\n" if markdown else "")
+            told.add(page, text, markdown)
+            _add(done, page)
+    with shelf.writing(assembly.kept_as(RESULTS_FILE)) as path:
+        Path(path).write_text(json.dumps(told.results(done), ensure_ascii=False), encoding="utf-8")
+    done.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if done.has_text else [])]
+    for name in done.files:
+        shelf.show(assembly.kept_as(name), name)
+    return done
+
+
+def _pages(assembly: Assembly) -> Iterator[Page]:
+    places: Mapping[int, Place] = assembly.shelf.places(made_after=assembly.made_after)
+    for number in assembly.numbers:
+        if number not in places:
+            raise FileCorrupt(f"What was made of page {number} is gone; try again", page=number)
+        page = load(places[number])
+        assembly.shelf.show_page(page)
+        yield page
+
+
+def _add(done: Assembled, page: Page) -> None:
+    done.pictures.extend(page.pictures)
+    if page.text:
+        done.page_texts.append(page_file(page.number))
+    done.has_text = done.has_text or bool(page.text.strip())
+    done.has_text_layer = done.has_text_layer or "text_layer" not in page.facts
+
+
+class _Told:
+    """The part of the results that is long, as long as it is not too long."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._texts: list[str] = []
+        self._markdowns: list[str] = []
+        self._contents: list[dict[str, Any]] = []
+
+    def add(self, page: Page, text: str, markdown: str) -> None:
+        self._size += len(text) + len(markdown)
+        content: dict[str, Any] = {"page": page.number, "content": None, "method": page.method}
+        if page.reason:
+            content["reason"] = page.reason
+        if self._fits:
+            self._texts.append(text)
+            self._markdowns.append(markdown)
+            content |= {"content": page.text, **({"texts": page.texts} if page.texts else {})}
+        self._contents.append(content | dict(page.facts))
+
+    @property
+    def _fits(self) -> bool:
+        return self._size <= MAX_RESULTS_BYTES
+
+    def results(self, done: Assembled) -> dict[str, Any]:
+        results: dict[str, Any] = {"metadata": {"text_contents": self._contents}}
+        if self._fits:
+            markdown = "\n\n".join(filter(None, self._markdowns))
+            results["markdown_content"] = f"{markdown}\n" if done.has_text else None
+            results["extracted_text"] = "".join(self._texts).removesuffix("\n")
+        else:
+            for content in self._contents:
+                content.pop("texts", None)
+                content["content"] = None
+        return results
+
+
+def _members(done: Assembled, beginning: str) -> list[str]:
+    pictures = [name for name in done.pictures if name.startswith(beginning)]
+    texts = [MARKDOWN_FILE, TEXT_FILE, *done.page_texts] if done.has_text else []
+    return pictures if beginning else [*texts, *pictures]
+
+
+def _pack(assembly: Assembly, name: str, members: Sequence[str]) -> None:
+    shelf = assembly.shelf
+    with (
+        shelf.writing(assembly.kept_as(name)) as path,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        for member in members:
+            packed = Path(member).suffix in PACKED
+            kind = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
+            archive.write(f"{shelf.shown}/{member}", member, kind)
+    shelf.show(assembly.kept_as(name), name)

@@ -1,0 +1,118 @@
+"""What is to be done with pages, and what a drawn page comes to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from .methods import Method
+from .page import Page
+from .shelf import Shelf
+
+PREVIEW_SIDE = 640
+PREVIEW_QUALITY = 75
+IMAGE_QUALITY = 85
+#: Vision models see no more than this, whatever they are sent.
+MODEL_SIDE = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageTask:
+    """The same for all pages of a document; it travels to the process that makes them."""
+
+    path: str
+    password: str | None = None
+    method: Method
+    #: How the method is called in the results.
+    method_name: str
+    with_images: bool = False
+    languages: str | None = None
+    ocr_engine: str = "tesseract"
+    max_pixels: int = 50_000_000
+    shelf: Shelf
+    #: For what is of no use when the pages are done.
+    scratch: str
+    #: Why a page is read in this way, where that was for us to decide.
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The text of one page by one method."""
+
+    text: str
+    markdown: str
+    #: Why it is of no use.
+    fault: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A page that needs more than its process can give: a reading by OCR, which takes a call of
+    its own, or by a vision model, which gets the picture."""
+
+    number: int
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    pictures: tuple[str, ...] = ()
+    picture: str | None = None
+    reason: str | None = None
+
+
+def finish(task: PageTask, number: int, readings: Mapping[str, Reading], pictures: Any) -> Page:
+    """The page, kept. The readings come in the order of their worth."""
+    texts = {name: reading.text for name, reading in readings.items()}
+    found = [reading for reading in readings.values() if reading.text.strip()]
+    best = next((reading for reading in found if not reading.fault), found[0] if found else None)
+    facts: dict[str, Any] = {}
+    for reading in readings.values():
+        facts |= reading.facts
+    page = Page(
+        number=number,
+        text=_joined(texts),
+        markdown=best.markdown if best else "",
+        method=task.method_name if len(readings) != 1 else next(iter(readings)),
+        reason=task.reasons.get(number),
+        texts=texts if len(texts) > 1 else {},
+        pictures=tuple(pictures),
+        facts=facts,
+    )
+    task.shelf.save(page)
+    return page
+
+
+def _joined(texts: Mapping[str, str]) -> str:
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
+
+
+def save_pictures(task: PageTask, number: int, picture: Image.Image) -> tuple[str, ...]:
+    """The pictures that the method asks for: large ones, and small ones to look through."""
+    names = []
+    if task.with_images:
+        names.append(_save(task.shelf, f"image_{number:03d}.jpg", picture, IMAGE_QUALITY))
+    if task.method.preview:
+        small = picture.copy()
+        small.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE))
+        names.append(_save(task.shelf, f"preview_{number:03d}.jpg", small, PREVIEW_QUALITY))
+    return tuple(names)
+
+
+def _save(shelf: Shelf, name: str, picture: Image.Image, quality: int) -> str:
+    file = BytesIO()
+    picture.convert("RGB").save(file, "JPEG", quality=quality)
+    shelf.write(name, file.getvalue())
+    return name
+
+
+def picture_for_model(task: PageTask, number: int, picture: Image.Image) -> str:
+    """The path of a picture that a vision model can read."""
+    path = Path(task.scratch) / f"model_{number:03d}.jpg"
+    small = picture.convert("RGB")
+    small.thumbnail((MODEL_SIDE, MODEL_SIDE))
+    small.save(path, "JPEG", quality=IMAGE_QUALITY)
+    return str(path)
