@@ -15,7 +15,7 @@ def pdf(*pages: str) -> bytes:
         objects.append(PAGE % len(objects))
         kids.append(b"%d 0 R" % len(objects))
     objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
-    return _written(objects)
+    return written(objects)
 
 
 FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
@@ -25,7 +25,7 @@ PAGE = (
 )
 
 
-def _written(objects: list[bytes]) -> bytes:
+def written(objects: list[bytes]) -> bytes:
     body = bytearray(b"%PDF-1.4\n")
     places = []
     for number, content in enumerate(objects, 1):

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from . import doctor
 from .cache import Cache
-from .config import Retention, Settings
+from .config import LlmProvider, Retention, Settings
 from .desk import Desk
 from .doctor import Finding
 from .document_options import MEGAPIXEL, DocumentOptions
+from .download_limits import DownloadLimits
+from .engines.llm import Endpoints, LlmOptions, Model, Provider
 from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
 from .files import JobFiles
@@ -31,7 +33,6 @@ from .uploads import Uploads
 from .worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from .fetch import DownloadLimits
     from .metrics import Metrics
     from .network.client import Network
     from .webhooks import Sender
@@ -84,12 +85,31 @@ def make_network(settings: Settings) -> "Network":
     return Network(settings.network.allow_hosts)
 
 
-def download_limits(settings: Settings) -> "DownloadLimits":
-    from .fetch import DownloadLimits
-
+def download_limits(settings: Settings) -> DownloadLimits:
     return DownloadLimits(
         max_bytes=settings.network.download_max_mb * MEBIBYTE,
         total=timedelta(seconds=settings.network.download_timeout_sec),
+    )
+
+
+def llm_options(settings: Settings) -> LlmOptions:
+    group = settings.llm
+    name, chosen = group.vision_model or group.model, group.vision_provider
+    given = group.providers[chosen] if chosen else group.endpoint
+    if not name or given is None:
+        return LlmOptions()
+    provider = _provider(f"llm.providers.{chosen}" if chosen else "llm", given)
+    model = Model(provider=provider, name=name, parameters=group.vision_parameters)
+    return LlmOptions({"vision": model})
+
+
+def _provider(setting: str, given: LlmProvider) -> Provider:
+    return Provider(
+        setting=setting,
+        base_url=given.base_url,
+        api_key=given.api_key,
+        timeout_seconds=given.timeout_sec,
+        max_concurrent=given.max_concurrent,
     )
 
 
@@ -131,6 +151,7 @@ class Parts:
     worker: Worker
     upkeep: Upkeep
     sandbox: Sandbox
+    llm: Endpoints
 
 
 def make_worker(
@@ -149,9 +170,10 @@ def make_worker(
     sandbox = Sandbox(
         settings.generic_worker.processes or max(options.slots, os.cpu_count() or 1),
         limits=Limits(memory_bytes=settings.generic_worker.memory_limit_mb * MEBIBYTE),
-        preload=("secretary.isolation",),
+        preload=_preload(settings),
         max_calls=10_000,
     )
+    llm = Endpoints(llm_options(settings))
     executor = Executor(
         store=store,
         registry=make_registry(settings),
@@ -159,6 +181,7 @@ def make_worker(
         files=files,
         sources=make_sources(settings),
         documents=document_options(settings),
+        llm=llm,
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
         on_ended=on_ended,
@@ -169,7 +192,12 @@ def make_worker(
         keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
     worker = Worker(store, executor, options)
-    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox)
+    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox, llm)
+
+
+def _preload(settings: Settings) -> tuple[str, ...]:
+    """What every process will need: handlers from outside run whole, of ours only the work."""
+    return ("secretary.isolation",) if settings.handlers else ("secretary.processors.pdf.pages",)
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
@@ -207,6 +235,7 @@ async def examine(settings: Settings) -> list[Finding]:
         doctor.look_at_program(),
         doctor.look_at_handlers(make_registry(settings)),
         *doctor.look_at_engines(),
+        doctor.look_at_vision(llm_options(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]
     if file is not None and not file.exists():

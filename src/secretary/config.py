@@ -1,6 +1,7 @@
 """The settings: read once from the config file and the environment, checked, then frozen."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +15,8 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 
 from .errors import InvalidSettings
@@ -29,7 +32,11 @@ PLAIN_VARIABLES = {
     "SECRETARY_SERVICE_API_KEY": ("access", "api_keys"),
 }
 #: What a message must not repeat; a group that holds one may have it in the wrong place.
-SECRET = frozenset({"mongodb_uri", "api_keys", "storage", "access"})
+SECRET = frozenset(
+    {"mongodb_uri", "api_keys", "storage", "access", "llm", "api_key", "base_url", "providers"}
+)
+#: In the environment taken as it is: a key may look like a number.
+VERBATIM = frozenset({"api_key", "model", "vision_model"})
 #: Set by us for our own child processes.
 NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX"})
 
@@ -140,6 +147,62 @@ class Network(Group):
     download_timeout_sec: float = Field(default=900, gt=0)
 
 
+def _endpoint(text: str) -> str:
+    """No user, password or query: they would show in messages and logs."""
+    if not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#@]*)?", text):
+        raise ValueError("it must look like http://host:port/v1 or https://host/v1")
+    return text
+
+
+def _key(value: Any) -> Any:
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
+BaseUrl = Annotated[str, AfterValidator(_endpoint)]
+ApiKey = Annotated[str, Field(pattern=r"^[!-~]+$")]
+OptionalKey = Annotated[ApiKey | None, BeforeValidator(_key), Field(repr=False)]
+
+
+class LlmProvider(Group):
+    """An endpoint that speaks OpenAI's protocol."""
+
+    base_url: BaseUrl = "https://api.openai.com/v1"
+    api_key: OptionalKey = None
+    #: For one request with all its repetitions.
+    timeout_sec: float = Field(default=300, gt=0)
+    max_concurrent: int = Field(default=4, ge=1)
+
+
+class Llm(Group):
+    #: One endpoint for everything. Named ones are needed only where there are several.
+    base_url: BaseUrl | None = None
+    api_key: OptionalKey = None
+    timeout_sec: float = Field(default=300, gt=0)
+    max_concurrent: int = Field(default=4, ge=1)
+    #: For every purpose that names none of its own.
+    model: str | None = None
+    providers: dict[str, LlmProvider] = {}
+    vision_provider: str | None = None
+    vision_model: str | None = None
+    #: Sent with each request as they are, like {temperature: 0}.
+    vision_parameters: dict[str, Any] = {}
+
+    @field_validator("vision_provider")
+    @classmethod
+    def _is_there(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and name not in info.data.get("providers", {name}):
+            raise ValueError("llm.providers has none of this name")
+        return name
+
+    @property
+    def endpoint(self) -> LlmProvider | None:
+        """The one for everything: a key alone means OpenAI's own."""
+        given = {"base_url": self.base_url, "api_key": self.api_key}
+        given = {key: value for key, value in given.items() if value is not None}
+        limits = {"timeout_sec": self.timeout_sec, "max_concurrent": self.max_concurrent}
+        return LlmProvider.model_validate({**given, **limits}) if given else None
+
+
 class Logging(Group):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -155,6 +218,7 @@ class Settings(Group):
     access: Access = Access()
     network: Network = Network()
     limits: Limits = Limits()
+    llm: Llm = Llm()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.
     handlers: tuple[str, ...] = ()
@@ -227,7 +291,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             group, _, key = name.removeprefix("SECRETARY_").lower().partition("__")
             if not key:
                 raise InvalidSettings(f"There is no setting for the environment variable {name}")
-            values.setdefault(group, {})[key] = _parsed(text)
+            values.setdefault(group, {})[key] = text if key in VERBATIM else _parsed(text)
     return _with_old_names(values)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .desk import is_alive
+from .engines.llm import LlmOptions
 from .errors import StoreUnavailable
 from .job import JobStatus, utc_now
 from .registry import Registry
@@ -79,6 +80,15 @@ def look_at_engines() -> Iterator[Finding]:
             yield Finding(program, Verdict.OK, path)
         else:
             yield Finding(program, Verdict.INFO, f"not found: needed for {purpose}")
+
+
+def look_at_vision(options: LlmOptions) -> Finding:
+    """Told without asking the endpoint: that might cost something."""
+    if (model := options.models.get("vision")) is None:
+        fact = "no model is set (llm.model): needed for the methods with llm"
+        return Finding("vision", Verdict.INFO, fact)
+    key = "with a key" if model.provider.api_key else "without a key"
+    return Finding("vision", Verdict.OK, f"{model.name} at {model.provider.base_url}, {key}")
 
 
 def look_at_directory(directory: Path, *, embedded_store: bool) -> Iterator[Finding]:

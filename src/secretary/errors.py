@@ -15,6 +15,7 @@ Everything that can go wrong, as one tree:
     + ProcessingTimeout    PROCESSING_TIMEOUT
     + EngineUnavailable    ENGINE_UNAVAILABLE
     + UpstreamFailed       UPSTREAM_FAILED      (retryable)
+      - UpstreamRefused    the same answer would come again: not retryable
     + ProcessDied          the work took its process down; counted apart from failures
       - WorkerCrashed      WORKER_CRASHED
       - OutOfMemory        OUT_OF_MEMORY
@@ -134,6 +135,12 @@ class UpstreamFailed(JobFailed):
     code = "UPSTREAM_FAILED"
     retryable = True
     backoff = timedelta(seconds=10)
+
+
+class UpstreamRefused(UpstreamFailed):
+    """The service answered, and would answer the same again."""
+
+    retryable = False
 
 
 class ProcessDied(JobFailed):

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from .document_options import DocumentOptions
+from .engines.llm import Endpoints, Llm
 from .errors import JobFailed, LeaseLost, ProcessDied, ProcessingTimeout, StoreUnavailable
 from .files import JobFiles
 from .handler import DEFAULT_DOCUMENTS, Handler, JobContext, Results, Runner, as_json
@@ -63,6 +64,7 @@ class Executor:
     files: JobFiles
     sources: Sources
     documents: DocumentOptions = DEFAULT_DOCUMENTS
+    llm: Endpoints = field(default_factory=Endpoints)
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
     #: Called with the id of a job whose webhook may have to be told that it ended.
@@ -139,6 +141,7 @@ class Execution:
             cache=executor.files.cache,
             documents=executor.documents,
             processes=executor.sandbox.size,
+            llm=Llm(executor.llm, self._resources),
         )
         seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)

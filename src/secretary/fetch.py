@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 
 import httpx
 
+from .download_limits import MEBIBYTE, DownloadLimits
 from .errors import DownloadFailed, DownloadRefused, FileTooLarge
 from .file_names import downloaded_name
 from .network.client import Network
 
-MEBIBYTE = 1024 * 1024
 PIECE = MEBIBYTE
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 #: Apart from 5xx; any other status would come again.
@@ -32,14 +32,6 @@ MEDIA_TYPE = re.compile(r"[\w!#$&+^.-]+/[\w!#$&+^.-]+")
 
 #: Gets the bytes so far, and how many there will be where that is known.
 OnProgress = Callable[[int, int | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class DownloadLimits:
-    max_bytes: int = 1024 * MEBIBYTE
-    total: timedelta = timedelta(minutes=15)
-    idle: timedelta = timedelta(seconds=30)
-    max_redirects: int = 5
 
 
 @dataclass(frozen=True, slots=True)

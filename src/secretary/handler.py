@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from .cache import Cache
 from .document_options import DocumentOptions
+from .engines.llm import Llm
 from .errors import InvalidParameters, ProcessingTimeout
 from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
 from .resources import ResourceCalculator
@@ -67,6 +68,8 @@ class JobContext(Generic[P]):
     documents: DocumentOptions = DEFAULT_DOCUMENTS
     #: So many calls of `run` are worked on at the same time.
     processes: int = 1
+    #: Language models, as far as the settings name any.
+    llm: Llm = field(default_factory=Llm)
 
     @property
     def directory(self) -> Path:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .cache import Cache
 from .document_options import DocumentOptions
+from .engines.llm import Endpoints, Llm, LlmOptions
 from .handler import Handler, JobContext, Results, as_json, in_thread
 from .job import Job, LogEntry, Progress
 from .registry import Registry
@@ -36,6 +37,7 @@ def isolated(
             ctx.sources,
             ctx.cache,
             ctx.documents,
+            ctx.llm.options,
             on_message=deliver,
             resources=ctx.resources,
         )
@@ -52,11 +54,13 @@ async def run_handler(
     sources: Sources,
     cache: Cache,
     documents: DocumentOptions,
+    llm: LlmOptions,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
     job = Job.model_validate_json(job_document)
     handler = _registry(origin)[job.job_type]
     resources = ResourceCalculator()
+    endpoints = Endpoints(llm)
     ctx = JobContext(
         job=job,
         parameters=handler.parse(job.parameters),
@@ -67,8 +71,12 @@ async def run_handler(
         sources=sources,
         cache=cache,
         documents=documents,
+        llm=Llm(endpoints, resources),
     )
-    results = as_json(await handler.run(ctx))
+    try:
+        results = as_json(await handler.run(ctx))
+    finally:
+        await endpoints.close()
     return results, dict(resources.used)
 
 

@@ -13,7 +13,7 @@ current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
 current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
 
 #: Libraries that log what they send: addresses with the secrets in them.
-CHATTY = ("pymongo", "httpx", "httpcore")
+CHATTY = ("pymongo", "httpx", "httpcore", "httpx2", "httpcore2", "openai")
 
 
 def set_up(level: str, *, as_json: bool) -> None:

@@ -167,6 +167,7 @@ async def run_worker(parts: Parts) -> None:
         with suppress(asyncio.CancelledError):
             await upkeep
         await parts.sandbox.close()
+        await parts.llm.close()
 
 
 @asynccontextmanager

@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from .download_limits import DownloadLimits
 from .errors import DownloadRefused, InvalidParameters, NotFound
 from .file_names import safe_name
 from .uploads import Uploads
 
-if TYPE_CHECKING:
-    from .fetch import DownloadLimits
+DEFAULT_LIMITS = DownloadLimits()
 
 OnProgress = Callable[[int, int | None], None]
 
@@ -40,7 +40,7 @@ class Sources:
     #: Where `file_path` may lead. Uploads are under the data directory and belong to their jobs.
     roots: tuple[Path, ...] = ()
     allow_hosts: tuple[str, ...] = ()
-    limits: "DownloadLimits | None" = None
+    limits: DownloadLimits = DEFAULT_LIMITS
 
     async def fetch(
         self,
@@ -69,14 +69,14 @@ class Sources:
 
     async def _download(self, url: str, into: Path, on_progress: OnProgress | None) -> SourceFile:
         # Loaded here, because most processes that import this never download.
-        from .fetch import DownloadLimits, download
+        from .fetch import download
         from .network.client import Network
 
         done = await download(
             Network(self.allow_hosts),
             url,
             into / "download",
-            limits=self.limits or DownloadLimits(),
+            limits=self.limits,
             on_progress=on_progress,
         )
         return SourceFile(done.path, done.file_name)

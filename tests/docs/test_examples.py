@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from secretary.app import llm_options
+from secretary.config import load
 from secretary.job import EVENT_NAMES, Delivery, Webhook, utc_now
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
@@ -70,11 +72,20 @@ def signed_event() -> tuple[str, dict[str, str], bytes]:
 
 
 class TestReadme:
-    START, DOCUMENT, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks("README.md", "sh")
+    START, CONVERT, DOCUMENT, BY_HTTP, BY_COMMAND, START_WITH_HANDLERS, SUBMIT = blocks(
+        "README.md", "sh"
+    )
 
     def test_make_run_starts_the_service(self) -> None:
         assert self.START == "make run\n"
         assert "$(BIN)/secretary serve" in (ROOT / "Makefile").read_text()
+
+    def test_a_file_is_converted(self, terminal: Terminal) -> None:
+        directory = terminal.program.directory
+        (directory / "document.pdf").write_bytes(pdf("Hello"))
+        terminal.environment["XDG_CACHE_HOME"] = str(directory / "caches")
+        terminal.type(self.CONVERT.removeprefix(".venv/bin/"), "")
+        assert "Hello" in (directory / "document.md").read_text()
 
     def test_the_first_document(self, terminal: Terminal) -> None:
         (terminal.program.directory / "document.pdf").write_bytes(pdf("Hello"))
@@ -185,3 +196,12 @@ class TestHowTo:
             registry = Registry()
             names["register"](registry)
             assert len(registry.job_types) == 1
+
+
+class TestVisionModel:
+    @pytest.mark.parametrize("text", blocks("docs/how-to/use-a-vision-model.md", "yaml"))
+    def test_the_settings_name_a_model(self, text: str, tmp_path: Path) -> None:
+        file = tmp_path / "config.yaml"
+        file.write_text(text.replace("…", "1"))
+        model = llm_options(load(file, environment={})).models["vision"]
+        assert model.name.startswith("qwen")

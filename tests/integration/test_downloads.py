@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import trustme
 
+from secretary.download_limits import DownloadLimits
 from secretary.errors import (
     AddressRefused,
     DownloadFailed,
@@ -22,7 +23,7 @@ from secretary.errors import (
     FileTooLarge,
     JobFailed,
 )
-from secretary.fetch import Downloaded, DownloadLimits, download
+from secretary.fetch import Downloaded, download
 from secretary.network.client import Network
 from tests.web import Answer, Asked, Web, serving
 

@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 
 from secretary import config
+from secretary.app import llm_options
 from secretary.config import Settings, load
+from secretary.engines.llm import Model, Provider
 from secretary.errors import InvalidSettings
 
 
@@ -114,6 +116,54 @@ class TestPlainVariables:
         assert loaded.store_url == f"sqlite://{loaded.database_file}"
 
 
+class TestLanguageModels:
+    def vision(self, **environment: str) -> Model | None:
+        named = {f"SECRETARY_LLM__{name}": value for name, value in environment.items()}
+        return llm_options(settings(named)).models.get("vision")
+
+    def test_an_address_and_a_model_are_enough(self, file: Path) -> None:
+        model = self.vision(BASE_URL="http://127.0.0.1:11434/v1", MODEL="qwen2.5vl")
+        assert model is not None
+        assert (model.name, model.provider.base_url) == ("qwen2.5vl", "http://127.0.0.1:11434/v1")
+        assert (model.provider.setting, model.provider.api_key) == ("llm", None)
+
+    def test_so_are_a_key_of_openai_and_a_model(self, file: Path) -> None:
+        model = self.vision(API_KEY="sk-1", MODEL="gpt")
+        assert model is not None
+        assert model.provider.base_url == "https://api.openai.com/v1"
+        assert model.provider.api_key == "sk-1"
+
+    @pytest.mark.parametrize(
+        "environment", [{}, {"MODEL": "gpt"}, {"API_KEY": "sk-1"}, {"API_KEY": "", "MODEL": "gpt"}]
+    )
+    def test_half_of_it_is_no_model(self, file: Path, environment: dict[str, str]) -> None:
+        assert self.vision(**environment) is None
+
+    def test_a_key_that_looks_like_a_number_stays_as_it_is(self, file: Path) -> None:
+        model = self.vision(API_KEY="0123", MODEL="gpt")
+        assert model is not None
+        assert model.provider.api_key == "0123"
+
+    def test_a_purpose_may_have_an_endpoint_and_a_model_of_its_own(self, file: Path) -> None:
+        file.write_text(
+            "llm:\n  base_url: http://127.0.0.1:1/v1\n  model: writer\n"
+            "  providers: {eyes: {base_url: 'http://127.0.0.1:2/v1', timeout_sec: 9}}\n"
+            "  vision_provider: eyes\n  vision_model: seer\n  vision_parameters: {temperature: 0}\n"
+        )
+        key = {"SECRETARY_LLM__PROVIDERS": "{eyes: {api_key: sk-2}}"}
+        model = llm_options(settings(key, file=file)).models["vision"]
+        assert (model.name, model.parameters) == ("seer", {"temperature": 0})
+        assert model.provider == Provider(
+            setting="llm.providers.eyes",
+            base_url="http://127.0.0.1:2/v1",
+            api_key="sk-2",
+            timeout_seconds=9,
+        )
+
+    def test_a_key_is_not_shown_with_the_settings(self, file: Path) -> None:
+        assert "sk-1" not in repr(settings({"SECRETARY_LLM__API_KEY": "sk-1"}))
+
+
 class TestOldNames:
     def test_session_worker_is_read_as_generic_worker(self, file: Path) -> None:
         file.write_text("session_worker: {max_concurrent: 5}\n")
@@ -143,6 +193,8 @@ class TestMistakes:
             ("logging: {level: loud}", "logging.level"),
             ("access: {api_keys: ['']}", "access.api_keys.0"),
             ("access: {api_keys: [':ann']}", "access.api_keys.0"),
+            ("llm: {base_url: 'llm.example'}", "llm.base_url: .*http://host:port/v1"),
+            ("llm: {vision_provider: one}", "llm.vision_provider: .*none of this name"),
         ],
     )
     def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(
@@ -169,6 +221,15 @@ class TestMistakes:
             "access: SECRET",
             "storage: {mongodb_uri: [SECRET]}",
             "storage: mongodb://ann:SECRET@db.example",
+            "llm: SECRET",
+            "llm: {api_key: [SECRET]}",
+            "llm: {api_key: 'SECRET with a space'}",
+            "llm: {base_url: 'https://ann:SECRET@llm.example/v1'}",
+            "llm: {base_url: 'https://llm.example/v1?key=SECRET'}",
+            "llm: {providers: SECRET}",
+            "llm: {providers: {one: SECRET}}",
+            "llm: {providers: {one: {api_key: {SECRET: 1}}}}",
+            "llm: {providers: {one: {timeout_sec: SECRET}}}",
         ],
     )
     def test_a_wrong_secret_is_not_repeated(self, file: Path, text: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from secretary import doctor
 from secretary.doctor import Finding, Verdict
+from secretary.engines.llm import LlmOptions, Model, Provider
 from secretary.job import Job, utc_now
 from secretary.registry import Registry
 from secretary.store import JobStore
@@ -158,6 +159,17 @@ class TestRest:
         findings = list(doctor.look_at_engines())
         assert {finding.verdict for finding in findings} == {Verdict.INFO}
         assert findings[0].fact == "not found: needed for sound and video"
+
+    def test_a_missing_vision_model_is_only_mentioned(self) -> None:
+        finding = doctor.look_at_vision(LlmOptions())
+        assert (finding.verdict, finding.fact[:15]) == (Verdict.INFO, "no model is set")
+
+    def test_a_vision_model_is_told_without_its_key(self) -> None:
+        provider = Provider(setting="llm", base_url="https://llm.example/v1", api_key="SECRET")
+        model = Model(provider=provider, name="seer")
+        finding = doctor.look_at_vision(LlmOptions({"vision": model}))
+        assert finding.verdict == "ok"
+        assert finding.fact == "seer at https://llm.example/v1, with a key"
 
     def test_handlers_are_listed(self) -> None:
         async def audio(job: Any, repo: Any, resources: Any) -> None: ...

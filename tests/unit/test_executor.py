@@ -1,6 +1,7 @@
 """How a claimed job comes to its end."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
+from secretary.engines.llm import Endpoints
 from secretary.errors import FileCorrupt, UpstreamFailed, WorkerCrashed
 from secretary.executor import Executor, Stop, backoff
 from secretary.files import JobFiles
@@ -20,6 +22,8 @@ from secretary.sources import Sources
 from secretary.store import JobStore
 
 from ..contract.given import LAPSED, LEASE, claim
+from ..llm_server import llm_server, says
+from ..seeing_handlers import seeing
 
 Context = JobContext[AnyParameters]
 
@@ -65,6 +69,36 @@ async def test_what_a_handler_returns_becomes_the_results(executor: Executor) ->
     done = await run(executor, Job(job_type="greet", parameters={"extra": {"name": "Ann"}}))
     assert (done.status, done.results) == (JobStatus.COMPLETED, {"text": "Hello Ann"})
     assert done.resources == {"pages": 2}
+
+
+@pytest.mark.parametrize("outside", [False, True])
+async def test_a_handler_asks_a_model_and_what_that_took_is_kept(
+    executor: Executor, outside: bool
+) -> None:
+    async with llm_server(says("# Seen")) as server:
+        executor = replace(executor, llm=Endpoints(server.options()))
+        if outside:
+            executor.registry.load("tests.seeing_handlers:register")
+        else:
+            executor.registry.add(seeing)
+        await executor.sandbox.open()
+        try:
+            done = await run(executor, Job(job_type="seeing"))
+        finally:
+            await executor.sandbox.close()
+            await executor.llm.close()
+    assert done.results is not None
+    assert done.results["markdown_content"] == "# Seen"
+    assert done.results["llm_info"]["total_tokens"] == 120
+    assert done.resources["llm_output_tokens"] == 20
+
+
+async def test_a_handler_that_needs_a_model_fails_where_none_is_set(executor: Executor) -> None:
+    executor.registry.add(seeing)
+    done = await run(executor, Job(job_type="seeing"))
+    assert done.error is not None
+    assert done.error.code == "ENGINE_UNAVAILABLE"
+    assert "llm.base_url" in done.error.message
 
 
 async def test_bad_parameters_fail_the_job_and_name_the_field(executor: Executor) -> None:

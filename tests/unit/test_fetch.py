@@ -8,8 +8,9 @@ import pytest
 
 from secretary.app import download_limits, make_network
 from secretary.config import Settings
+from secretary.download_limits import DownloadLimits
 from secretary.errors import AddressRefused, DownloadFailed
-from secretary.fetch import DownloadLimits, download
+from secretary.fetch import download
 from secretary.network.client import Network
 
 

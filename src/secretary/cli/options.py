@@ -41,7 +41,7 @@ def at_desk(
     """Do `work` with the store open. Only a command that adds something makes a new store:
     a mistyped directory should be noticed, not filled."""
     settings = read_settings(config, data_dir)
-    _log_quietly(settings)
+    log_quietly(settings)
     if not make_store:
         _require_store(settings)
 
@@ -52,7 +52,7 @@ def at_desk(
     return asyncio.run(run())
 
 
-def _log_quietly(settings: Settings) -> None:
+def log_quietly(settings: Settings) -> None:
     """The answer of a command is what it prints; of the log only trouble belongs beside it."""
     logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
     if settings.logging.level != "debug":

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..desk import Desk
 from ..errors import InvalidParameters
@@ -117,6 +115,10 @@ async def _wait(desk: Desk, job: Job) -> Job:
     complain(f"{job.job_id} is waiting to start")
     if not sys.stderr.isatty():
         return await wait_for(desk, job.job_id, show=lambda job: None)
+    # Loaded here: no other command needs it.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

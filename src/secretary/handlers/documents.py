@@ -1,6 +1,7 @@
 """What all jobs on documents do alike: find the file and its place in the cache, read, conclude."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +18,9 @@ from ..sources import SourceFile
 from ..version import __version__
 from .document_results import document_results
 from .parameters import LanguageParameters
+
+#: Characters of it that a vision model is told.
+MOST_CONTEXT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,13 @@ def _refuse_template(parameters: LanguageParameters) -> None:
     """Better no result than one without what was asked for."""
     if parameters.template or parameters.template_content:
         raise EngineUnavailable("This version cannot apply a template to a document")
+
+
+def said_about(parameters: LanguageParameters) -> str | None:
+    """What the client knows about the document, for a model that reads it."""
+    if not parameters.context:
+        return None
+    return json.dumps(parameters.context, ensure_ascii=False, sort_keys=True)[:MOST_CONTEXT]
 
 
 def is_fresh(parameters: LanguageParameters) -> bool:
@@ -127,7 +138,7 @@ async def conclude(
         text = "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
         raise UnsupportedFile(text)
     job = ctx.job
-    return document_results(
+    results = document_results(
         job,
         document.source,
         done,
@@ -136,3 +147,4 @@ async def conclude(
         is_from_cache=not made and not job.failures and not job.crashes,
         context=ctx.parameters.context,
     )
+    return {**results, "llm_info": ctx.llm.info()}

@@ -1,17 +1,58 @@
 """Job type `imageocr`: the text in a picture."""
 
+from functools import partial
+from typing import Any, Literal
+
 from pydantic import Field
 
-from ..errors import EngineUnavailable
-from ..handler import JobContext, Results, handles
-from .parameters import LanguageParameters
+from ..cache import Entry
+from ..file_kinds import PICTURES
+from ..handler import JobContext, handles
+from ..processors.methods import ALIASES, METHODS
+from .documents import Document, find
+from .paged import Opened, Wish, read_pages
+from .parameters import LANGUAGES, LanguageParameters
+from .pdf import TIMEOUT
+
+#: `native` and `auto` are what clients of PDFs send; a picture can only be read.
+MethodName = Literal["ocr", "tesseract_ocr", "llm", "llm_and_ocr", "preview", "native", "auto"]
 
 
 class ImageParameters(LanguageParameters):
-    extraction_method: str = Field(default="ocr", max_length=50)
-    ocr_language: str | None = Field(default=None, pattern=r"^[A-Za-z_]+(\+[A-Za-z_]+)*$")
+    extraction_method: MethodName = "ocr"
+    include_images: bool = Field(default=False, description="The picture, upright, as a JPEG")
+    ocr_language: str | None = Field(default=None, pattern=LANGUAGES)
+
+    def wish(self) -> Wish:
+        method = {**ALIASES, "native": "ocr", "auto": "ocr"}.get(
+            self.extraction_method, self.extraction_method
+        )
+        return Wish(method=method, images=self.include_images, languages=self.ocr_language)
 
 
-@handles("imageocr", ImageParameters)
-async def imageocr(ctx: JobContext[ImageParameters]) -> Results:
-    raise EngineUnavailable("This version has no engine for the text in pictures")
+@handles("imageocr", ImageParameters, timeout=TIMEOUT)
+async def imageocr(ctx: JobContext[ImageParameters]) -> dict[str, Any]:
+    # Loaded when the first job comes: the API knows this handler too, and never runs it.
+    from ..processors.picture_pages import make_picture_pages
+
+    wish = ctx.parameters.wish()
+    if METHODS[wish.method].llm:
+        ctx.llm.model("vision")  # before any work: is there one?
+    document = await find(ctx, PICTURES)
+    opened = partial(_opened, ctx, document)
+    return await read_pages(
+        ctx, document, wish, kind="imageocr", make=make_picture_pages, opened=opened
+    )
+
+
+async def _opened(ctx: JobContext[Any], document: Document, entry: Entry) -> Opened:
+    from ..processors.picture_pages import inspect_picture
+
+    facts = entry.facts
+    if facts is None:
+        limits = ctx.documents
+        facts = await ctx.run(
+            inspect_picture, document.path, limits.max_pixels, wall_time=limits.page_timeout
+        )
+        entry.note(facts)
+    return Opened(document.path, facts)

@@ -1,15 +1,74 @@
 """Job type `office`: documents, sheets and slides as Markdown."""
 
-from ..errors import EngineUnavailable
-from ..handler import JobContext, Results, handles
-from .parameters import LanguageParameters
+from typing import Any
+
+from pydantic import Field
+
+from ..errors import UnsupportedFile
+from ..file_kinds import OFFICE
+from ..handler import JobContext, handles
+from .document_results import archives_of
+from .documents import check_pages, conclude, find, made_after, opened_entry
+from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
 
-class OfficeParameters(LanguageParameters):
-    include_images: bool = False
-    via_pdf: bool = False
+class OfficeParameters(PdfParameters):
+    """With `via_pdf` the same can be asked for as of a PDF."""
+
+    include_images: bool = Field(default=False, description="The pictures in the document")
+    via_pdf: bool = Field(default=False, description="By LibreOffice, page by page as printed")
 
 
-@handles("office", OfficeParameters)
-async def office(ctx: JobContext[OfficeParameters]) -> Results:
-    raise EngineUnavailable("This version has no engine for office files")
+@handles("office", OfficeParameters, timeout=TIMEOUT)
+async def office(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
+    if ctx.parameters.via_pdf:
+        return await read_pdf(ctx, ctx.parameters.wish(), CONVERTIBLE | {"html", "text"})
+    return await _read(ctx)
+
+
+async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
+    # Loaded when the first job comes: the API knows this handler too, and never runs it.
+    from ..processors.office_pages import make_office_pages
+
+    document = await find(ctx, OFFICE)
+    if document.kind == "ole":
+        text = "This is a file of an old office format; with via_pdf LibreOffice can read it"
+        raise UnsupportedFile(text, kind="ole")
+    images = ctx.parameters.include_images
+    # Of a text only its name tells whether it is a table.
+    ending = document.source.path.suffix.lower() if document.kind == "text" else None
+    entry, shelf = await opened_entry(
+        ctx,
+        document,
+        "office",
+        "native",
+        options={"images": images, "ending": ending},
+        packages=["lxml"],
+    )
+    await ctx.progress("processing_pages", 10)
+    facts = entry.facts
+    made = facts is None or bool(made_after(ctx))
+    if facts is None or made:
+        facts = await ctx.run(
+            make_office_pages,
+            document.path,
+            document.kind,
+            document.source.name,
+            shelf,
+            str(ctx.scratch),
+            images,
+            wall_time=ctx.documents.conversion_timeout,
+        )
+        entry.note(facts)
+    count = int(facts["page_count"])
+    check_pages(ctx, count)
+    return await conclude(
+        ctx,
+        document,
+        entry,
+        shelf,
+        range(1, count + 1),
+        facts=facts,
+        made=made,
+        archives=archives_of(images=images, previews=False),
+    )

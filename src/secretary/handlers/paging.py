@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cache import Entry
@@ -34,6 +35,8 @@ class Paging:
     page_timeout: timedelta
     #: Pages made before are not taken: the client wants them made anew.
     made_after: float = 0.0
+    #: What a vision model is told about the document.
+    about: str | None = None
 
     async def run(self, numbers: Sequence[int]) -> bool:
         """Have these pages on the shelf; false when all of them were there before."""
@@ -64,12 +67,16 @@ class Paging:
     ) -> list["Unfinished"]:
         """As many calls at once as there are processes, or as the model takes requests."""
         lanes = self.ctx.processes
+        if task.method.llm:
+            lanes = self.ctx.llm.options.models["vision"].provider.max_concurrent
         pieces = _pieces(numbers, lanes, _most(task))
         unfinished: list[Unfinished] = []
 
         async def lane() -> None:
             for piece in pieces:
                 left = await self._make(task, piece)
+                if task.method.llm:
+                    left = await self._ask_model(task, left)
                 unfinished.extend(left)
                 await progress.advance(len(piece) - len(left))
                 self.entry.touch()
@@ -97,6 +104,23 @@ class Paging:
             if number not in done:
                 left += await self._make(task, [number])
         return left
+
+    async def _ask_model(
+        self, task: "PageTask", pages: Sequence["Unfinished"]
+    ) -> list["Unfinished"]:
+        from ..processors.page_task import Reading, finish
+
+        for page in pages:
+            assert page.picture is not None
+            picture = Path(page.picture)
+            jpeg = await asyncio.to_thread(picture.read_bytes)
+            said = await self.ctx.llm.read_picture(
+                jpeg, language=task.languages, context=self.about
+            )
+            await asyncio.to_thread(picture.unlink)
+            readings = {"llm": Reading(text=said, markdown=said), **page.readings}
+            await asyncio.to_thread(finish, task, page.number, readings, page.pictures)
+        return []
 
 
 def page_numbers(first: int | None, last: int | None, count: int) -> range:

@@ -10,7 +10,7 @@ from .page_task import (
     picture_for_model,
     save_pictures,
 )
-from .pictures import count_frames, open_frame
+from .pictures import count_frames, dpi_of, open_frame
 
 
 def inspect_picture(path: str, max_pixels: int) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def make_picture_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinishe
         if task.method.ocr:
             from .ocr_reading import read_by_ocr  # it is heavy, and a preview needs none
 
-            readings["ocr"] = read_by_ocr(task, picture, dpi=None)
+            readings["ocr"] = read_by_ocr(task, picture, dpi=dpi_of(picture))
         pictures = save_pictures(task, number, picture)
         if task.method.llm:
             sent = picture_for_model(task, number, picture)

@@ -58,6 +58,8 @@ class Sandbox:
         self._background: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
+        if self._is_open:
+            return
         self._guard = Guard(self._token)
         self._is_open = True
         self._fill()

@@ -19,8 +19,8 @@ from .document import opened_page, opened_pdf
 from .drawing import POINTS_PER_INCH, draw_page
 from .native import NativePage, read_page
 
-#: Small print is read well from here on; more takes longer and gives no better text.
-OCR_DPI = 300
+#: The best text for the time; docs/explanation/ocr.md has the figures.
+OCR_DPI = 200
 #: Enough to read on a screen, and for a model.
 IMAGE_DPI = 150
 #: What a PDF says about itself, and our names for it.

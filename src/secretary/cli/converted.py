@@ -1,0 +1,97 @@
+"""Where converted files go: to a directory, each under a name of its own, or to standard output."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ..errors import NotFound
+from ..files import JobFiles
+from ..job import Job
+from .output import say
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """An ended job, and the files where it has left what it made."""
+
+    file: Path
+    job: Job
+    files: JobFiles
+
+    def markdown(self) -> str:
+        if (path := self._local(self._results.get("markdown_file"))) is not None:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        else:
+            text = (
+                self._results.get("markdown_content") or self._results.get("extracted_text") or ""
+            )
+        return text.rstrip("\n") + "\n"
+
+    def pictures(self) -> list[Path]:
+        found = (self._local(url) for url in self._results.get("assets") or [])
+        return [path for path in found if path is not None]
+
+    @property
+    def _results(self) -> dict[str, Any]:
+        return self.job.results or {}
+
+    def _local(self, url: str | None) -> Path | None:
+        """Results name files by their URL; here there is no service to ask."""
+        before, _, name = (url or "").partition(f"/{self.job.job_id}/")
+        try:
+            return self.files.locate(self.job, unquote(name)) if before and name else None
+        except NotFound:
+            return None
+
+
+class Output:
+    """`directory` None means standard output."""
+
+    def __init__(self, directory: Path | None, files: Sequence[Path]) -> None:
+        self._directory = directory
+        self._several = len(files) > 1
+        #: Nothing is written over: neither what is being read nor what was just written.
+        self._taken = {file.resolve() for file in files}
+
+    def put(self, converted: Converted) -> None:
+        if self._directory is None:
+            head = f"<!-- {converted.file.name.replace('--', '- -')} -->\n\n"
+            sys.stdout.write((head if self._several else "") + converted.markdown())
+            sys.stdout.flush()
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._free_path(converted.file)
+        markdown, pictures = converted.markdown(), converted.pictures()
+        beside = path.with_name(f"{path.stem}_files")
+        for picture in pictures:
+            beside.mkdir(exist_ok=True)
+            shutil.copyfile(picture, beside / picture.name)
+            markdown = markdown.replace(
+                f"]({picture.name})", f"]({quote(beside.name)}/{picture.name})"
+            )
+        _write(path, markdown)
+        say(str(path))
+
+    def _free_path(self, file: Path) -> Path:
+        assert self._directory is not None
+        names = [f"{file.stem}.md", f"{file.name}.md"]
+        names += [f"{file.name}-{number}.md" for number in range(2, len(self._taken) + 2)]
+        paths = (self._directory / name for name in names)
+        path = next(path for path in paths if path.resolve() not in self._taken)
+        self._taken.add(path.resolve())
+        return path
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,40 @@
+"""Language models behind any endpoint that speaks OpenAI's protocol."""
+
+from typing import Any
+
+from ...resources import ResourceCalculator
+from .endpoints import Endpoints
+from .options import LlmOptions, Model, Provider, Purpose
+from .usage import Usage
+from .vision import page_markdown, picture_messages
+
+__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Provider", "Purpose"]
+
+
+class Llm:
+    """What one job asks of language models: each request is counted for it."""
+
+    def __init__(
+        self, endpoints: Endpoints | None = None, resources: ResourceCalculator | None = None
+    ) -> None:
+        self._endpoints = endpoints or Endpoints()
+        self._usage = Usage(resources or ResourceCalculator())
+
+    @property
+    def options(self) -> LlmOptions:
+        return self._endpoints.options
+
+    def model(self, purpose: Purpose) -> str:
+        """The name of the model; EngineUnavailable, before any work, when none is set."""
+        return self._endpoints.model(purpose).name
+
+    async def read_picture(
+        self, jpeg: bytes, *, language: str | None = None, context: str | None = None
+    ) -> str:
+        """The page in a picture as Markdown; "" when nothing is on it."""
+        messages = picture_messages(jpeg, language=language, context=context)
+        return page_markdown(await self._endpoints.chat("vision", messages, self._usage))
+
+    def info(self) -> dict[str, Any]:
+        """For `llm_info` of the results: the requests so far and their tokens."""
+        return self._usage.info()

@@ -1,0 +1,96 @@
+"""Reads a document that has pages, from its place in the cache to its results."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..cache import Entry
+from ..handler import JobContext
+from ..processors.methods import METHODS
+from .document_results import archives_of
+from .documents import Document, check_pages, conclude, made_after, opened_entry, said_about
+from .paging import MakePages, Paging, page_numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file whose pages can be read, and what is known about the document."""
+
+    path: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is wanted of the pages."""
+
+    method: str
+    images: bool = False
+    languages: str | None = None
+    password: str | None = None
+    first: int | None = None
+    last: int | None = None
+
+
+async def read_pages(
+    ctx: JobContext[Any],
+    document: Document,
+    wish: Wish,
+    *,
+    kind: str,
+    make: MakePages,
+    opened: Callable[[Entry], Awaitable[Opened]],
+) -> dict[str, Any]:
+    from ..processors.page_task import PageTask  # loaded when the first job comes
+
+    method, limits = METHODS[wish.method], ctx.documents
+    languages = wish.languages or limits.ocr_language if method.ocr or method.llm else None
+    about = said_about(ctx.parameters) if method.llm else None
+    is_drawn = method.ocr or method.llm or method.preview or wish.images
+    options = {
+        "images": wish.images,
+        "languages": languages,
+        "password": wish.password,
+        "model": ctx.llm.model("vision") if method.llm else None,
+        "about": about,
+        "max_pixels": limits.max_pixels if is_drawn else None,
+    }
+    engines = ["pypdfium2" if kind == "pdf" else "pillow", *(["tesserocr"] if method.ocr else [])]
+    entry, shelf = await opened_entry(
+        ctx, document, kind, wish.method, options=options, packages=engines
+    )
+    found = await opened(entry)
+    numbers = page_numbers(wish.first, wish.last, int(found.facts["page_count"]))
+    check_pages(ctx, len(numbers))
+    task = PageTask(
+        path=found.path,
+        password=wish.password,
+        method=method,
+        method_name=wish.method,
+        with_images=wish.images,
+        languages=languages,
+        ocr_engine=limits.ocr_engine,
+        max_pixels=limits.max_pixels,
+        shelf=shelf,
+        scratch=str(ctx.scratch),
+    )
+    paging = Paging(
+        ctx=ctx,
+        task=task,
+        make=make,
+        entry=entry,
+        page_timeout=limits.page_timeout,
+        made_after=made_after(ctx),
+        about=about,
+    )
+    made = await paging.run(numbers)
+    return await conclude(
+        ctx,
+        document,
+        entry,
+        shelf,
+        numbers,
+        facts={**found.facts, "extraction_method": wish.method},
+        made=made,
+        archives=archives_of(images=wish.images, previews=method.preview),
+    )

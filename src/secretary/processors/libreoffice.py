@@ -1,0 +1,199 @@
+"""Office files to PDF by LibreOffice, in a process group and with a profile of their own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from ..errors import (
+    EngineUnavailable,
+    FileCorrupt,
+    FileTooLarge,
+    ProcessingTimeout,
+    UnsupportedFile,
+)
+from ..file_kinds import kind_of
+from .office.archive import declared_bytes
+from .office.odf_package import refuse_encrypted_odf
+from .office.ole import ole_kind
+
+MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
+_MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
+_MISSING = (
+    "LibreOffice is not installed: install libreoffice-impress-nogui, libreoffice-writer-nogui"
+    " and libreoffice-calc-nogui"
+)
+#: The filter by which each kind is read. Left to itself, LibreOffice takes garbage for text.
+_FILTERS = {
+    "docx": "MS Word 2007 XML",
+    "xlsx": "Calc MS Excel 2007 XML",
+    "pptx": "Impress MS PowerPoint 2007 XML",
+    "odt": "writer8",
+    "ods": "calc8",
+    "odp": "impress8",
+    "rtf": "Rich Text Format",
+    "html": "HTML (StarWriter)",
+    "text": "Text (encoded):UTF8",
+    "csv": "Text - txt - csv (StarCalc):44,34,76,1",
+    "doc": "MS Word 97",
+    "xls": "MS Excel 97",
+    "ppt": "MS PowerPoint 97",
+}
+_ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
+#: By the mark of the sandbox its processes are found, whoever their parent is by then.
+_PASSED_ON = {"PATH", "LANG", "TZ", "SECRETARY_SANDBOX"}
+#: Where nobody listens: the way out of all that still would reach for the network.
+_NOWHERE = "127.0.0.1"
+_DISCARD_PORT = 9
+
+
+def to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
+    """The path of the PDF, in the directory `into`. Nothing else is left there."""
+    program = _program()
+    kind = _checked(path, kind)
+    with _work_directory(into) as work:
+        # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
+        source = work / f"document.{'txt' if kind == 'text' else kind}"
+        shutil.copyfile(path, source)
+        _write_profile(work / "profile" / "user")
+        (work / "tmp").mkdir()
+        _run(_command(program, kind, source, work), work, timeout_s)
+        made = work / "out" / "document.pdf"
+        if not _is_pdf(made):
+            text = "LibreOffice cannot read the document: it is damaged, or needs a password"
+            raise FileCorrupt(text)
+        target = Path(into) / "document.pdf"
+        os.replace(made, target)
+        return str(target)
+
+
+def _program() -> str:
+    found = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
+    if found is None:
+        raise EngineUnavailable(_MISSING)
+    return found
+
+
+def _checked(path: str, kind: str) -> str:
+    """The kind by which a filter is chosen; what LibreOffice cannot open is refused before."""
+    if kind != kind_of(Path(path)):
+        raise FileCorrupt(f"The file is not a {kind} file, or is damaged")
+    if kind == "ole":
+        return ole_kind(path)
+    if kind == "text" and path.lower().endswith(".csv"):
+        return "csv"
+    if kind not in _FILTERS:
+        raise UnsupportedFile(f"LibreOffice makes no PDF of a file of the kind {kind!r}")
+    if kind in _ZIPPED:
+        if declared_bytes(path) > MAX_EXPANDED_BYTES:
+            text = "The document is larger than allowed once it is unpacked"
+            raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
+        if kind.startswith("od"):
+            refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
+    return kind
+
+
+@contextlib.contextmanager
+def _work_directory(into: str) -> Iterator[Path]:
+    work = tempfile.mkdtemp(prefix="libreoffice-", dir=into)
+    try:
+        yield Path(work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
+    return [
+        program,
+        f"-env:UserInstallation={(work / 'profile').resolve().as_uri()}",
+        "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
+        f"--infilter={_FILTERS[kind]}",
+        "--convert-to", "pdf",
+        "--outdir", str(work / "out"),
+        str(source),
+    ]  # fmt: skip
+
+
+def _run(command: Sequence[str], work: Path, timeout_s: float) -> None:
+    proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
+    environment = {
+        **{name: value for name, value in os.environ.items() if name in _PASSED_ON},
+        "HOME": str(work),
+        "TMPDIR": str(work / "tmp"),
+        "SAL_USE_VCLPLUGIN": "svp",
+        **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), proxy),
+    }
+    process = subprocess.Popen(
+        command,
+        cwd=work,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        # Its exit code tells nothing: a document that cannot be loaded is a success to it.
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        text = f"LibreOffice did not finish within {timeout_s:g} s"
+        raise ProcessingTimeout(text, timeout_s=timeout_s) from None
+    finally:
+        # The program we started is only the parent of the one that works.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _is_pdf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(5) == b"%PDF-"
+    except OSError:
+        return False
+
+
+#: No macro runs, no link is followed, no update is looked for.
+_SETTINGS: tuple[tuple[str, str, object], ...] = (
+    ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableActiveContent", True),
+    ("org.openoffice.Office.Common/Security/Scripting", "BlockUntrustedRefererLinks", True),
+    ("org.openoffice.Office.Common/Misc", "UseLocking", False),
+    ("org.openoffice.Office.Common/Misc", "UseDocumentOOoLockFile", False),
+    ("org.openoffice.Office.Common/Save/Document", "AutoSave", False),
+    ("org.openoffice.Office.Recovery/AutoSave", "Enabled", False),
+    ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
+    ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
+    ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _NOWHERE),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _DISCARD_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _NOWHERE),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _DISCARD_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetNoProxy", ""),
+)
+
+
+def _write_profile(directory: Path) -> None:
+    items = "".join(
+        f'<item oor:path="/{escape(path)}"><prop oor:name="{name}" oor:op="fuse">'
+        f"<value>{escape(_written(value))}</value></prop></item>"
+        for path, name, value in _SETTINGS
+    )
+    directory.mkdir(parents=True)
+    (directory / "registrymodifications.xcu").write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<oor:items xmlns:oor="http://openoffice.org/2001/registry"'
+        ' xmlns:xs="http://www.w3.org/2001/XMLSchema"'
+        f' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">{items}</oor:items>',
+        encoding="utf-8",
+    )
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

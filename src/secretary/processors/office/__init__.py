@@ -1,0 +1,1 @@
+"""Office files as Markdown: one module for each family, all of which speak in `blocks`."""

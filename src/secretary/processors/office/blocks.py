@@ -1,0 +1,111 @@
+"""What every format is read into: paragraphs, headings, items, tables and what is in them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+
+class Style(NamedTuple):
+    bold: bool = False
+    italic: bool = False
+    strike: bool = False
+    code: bool = False
+    #: The text is LaTeX.
+    math: bool = False
+    link: str | None = None
+
+
+PLAIN = Style()
+
+
+class Run(NamedTuple):
+    """Text of one style; a line feed in it is a line break."""
+
+    text: str
+    style: Style = PLAIN
+
+
+class Picture(NamedTuple):
+    alt: str
+    #: Its name in the document's directory, None if it is not kept.
+    file: str | None = None
+
+
+class NoteMark(NamedTuple):
+    """Where a note belongs; the note of the same label follows somewhere."""
+
+    label: str
+
+
+Inline: TypeAlias = Run | Picture | NoteMark
+Inlines: TypeAlias = Sequence[Inline]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    level: int
+    content: Inlines
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    content: Inlines
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a list. Levels begin with 0."""
+
+    level: int
+    #: `-`, or a number with its full stop; empty for a further paragraph of the item before.
+    marker: str
+    content: Inlines
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    blocks: "Sequence[Block]"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose cells hold blocks. Its first row becomes the head."""
+
+    rows: "Sequence[Sequence[Cell]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table whose cells are texts: a sheet can have a million of them."""
+
+    rows: Sequence[Sequence[str]]
+    #: By row and column.
+    links: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A footnote, endnote or comment."""
+
+    label: str
+    blocks: "Sequence[Block]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    pass
+
+
+Block: TypeAlias = Heading | Paragraph | Item | Code | Quote | Table | Grid | Note | Rule
+Cell: TypeAlias = Sequence[Block]
+
+
+def words(content: Inlines) -> str:
+    """The bare text of what is in a line."""
+    return "".join(inline.text for inline in content if isinstance(inline, Run))

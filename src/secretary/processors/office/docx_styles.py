@@ -1,0 +1,150 @@
+"""What the styles of a Word document mean: which are headings, quotes, listings."""
+
+import re
+from dataclasses import dataclass
+
+from .blocks import Style
+from .xml_parts import Element, integer
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+VALUE = f"{W}val"
+#: An outline level that means: none.
+_BODY_TEXT = 9
+_BASES = 50
+
+_HEADING = re.compile(
+    r"(?:heading|überschrift|ueberschrift|titre|título|titolo|titulo|kop|rubrik|overskrift"
+    r"|otsikko|nagłówek|nadpis|заголовок|标题|見出し|제목)\s*([1-9])",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(r"title|titel|titre|título|titolo|tytuł|название", re.IGNORECASE)
+_CONTENTS = re.compile(r"(?:toc|verzeichnis|contents|table of contents)\s*([1-9])", re.IGNORECASE)
+_CODE = re.compile(
+    r"(?:.*\b)?(?:code|source ?code|source text|listing|quelltext|quellcode|verbatim.*"
+    r"|html preformatted|html vorformatiert|preformatted text|plain text|macro text"
+    r"|html (?:code|keyboard|typewriter|sample)|html schreibmaschine)(?: char| zchn| block)?",
+    re.IGNORECASE,
+)
+#: Word tells the levels of these by their indent alone.
+_LIST = re.compile(
+    r"(?:list (?:bullet|number|continue)|aufzählungszeichen|listennummer|listenfortsetzung)"
+    r"\s*([2-5])",
+    re.IGNORECASE,
+)
+_QUOTE = re.compile(
+    r"(?:intense |intensives )?(?:quote|quotations?|zitat|citation|cita|block ?text|block quote)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a paragraph's style says."""
+
+    heading: int | None = None
+    contents: int | None = None
+    is_code: bool = False
+    is_quote: bool = False
+    #: Which list, and the level in it.
+    numbering: tuple[str, int] | None = None
+    #: By which the name of a style of lists says that it is deeper.
+    depth: int = 0
+
+
+class Styles:
+    def __init__(self, root: Element | None) -> None:
+        found = root.iterchildren(f"{W}style") if root is not None else ()
+        self._styles = {style.get(f"{W}styleId", ""): style for style in found}
+        self._defaults = {
+            style.get(f"{W}type"): key
+            for key, style in self._styles.items()
+            if style.get(f"{W}default") in ("1", "true")
+        }
+        self._meanings: dict[str | None, Meaning] = {}
+        self._characters: dict[str, Style] = {}
+
+    def meaning(self, identity: str | None) -> Meaning:
+        identity = identity or self._defaults.get("paragraph")
+        if identity not in self._meanings:
+            self._meanings[identity] = _meaning(self._with_bases(identity))
+        return self._meanings[identity]
+
+    def character(self, identity: str) -> Style:
+        if identity not in self._characters:
+            style = Style()
+            for element in reversed(self._with_bases(identity)):
+                style = styled(element.find(f"{W}rPr"), style)
+                style = style._replace(code=style.code or bool(_CODE.fullmatch(_name(element))))
+            self._characters[identity] = style
+        return self._characters[identity]
+
+    def _with_bases(self, identity: str | None) -> list[Element]:
+        """The style, then what it is based on."""
+        chain: list[Element] = []
+        while identity in self._styles and len(chain) < _BASES:
+            element = self._styles[identity]
+            chain.append(element)
+            identity = value(element, "basedOn")
+        return chain
+
+
+def _meaning(chain: list[Element]) -> Meaning:
+    names = [_name(element) for element in chain]
+    contents = next((int(m[1]) for name in names if (m := _CONTENTS.fullmatch(name))), None)
+    return Meaning(
+        heading=None if contents else _heading(chain),
+        contents=contents,
+        is_code=any(_CODE.fullmatch(name) for name in names),
+        is_quote=any(_QUOTE.fullmatch(name) for name in names),
+        numbering=_numbering(chain),
+        depth=next((int(m[1]) - 1 for name in names if (m := _LIST.fullmatch(name))), 0),
+    )
+
+
+def _heading(chain: list[Element]) -> int | None:
+    for element in chain:
+        level = value(element.find(f"{W}pPr"), "outlineLvl")
+        if level is not None:
+            return integer(level, _BODY_TEXT) + 1 if integer(level, 9) < _BODY_TEXT else None
+        if found := _HEADING.fullmatch(_name(element)):
+            return int(found[1])
+        if _TITLE.fullmatch(_name(element)):
+            return 1
+    return None
+
+
+def _numbering(chain: list[Element]) -> tuple[str, int] | None:
+    """The list is often that of a style, the level in it that of another based on it."""
+    level = None
+    for element in chain:
+        numbered = element.find(f"{W}pPr/{W}numPr")
+        level = level or value(numbered, "ilvl")
+        identity = value(numbered, "numId")
+        if identity is not None:
+            return identity, integer(level)
+    return None
+
+
+def _name(style: Element) -> str:
+    return (value(style, "name") or "").strip()
+
+
+def value(element: Element | None, name: str) -> str | None:
+    """The value of a property, None if it is not set."""
+    found = element.find(f"{W}{name}") if element is not None else None
+    return found.get(VALUE) if found is not None else None
+
+
+def is_on(element: Element | None, name: str, inherited: bool = False) -> bool:
+    found = element.find(f"{W}{name}") if element is not None else None
+    return inherited if found is None else found.get(VALUE) not in ("0", "false", "off", "none")
+
+
+def styled(properties: Element | None, style: Style) -> Style:
+    if properties is None or not len(properties):
+        return style
+    return style._replace(
+        bold=is_on(properties, "b", style.bold),
+        italic=is_on(properties, "i", style.italic),
+        strike=is_on(properties, "strike", style.strike) or is_on(properties, "dstrike"),
+    )

@@ -1,0 +1,181 @@
+"""Blocks as Markdown."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from .blocks import (
+    Block,
+    Cell,
+    Code,
+    Grid,
+    Heading,
+    Item,
+    Note,
+    Paragraph,
+    Quote,
+    Rule,
+    Table,
+)
+from .inlines import escaped, markdown_of, target_of
+
+LINE_BREAK = "<br>"
+
+
+def to_markdown(blocks: Iterable[Block]) -> str:
+    """Notes come last, wherever they are."""
+    notes: list[Note] = []
+    text = _joined(_merged(blocks), notes)
+    for note in notes:  # grows while we go: a note may have notes
+        inner = _joined(_merged(note.blocks), notes).replace("\n", "\n    ")
+        text += f"\n\n[^{note.label}]: {inner}"
+    return re.sub(r"(?m)^ +$", "", text).strip("\n") + "\n" if text.strip() else ""
+
+
+def _joined(blocks: Iterable[Block], notes: list[Note]) -> str:
+    parts: list[str] = []
+    places = _Places()
+    before: Block | None = None
+    for block in blocks:
+        if isinstance(block, Note):
+            notes.append(block)
+            continue
+        text = places.item(block) if isinstance(block, Item) else _written(block, notes)
+        if not text:
+            continue
+        if not isinstance(block, Item):
+            places.leave()
+        is_next = isinstance(block, Item) and isinstance(before, Item) and block.marker
+        parts.append(("\n" if is_next else "\n\n") + text)
+        before = block
+    return "".join(parts).strip("\n")
+
+
+def _merged(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Lines of code that are paragraphs of their own are one listing."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Code) and not block.language:
+            lines.append(block.text)
+            continue
+        if lines:
+            yield Code("\n".join(lines))
+            lines = []
+        yield block
+    if lines:
+        yield Code("\n".join(lines))
+
+
+class _Places:
+    """Where items of each level begin: below the text of the item they are in."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, int]] = []
+
+    def leave(self) -> None:
+        self._open.clear()
+
+    def item(self, item: Item) -> str:
+        text = markdown_of(item.content)
+        if not text:
+            return ""
+        is_further = not item.marker
+        while self._open and self._open[-1][0] >= item.level + is_further:
+            self._open.pop()
+        indent = " " * sum(width for _, width in self._open)
+        text = text.replace("\n", "\n" + indent + " " * (len(item.marker) + 1))
+        if is_further:
+            return indent + text
+        self._open.append((item.level, len(item.marker) + 1))
+        return f"{indent}{item.marker} {text}"
+
+
+def _written(block: Block, notes: list[Note]) -> str:
+    match block:
+        case Heading(level, content):
+            text = markdown_of(content, is_bold_known=True)
+            text = re.sub(r"\s*\n", " ", text).removeprefix("\\")
+            return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
+        case Paragraph(content):
+            return markdown_of(content)
+        case Code(text, language):
+            return _fenced(text, language)
+        case Quote(blocks):
+            inner = _joined(_merged(blocks), notes)
+            return "> " + inner.replace("\n", "\n> ").replace("> \n", ">\n") if inner else ""
+        case Table(rows):
+            return _table(rows, notes)
+        case Grid():
+            return _grid(block)
+        case Rule():
+            return "---"
+        case _:
+            return ""
+
+
+def _fenced(text: str, language: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
+
+
+def _table(rows: Sequence[Sequence[Cell]], notes: list[Note]) -> str:
+    if len(rows) == 1 and len(rows[0]) == 1:
+        return _joined(_merged(rows[0][0]), notes)  # a box, not a table
+    written = [
+        [_cell(cell, notes, is_head=not number) for cell in row] for number, row in enumerate(rows)
+    ]
+    return _pipes(written) if any(any(row) for row in written) else ""
+
+
+def _cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
+    lines = [line for block in cell for line in _lines(block, notes, is_head)]
+    text = LINE_BREAK.join(line for line in lines if line)
+    return re.sub(r" *\n", LINE_BREAK, text).replace("|", "\\|")
+
+
+def _lines(block: Block, notes: list[Note], is_head: bool) -> Iterator[str]:
+    match block:
+        case Heading(_, content):
+            yield markdown_of(content, is_bold_known=True)
+        case Paragraph(content):
+            yield markdown_of(content, is_bold_known=is_head)
+        case Item(level, marker, content):
+            yield "&nbsp;" * 2 * level + f"{marker} {markdown_of(content)}".strip()
+        case Code(text):
+            yield from (f"`{line}`" for line in text.split("\n") if line.strip())
+        case Quote(blocks):
+            for inner in blocks:
+                yield from _lines(inner, notes, is_head)
+        case Table(rows):
+            for row in rows:
+                yield " | ".join(_cell(cell, notes).replace("\\|", "|") for cell in row)
+        case Grid(grid):
+            yield from (" | ".join(texts) for texts in grid)
+        case Note():
+            notes.append(block)
+
+
+def _grid(grid: Grid) -> str:
+    rows = [[_text(text) for text in row] for row in grid.rows]
+    for (row, column), link in grid.links.items():
+        if rows[row][column]:
+            target = target_of(link).replace("|", "%7C")
+            rows[row][column] = f"[{rows[row][column]}]({target})"
+    return _pipes(rows)
+
+
+def _text(text: str) -> str:
+    text = escaped(text.strip())
+    if "\n" in text or "\r" in text:
+        text = re.sub(r"\s*(\r\n|\r|\n)\s*", LINE_BREAK, text)
+    return text.replace("|", "\\|").replace("\t", " ")
+
+
+def _pipes(rows: list[list[str]]) -> str:
+    width = max(map(len, rows), default=0)
+    if not width:
+        return ""
+    lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
+    lines.insert(1, f"|{' --- |' * width}")
+    return "\n".join(lines)

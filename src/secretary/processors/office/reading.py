@@ -1,0 +1,49 @@
+"""Any office file to Markdown, page by page. Runs in a process of its own."""
+
+from collections.abc import Callable
+
+from lxml import etree
+
+from ...errors import FileCorrupt, UnsupportedFile
+from .archive import MIB, Archive, opened_archive
+from .document import OfficeDocument
+from .docx import read_docx
+from .pictures import Pictures
+from .pptx import read_pptx
+from .xlsx import read_xlsx
+
+_ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {
+    "docx": read_docx,
+    "pptx": read_pptx,
+}
+_SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
+    "xlsx": read_xlsx,
+}
+
+
+def read_office(
+    path: str,
+    kind: str,
+    directory: str,
+    *,
+    include_images: bool = False,
+    name: str | None = None,
+    max_expanded_bytes: int = 1024 * MIB,
+    max_cells: int = 2_000_000,
+) -> OfficeDocument:
+    """`kind` is that of `file_kinds`; pictures go into `directory`, if they are asked for.
+
+    `name` is what the file's owner calls it: of a text only its name tells whether it is a table.
+    """
+    pictures = Pictures(directory if include_images else None)
+    try:
+        if kind in _ZIPPED:
+            with opened_archive(path, max_expanded_bytes) as archive:
+                return _ZIPPED[kind](archive, pictures)
+        if kind in _SHEETS:
+            with opened_archive(path, max_expanded_bytes) as archive:
+                return _SHEETS[kind](archive, pictures, max_cells)
+    except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
+        # Whatever is not where it should be: a number that is none, a part that has no root.
+        raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
+    raise UnsupportedFile(f"A file of the kind {kind!r} is not an office file")

@@ -1,0 +1,1 @@
+"""The layout of a page: words with their places become lines, columns, tables, headings."""

@@ -1,0 +1,114 @@
+"""Tables without lines between their cells: what stands in rows stands in columns, too."""
+
+import re
+from collections.abc import Sequence
+
+from .lists import is_bullet, item_mark
+from .rows import Piece
+from .tables import GUTTER, Cells, Table, cells_of, column_gaps, filled, table_of, whole_rows
+
+FEWEST_ROWS = 3
+MOST_ROWS = 300
+#: Characters of a cell on the average, at most: longer ones are columns of running text.
+LONGEST = 36
+#: Of the cells of a column: so many begin, end or are centred at the same place.
+IN_LINE = 0.7
+FILLED = 0.5
+WORD = re.compile(r"\w")
+
+Row = list[Piece]
+Spans = list[tuple[float, float]]
+
+
+def find_tables(rows: Sequence[Row]) -> list[tuple[int, int, Table]]:
+    """From which row to which, and the table they make."""
+    found: list[tuple[int, int, Table]] = []
+    start = 0
+    while start < len(rows):
+        end = _end_of_stretch(rows, start) if _has_cells(rows[start]) else start
+        table = aligned_table(rows[start:end]) if end - start >= FEWEST_ROWS else None
+        if table is not None:
+            found.append((start, end, table))
+            start = end
+        else:
+            start += 1 if end - start < 20 else (end - start) // 2
+    return found
+
+
+def _has_cells(row: Row) -> bool:
+    return len(row) > 1 and not (len(row) == 2 and _is_mark(row[0].text))
+
+
+def _is_mark(text: str) -> bool:
+    return is_bullet(text) or item_mark(f"{text} x") is not None
+
+
+def _end_of_stretch(rows: Sequence[Row], start: int) -> int:
+    spans: Spans = []
+    last = start
+    size = rows[start][0].size
+    for end in range(start, min(len(rows), start + MOST_ROWS)):
+        row = rows[end]
+        step = rows[end - 1][0].base - row[0].base if end > start else 0.0
+        wider = _with_row(spans, row, GUTTER * size)
+        if len(wider) < 2 or step > 3.5 * size or len(wider) < 0.67 * len(spans):
+            break
+        if len(row) == 1 and (len(wider) < len(spans) or step > 2 * size):
+            break
+        spans = wider
+        if _has_cells(row):
+            last = end + 1
+    return last
+
+
+def _with_row(spans: Spans, row: Row, gutter: float) -> Spans:
+    merged: Spans = []
+    for left, right in sorted([*spans, *((piece.left, piece.right) for piece in row)]):
+        if merged and left - merged[-1][1] < gutter:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], right))
+        else:
+            merged.append((left, right))
+    return merged
+
+
+def aligned_table(rows: Sequence[Row]) -> Table | None:
+    full = [row for row in rows if len(row) > 1]
+    gaps = column_gaps(full, GUTTER * rows[0][0].size)
+    if not gaps or len(full) < FEWEST_ROWS:
+        return None
+    cells = [cells_of(row, gaps) for row in rows]
+    return table_of(whole_rows(cells)) if _is_table(cells) else None
+
+
+def _is_table(cells: Sequence[Cells]) -> bool:
+    texts = [" ".join(p.text for p in cell) for row in cells for cell in row if cell]
+    if sum(map(filled, cells)) < FILLED * len(cells) * len(cells[0]):
+        return False
+    if sum(map(len, texts)) > LONGEST * len(texts) or not any(map(WORD.search, texts)):
+        return False
+    columns = list(zip(*cells, strict=True))
+    first = [" ".join(p.text for p in cell) for cell in columns[0] if cell]
+    if len(columns) == 2 and sum(map(_is_mark, first)) > len(first) / 2:
+        return False
+    return all(_in_line([cell for cell in column if cell]) for column in columns)
+
+
+def _in_line(cells: Sequence[Row]) -> bool:
+    if len(cells) < 2:
+        return True
+    slack = 0.5 * cells[0][0].size
+    lefts = [min(piece.left for piece in cell) for cell in cells]
+    rights = [max(piece.right for piece in cell) for cell in cells]
+    middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
+    return any(_alike(edges, slack) >= IN_LINE * len(cells) for edges in (lefts, rights, middles))
+
+
+def _alike(edges: list[float], slack: float) -> int:
+    """How many are near the same place."""
+    edges = sorted(edges)
+    best = start = 0
+    for end, edge in enumerate(edges):
+        while edge - edges[start] > 2 * slack:
+            start += 1
+        best = max(best, end - start + 1)
+    return best

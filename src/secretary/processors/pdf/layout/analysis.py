@@ -1,0 +1,115 @@
+"""A page from its runs of text to its blocks, in the order of reading."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..text_layer import TextLayer
+from .aligned import find_tables
+from .blocks import Block, Kind, blocks_of
+from .columns import reading_order
+from .drawings import Box, Drawings, Ruling, read_drawings, turned_box
+from .grids import find_grids, grid_table, merged
+from .lines import Line, line_of
+from .margins import is_page_number, without_margins
+from .rows import HOLE, Piece, mended, pieces_of, rows_of
+from .ruled import ruled_groups, ruled_tables
+from .runs import PageRuns, Run, read_runs, single_words
+from .tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    blocks: list[Block]
+    drawings: Drawings
+    #: Of the characters: how many are not to be seen.
+    hidden: float
+
+
+def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
+    read = read_runs(layer)
+    drawings = read_drawings(page, read.quarter)
+    tables, runs = _ruled_tables(layer, read, drawings)
+    blocks = _blocks(runs, tables, turned_box(box, read.quarter))
+    if read.turned:
+        blocks += blocks_of([line_of([piece]) for piece in pieces_of(read.turned)])
+    every = read.runs + read.turned
+    total = sum(len(run.text) for run in every)
+    hidden = sum(len(run.text) for run in every if run.style.hidden)
+    return Analysis(blocks, drawings, hidden / total if total else 0.0)
+
+
+def _ruled_tables(
+    layer: TextLayer, read: PageRuns, drawings: Drawings
+) -> tuple[list[Table], list[Run]]:
+    tables: list[Table] = []
+    runs = read.runs
+    used: list[Ruling] = []
+    for grid in find_grids(drawings):
+        table, taken = grid_table(grid, runs, lambda run: single_words(layer, run, read.quarter))
+        if table is not None:
+            tables.append(table)
+            runs = [run for run in runs if run.start not in taken]
+            used += grid.across
+    free = [line for line in merged(drawings.across) if line not in used]
+    for group in ruled_groups(free):
+        for table, rows in ruled_tables(group, mended(pieces_of(runs))):
+            tables.append(table)
+            taken = {run.start for row in rows for piece in row for run in piece.runs}
+            runs = [run for run in runs if run.start not in taken]
+    return tables, runs
+
+
+def _blocks(runs: list[Run], tables: list[Table], page: Box) -> list[Block]:
+    head, pieces, foot = without_margins(mended(pieces_of(runs, HOLE)), page)
+    parts: list[Piece | Table] = [*pieces, *tables]
+    return [
+        *map(_margin_block, head),
+        *_text_blocks([_lines(region) for region in reading_order(parts)]),
+        *map(_margin_block, foot),
+    ]
+
+
+def _margin_block(row: list[Piece]) -> Block:
+    kind = Kind.PAGE_NUMBER if is_page_number(row) else Kind.PARAGRAPH
+    return Block(kind, [line_of(row)])
+
+
+def _text_blocks(lines: list[list[Line | Table]]) -> list[Block]:
+    every = [part for region in lines for part in region if isinstance(part, Line)]
+    mono = sum(len(line.text) for line in every if line.mono)
+    mostly_mono = mono > 0.6 * sum(len(line.text) for line in every)
+    blocks: list[Block] = []
+    for region in lines:
+        for number, block in enumerate(blocks_of(region, mostly_mono)):
+            if number == 0 and blocks and _goes_on(blocks[-1], block):
+                blocks[-1].lines += block.lines
+            else:
+                blocks.append(block)
+    return blocks
+
+
+def _lines(region: Sequence[Piece | Table]) -> list[Line | Table]:
+    """Tables where they stand among the lines."""
+    runs = [run for part in region if isinstance(part, Piece) for run in part.runs]
+    rows = rows_of(pieces_of(runs))
+    placed: list[tuple[float, Line | Table]] = [
+        (part.top, part) for part in region if isinstance(part, Table)
+    ]
+    done = 0
+    for start, end, table in find_tables(rows):
+        placed += [(row[0].top, line_of(row)) for row in rows[done:start]]
+        placed.append((table.top, table))
+        done = end
+    placed += [(row[0].top, line_of(row)) for row in rows[done:]]
+    placed.sort(key=lambda item: -item[0])
+    return [part for _, part in placed]
+
+
+def _goes_on(before: Block, block: Block) -> bool:
+    """A paragraph from the foot of one column to the head of the next."""
+    if before.kind not in (Kind.PARAGRAPH, Kind.ITEM) or block.kind is not Kind.PARAGRAPH:
+        return False
+    last, first = before.lines[-1], block.lines[0]
+    if abs(last.size - first.size) > 0.05 * last.size or last.bold != first.bold:
+        return False
+    return last.cut or (first.text[:1].islower() and last.text[-1:] not in ".!?:")

@@ -1,0 +1,146 @@
+"""Columns: the order in which the parts of a page are read."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from statistics import median
+from typing import Protocol, TypeVar
+
+
+class Placed(Protocol):
+    """A piece of a line, or a table that is found already."""
+
+    @property
+    def left(self) -> float: ...
+    @property
+    def right(self) -> float: ...
+    @property
+    def top(self) -> float: ...
+    @property
+    def bottom(self) -> float: ...
+    @property
+    def size(self) -> float: ...
+    @property
+    def weight(self) -> int: ...
+
+
+P = TypeVar("P", bound=Placed)
+
+BINS = 160
+#: Of the pieces: more than these across a gutter, and it is none.
+MOST_ACROSS = 0.3
+#: Lines a column has at least.
+FEWEST_LINES = 3
+#: Characters a line of running text has on the average, at least.
+RUNNING = 14
+#: Of the width of the region: a column is not narrower.
+NARROWEST = 0.14
+DEEPEST = 6
+
+
+def reading_order(pieces: list[P], depth: int = 0) -> list[list[P]]:
+    """Regions one after the other, each to be read from the top down."""
+    if depth < DEEPEST and len(pieces) >= 2 * FEWEST_LINES:
+        for gutter in _gutters(pieces):
+            bands = _bands(pieces, gutter)
+            if any(columns for columns, _ in bands):
+                return _in_order(bands, gutter, depth)
+    return [pieces] if pieces else []
+
+
+def _in_order(bands: list[tuple[bool, list[P]]], gutter: float, depth: int) -> list[list[P]]:
+    regions: list[list[P]] = []
+    for columns, band in bands:
+        if not columns:
+            regions += reading_order(band, depth + 1)
+            continue
+        regions += reading_order([piece for piece in band if _middle(piece) < gutter], depth + 1)
+        regions += reading_order([piece for piece in band if _middle(piece) >= gutter], depth + 1)
+    return regions
+
+
+def _middle(piece: Placed) -> float:
+    return (piece.left + piece.right) / 2
+
+
+def _gutters(pieces: Sequence[Placed]) -> list[float]:
+    """Where the page may be cut from top to bottom, the likeliest first."""
+    left = min(piece.left for piece in pieces)
+    right = max(piece.right for piece in pieces)
+    width = right - left
+    size = median([piece.size for piece in pieces])
+    if width < 16 * size:
+        return []
+    step = width / BINS
+    changes = [0] * (BINS + 2)
+    for piece in pieces:
+        changes[int((piece.left - left) / step)] += 1
+        changes[min(int((piece.right - left) / step) + 1, BINS)] -= 1
+    covered, depth = [], 0
+    for change in changes[:BINS]:
+        depth += change
+        covered.append(depth)
+    edge = int(BINS * NARROWEST)
+    limit = max(MOST_ACROSS * max(covered), 1)
+    candidates = []
+    for low, group in groupby(
+        range(edge, BINS - edge), key=lambda number: covered[number] <= limit
+    ):
+        run = list(group)
+        if low:
+            least = min(covered[number] for number in run)
+            best = [number for number in run if covered[number] == least]
+            middle = (best[0] + best[-1] + 1) / 2
+            sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
+            candidates.append((-sides, least, left + step * middle))
+    candidates.sort()
+    return [gutter for sides, _, gutter in candidates[:4] if -sides >= FEWEST_LINES]
+
+
+def _bands(pieces: list[P], gutter: float) -> list[tuple[bool, list[P]]]:
+    """The page from the top down: parts with columns at this gutter, and parts without."""
+    across = [piece for piece in pieces if _is_across(piece, gutter)]
+    if len(across) > MOST_ACROSS * len(pieces) + 2:
+        return []
+    bands: list[tuple[bool, list[P]]] = []
+    waiting: list[P] = []
+    ordered = sorted(pieces, key=_height, reverse=True)
+    for is_across, group in groupby(ordered, key=lambda piece: _is_across(piece, gutter)):
+        members = list(group)
+        if is_across or not _are_columns(members, gutter):
+            waiting += members
+            continue
+        if waiting:
+            bands.append((False, waiting))
+            waiting = []
+        bands.append((True, members))
+    if waiting:
+        bands.append((False, waiting))
+    return bands
+
+
+def _height(piece: Placed) -> float:
+    return (piece.top + piece.bottom) / 2
+
+
+def _is_across(piece: Placed, gutter: float) -> bool:
+    slack = 0.5 * piece.size
+    return piece.left < gutter - slack and piece.right > gutter + slack
+
+
+def _are_columns(pieces: Sequence[Placed], gutter: float) -> bool:
+    left = [piece for piece in pieces if _middle(piece) < gutter]
+    right = [piece for piece in pieces if _middle(piece) >= gutter]
+    if min(len(left), len(right)) < FEWEST_LINES:
+        return False
+    return _overlap(left, right) and _is_running(left) and _is_running(right)
+
+
+def _overlap(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
+    top = min(max(piece.top for piece in left), max(piece.top for piece in right))
+    bottom = max(min(piece.bottom for piece in left), min(piece.bottom for piece in right))
+    return top > bottom
+
+
+def _is_running(pieces: Sequence[Placed]) -> bool:
+    """Sentences rather than the cells of a table."""
+    return sum(piece.weight for piece in pieces) >= RUNNING * len(pieces)

@@ -1,0 +1,191 @@
+"""Tables with rulings: the lines drawn around their cells say what belongs together."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from .drawings import Drawings, Ruling
+from .rows import Piece
+from .runs import Run
+from .tables import Table, cell_text
+
+#: Points within which two rulings are the same, or meet.
+NEAR = 3.0
+MOST_LINES = 300
+MOST_CELLS = 4_000
+#: Of the cells: fewer with text, and it is a drawing.
+FILLED = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    across: list[Ruling]
+    down: list[Ruling]
+    #: Left to right, and top to bottom.
+    xs: list[float]
+    ys: list[float]
+
+    def column(self, x: float) -> int:
+        return bisect_right(self.xs, x) - 1
+
+    def row(self, y: float) -> int:
+        return bisect_right([-edge for edge in self.ys], -y) - 1
+
+    def holds(self, run: Run) -> bool:
+        x, y = (run.left + run.right) / 2, run.base + 0.3 * run.style.size
+        return self.xs[0] - NEAR < x < self.xs[-1] + NEAR and self.ys[-1] < y < self.ys[0]
+
+
+def find_grids(drawings: Drawings) -> list[Grid]:
+    across, down = merged(drawings.across), merged(drawings.down)
+    if len(across) < 2 or len(down) < 1 or max(len(across), len(down)) > MOST_LINES:
+        return []
+    grids = []
+    for lines in _connected(across, down):
+        grid = _grid([across[i] for i in lines[0]], [down[i] for i in lines[1]])
+        if grid is not None:
+            grids.append(grid)
+    return grids
+
+
+def merged(rulings: Iterable[Ruling]) -> list[Ruling]:
+    """Lines drawn piece by piece, or twice, as one."""
+    lines: list[Ruling] = []
+    groups: list[list[Ruling]] = []
+    for ruling in sorted(rulings):
+        if groups and ruling.at - groups[-1][0].at <= NEAR:
+            groups[-1].append(ruling)
+        else:
+            groups.append([ruling])
+    for group in groups:
+        at = sum(ruling.at for ruling in group) / len(group)
+        start, end = None, 0.0
+        for ruling in sorted(group, key=lambda ruling: ruling.start):
+            if start is not None and ruling.start <= end + NEAR:
+                end = max(end, ruling.end)
+                continue
+            if start is not None:
+                lines.append(Ruling(at, start, end))
+            start, end = ruling.start, ruling.end
+        if start is not None:
+            lines.append(Ruling(at, start, end))
+    return lines
+
+
+def _connected(across: list[Ruling], down: list[Ruling]) -> Iterable[tuple[list[int], list[int]]]:
+    parents = list(range(len(across) + len(down)))
+
+    def root(number: int) -> int:
+        while parents[number] != number:
+            parents[number] = parents[parents[number]]
+            number = parents[number]
+        return number
+
+    for i, line in enumerate(across):
+        for j, other in enumerate(down):
+            if _meet(line, other):
+                parents[root(i)] = root(len(across) + j)
+    groups: dict[int, tuple[list[int], list[int]]] = {}
+    for number in range(len(parents)):
+        group = groups.setdefault(root(number), ([], []))
+        if number < len(across):
+            group[0].append(number)
+        else:
+            group[1].append(number - len(across))
+    return groups.values()
+
+
+def _meet(across: Ruling, down: Ruling) -> bool:
+    return (
+        across.start - NEAR <= down.at <= across.end + NEAR
+        and down.start - NEAR <= across.at <= down.end + NEAR
+    )
+
+
+def _grid(across: list[Ruling], down: list[Ruling]) -> Grid | None:
+    if len(across) < 2 or not down:
+        return None
+    xs = _edges([line.at for line in down], [x for line in across for x in line[1:]])
+    ys = _edges([line.at for line in across], [y for line in down for y in line[1:]])
+    if len(xs) < 3 or len(ys) < 3 or len(xs) * len(ys) > MOST_CELLS:
+        return None
+    return Grid(across, down, xs, ys[::-1])
+
+
+def _edges(lines: list[float], ends: list[float]) -> list[float]:
+    """The lines, and where lines across end beyond them: a table may be open at its sides."""
+    edges: list[float] = []
+    for edge in sorted(lines):
+        if not edges or edge - edges[-1] > NEAR:
+            edges.append(edge)
+    if min(ends) < edges[0] - 4 * NEAR:
+        edges.insert(0, min(ends))
+    if max(ends) > edges[-1] + 4 * NEAR:
+        edges.append(max(ends))
+    return edges
+
+
+def grid_table(
+    grid: Grid, runs: Sequence[Run], split: Callable[[Run], list[Run]]
+) -> tuple[Table | None, set[int]]:
+    """The table, and which runs are in it, by where they begin."""
+    inside = [run for run in runs if grid.holds(run)]
+    if not inside:
+        return None, set()
+    places: dict[tuple[int, int], list[Piece]] = {}
+    for run in inside:
+        for part in _parts(grid, run, split):
+            y = part.base + 0.3 * part.style.size
+            cell = _cell(grid, grid.row(y), part)
+            piece = Piece([part], part.left, part.right, part.base, part.style.size)
+            places.setdefault(cell, []).append(piece)
+    rows, columns = len(grid.ys) - 1, len(grid.xs) - 1
+    cells = [
+        [cell_text(places.get((row, column), ())) for column in range(columns)]
+        for row in range(rows)
+    ]
+    cells = _without_empty(cells)
+    filled = sum(bool(cell) for row in cells for cell in row)
+    if len(cells) < 2 or len(cells[0]) < 2 or filled < FILLED * len(cells) * len(cells[0]):
+        return None, set()
+    size = inside[0].style.size
+    table = Table(cells, grid.xs[0], grid.xs[-1], grid.ys[0], grid.ys[-1], size)
+    return table, {run.start for run in inside}
+
+
+def _parts(grid: Grid, run: Run, split: Callable[[Run], list[Run]]) -> list[Run]:
+    slack = 0.4 * run.style.size
+    if grid.column(run.left + slack) == grid.column(run.right - slack) or " " not in run.text:
+        return [run]
+    return split(run)
+
+
+def _cell(grid: Grid, row: int, run: Run) -> tuple[int, int]:
+    """Cells that no line parts are one: its text goes to the first of them."""
+    row = min(max(row, 0), len(grid.ys) - 2)
+    column = min(max(grid.column((run.left + run.right) / 2), 0), len(grid.xs) - 2)
+    middle = (grid.ys[row] + grid.ys[row + 1]) / 2
+    inner = grid.xs[1:-1]
+    if not any(_covers(grid.down, edge, middle) for edge in inner):
+        # No line parts any cells of this row: it is not shaded, where others are.
+        column = min(max(grid.column(run.left + 1), 0), len(grid.xs) - 2)
+        return row, column
+    while column > 0 and not _covers(grid.down, grid.xs[column], middle):
+        column -= 1
+    middle = (grid.xs[column] + grid.xs[column + 1]) / 2
+    while row > 0 and not _covers(grid.across, grid.ys[row], middle):
+        row -= 1
+    return row, column
+
+
+def _covers(lines: Sequence[Ruling], at: float, middle: float) -> bool:
+    return any(
+        abs(line.at - at) <= NEAR and line.start - NEAR <= middle <= line.end + NEAR
+        for line in lines
+    )
+
+
+def _without_empty(cells: list[list[str]]) -> list[list[str]]:
+    rows = [row for row in cells if any(row)]
+    columns = [number for number in range(len(cells[0])) if any(row[number] for row in rows)]
+    return [[row[number] for number in columns] for row in rows]

@@ -1,0 +1,60 @@
+"""Lines of a column, read from left to right."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .rows import Piece
+
+#: Dots that lead the eye to a page number.
+LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
+NUMBER = re.compile(r"\d{1,4}|[ivxlc]{1,6}")
+#: Of the characters: so many set alike make the line so.
+NEARLY_ALL = 0.9
+
+
+@dataclass(slots=True)
+class Line:
+    text: str
+    left: float
+    right: float
+    base: float
+    size: float
+    bold: bool
+    italic: bool
+    mono: bool
+    #: Its last word goes on in the next line.
+    cut: bool
+    mark: int = -1
+    #: Ends with a number that stands apart, as the lines of a table of contents do.
+    entry: bool = False
+
+    @property
+    def top(self) -> float:
+        return self.base + 0.75 * self.size
+
+
+def line_of(row: Sequence[Piece]) -> Line:
+    runs = [run for piece in row for run in piece.runs]
+    whole = sum(len(run.text) for run in runs)
+    sizes: dict[float, int] = {}
+    bold = italic = mono = 0
+    for run in runs:
+        count, style = len(run.text), run.style
+        sizes[style.size] = sizes.get(style.size, 0) + count
+        bold += count * style.bold
+        italic += count * style.italic
+        mono += count * style.mono
+    enough = NEARLY_ALL * whole
+    text = " ".join([piece.text for piece in row])
+    entry = len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None
+    if "..." in text or ". . ." in text or "…" in text or "___" in text:
+        text, count = LEADERS.subn(" ", text)
+        entry = entry or count > 0
+    left, right = min(piece.left for piece in row), max(piece.right for piece in row)
+    main = max(row, key=lambda piece: piece.weight)
+    size = max(sizes, key=lambda size: sizes[size])
+    return Line(
+        text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
+        runs[-1].cut, runs[0].mark, entry,
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""Blocks written as Markdown, or as plain text."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from .blocks import Block, Kind
+from .lists import item_mark
+from .tables import Table
+
+#: What would be taken as Markdown in the midst of a line.
+INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!]))")
+#: What would be taken as Markdown at its beginning.
+OPENING = re.compile(r"(?=[#>+-](?:\s|$)|#{2,6}\s|-{3,}\s*$|={3,}\s*$|~~~)")
+OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s)")
+
+
+def markdown_of(blocks: Sequence[Block]) -> str:
+    parts: list[str] = []
+    shown = [block for block in blocks if block.kind is not Kind.PAGE_NUMBER]
+    for before, block in pairwise([None, *shown]):
+        assert block is not None
+        tight = before is not None and before.kind is block.kind is Kind.ITEM
+        if parts:
+            parts.append("\n" if tight else "\n\n")
+        parts.append(_written(block))
+    return "".join(parts)
+
+
+def _written(block: Block) -> str:
+    match block.kind:
+        case Kind.HEADING:
+            return f"{'#' * block.level} {escaped(block.text)}"
+        case Kind.ITEM:
+            mark = item_mark(block.text)
+            text = mark[1] if mark else block.text
+            return f"{'  ' * block.level}{block.mark} {escaped(text)}"
+        case Kind.CODE:
+            return "```\n" + "\n".join(_code(block)) + "\n```"
+        case Kind.TABLE:
+            assert block.table is not None
+            return _table(block.table)
+        case _:
+            return opening_escaped(escaped(block.text))
+
+
+def escaped(text: str) -> str:
+    return INLINE.sub(r"\\\1", text)
+
+
+def opening_escaped(text: str) -> str:
+    if OPENING.match(text):
+        return f"\\{text}"
+    number = OPENING_NUMBER.match(text)
+    return f"{number[1]}\\{text[number.end(1) :]}" if number else text
+
+
+def _code(block: Block) -> Iterator[str]:
+    left = min(line.left for line in block.lines)
+    for line in block.lines:
+        # A letter of a fixed pitch is six tenths of its size wide.
+        yield " " * max(0, round((line.left - left) / (0.6 * line.size))) + line.text
+
+
+def _table(table: Table) -> str:
+    head, *rows = [[_cell(cell) for cell in row] for row in table.cells]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
+
+
+def _cell(text: str) -> str:
+    return escaped(text).replace("|", "\\|").replace("\n", " ")
+
+
+def plain_of(blocks: Sequence[Block]) -> str:
+    return "\n\n".join(_plain(block) for block in blocks)
+
+
+def _plain(block: Block) -> str:
+    if block.table is not None:
+        return "\n".join("\t".join(row) for row in block.table.cells)
+    if block.kind is Kind.CODE:
+        return "\n".join(_code(block))
+    return block.text

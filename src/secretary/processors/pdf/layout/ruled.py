@@ -1,0 +1,138 @@
+"""Tables with lines across only, as printers like them, or with shaded rows."""
+
+from collections.abc import Sequence
+
+from .drawings import Ruling
+from .rows import Piece, rows_of
+from .tables import GUTTER, Cells, Table, cells_of, column_gaps, filled, fits, table_of, whole_rows
+
+#: Points within which two rulings are as long as each other.
+SAME = 6.0
+SHORTEST = 60.0
+MOST_RULINGS = 400
+#: Characters of a cell on the average, between two lines that may be anything, and between more.
+LONGEST, LONGEST_RULED = 36, 120
+#: Ems from the outermost line to rows that may belong to the table.
+REACH = 2.6
+
+Row = list[Piece]
+
+
+def ruled_groups(across: Sequence[Ruling]) -> list[list[Ruling]]:
+    """Lines across of the same length under each other, from the top down."""
+    groups: list[list[Ruling]] = []
+    for line in sorted(across, key=lambda line: -line.at)[:MOST_RULINGS]:
+        if line.end - line.start < SHORTEST:
+            continue
+        for group in groups[-20:]:
+            first = group[0]
+            if abs(first.start - line.start) < SAME and abs(first.end - line.end) < SAME:
+                group.append(line)
+                break
+        else:
+            groups.append([line])
+    return [group for group in groups if len(group) > 1]
+
+
+def ruled_tables(group: Sequence[Ruling], pieces: Sequence[Piece]) -> list[tuple[Table, list[Row]]]:
+    """Tables along these lines, and the rows they are made of."""
+    left, right = group[0].start - SAME, group[0].end + SAME
+    rows = rows_of([p for p in pieces if left < (p.left + p.right) / 2 < right])
+    parts = _parts(group, rows)
+    found: list[tuple[Table, list[Row]]] = []
+    place = 1
+    while place < len(parts) - 1:
+        end = _end(parts, place)
+        if end > place:
+            made = _made(parts, place, end)
+            if made is not None:
+                found.append(made)
+        place = max(end, place + 1)
+    return found
+
+
+def _parts(group: Sequence[Ruling], rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows above the first line, between each two, and below the last."""
+    parts: list[list[Row]] = [[] for _ in range(len(group) + 1)]
+    place = 0
+    for row in rows:
+        height = max(piece.base + 0.3 * piece.size for piece in row)
+        while place < len(group) and height < group[place].at:
+            place += 1
+        parts[place].append(row)
+    return parts
+
+
+def _end(parts: Sequence[Sequence[Row]], start: int) -> int:
+    """How far the parts make one table, from this one on."""
+    end, rows, count = start, [], 0
+    for place in range(start, len(parts) - 1):
+        full = [row for row in parts[place] if len(row) > 1]
+        if not parts[place] and rows:
+            # A double line, or the padding around a shaded row.
+            continue
+        if not full or len(parts[place]) > 6 * len(full):
+            if len(parts[place]) == 1 and rows and place + 1 < len(parts) - 1:
+                continue
+            break
+        gaps = column_gaps(rows + full, GUTTER * full[0][0].size)
+        if len(gaps) < max(1, 0.6 * count):
+            break
+        rows, count, end = rows + full, len(gaps), place + 1
+    return end
+
+
+def _made(parts: Sequence[Sequence[Row]], start: int, end: int) -> tuple[Table, list[Row]] | None:
+    inner = [list(part) for part in parts[start:end]]
+    rows = [row for part in inner for row in part]
+    size = rows[0][0].size
+    gaps = column_gaps([row for row in rows if len(row) > 1], GUTTER * size)
+    above = _near(list(reversed(parts[start - 1])), rows[0], gaps)
+    below = _near(parts[end] if end < len(parts) else [], rows[-1], gaps)
+    cells = [[cells_of(row, gaps) for row in part] for part in inner if part]
+    texts = [piece.weight for row in rows for piece in row]
+    longest = LONGEST if len(inner) < 2 else LONGEST_RULED
+    if sum(texts) > longest * len(texts):
+        return None
+    whole = _whole(cells)
+    whole = [
+        *(cells_of(row, gaps) for row in reversed(above)), *whole,
+        *(cells_of(row, gaps) for row in below),
+    ]  # fmt: skip
+    if len(whole) < 2:
+        return None
+    return table_of(whole), [*above, *rows, *below]
+
+
+def _near(rows: Sequence[Row], row: Row, gaps: Sequence[float]) -> list[Row]:
+    """Rows next to the table that stand in its columns: a head above the first line."""
+    taken: list[Row] = []
+    for other in rows[:3]:
+        step = abs(other[0].base - row[0].base)
+        if step > REACH * row[0].size or len(other) < 2 or not fits(other, gaps):
+            break
+        if filled(cells_of(other, gaps)) < max(2, 0.5 * (len(gaps) + 1)):
+            break
+        taken.append(other)
+        row = other
+    return taken
+
+
+def _whole(parts: Sequence[Sequence[Cells]]) -> list[Cells]:
+    """Where no part between two lines has more than one full row, each part is a row."""
+    width = len(parts[0][0])
+    if len(parts) > 2 and all(sum(filled(cells) == width for cells in part) <= 1 for part in parts):
+        return [
+            [[piece for cells in part for piece in cells[column]] for column in range(width)]
+            for part in parts
+        ]
+    head, *others = parts
+    merged = len(parts) > 1 and sum(filled(cells) == width for cells in head) <= 1
+    rows = (
+        [[[piece for cells in head for piece in cells[column]] for column in range(width)]]
+        if merged
+        else whole_rows(head)
+    )
+    for part in others:
+        rows += whole_rows(part)
+    return rows

@@ -1,0 +1,118 @@
+"""Tables: cells in rows and columns."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .letters import joined_lines
+from .rows import Piece, rows_of
+
+#: In ems: what separates two columns of a table at least.
+GUTTER = 0.45
+
+Cells = list[list[Piece]]
+
+
+@dataclass(slots=True)
+class Table:
+    cells: list[list[str]]
+    left: float
+    right: float
+    top: float
+    bottom: float
+    size: float
+
+    @property
+    def weight(self) -> int:
+        # Never the running text of a column, never a reason against one.
+        return 40
+
+
+def column_gaps(rows: Sequence[Sequence[Piece]], gutter: float) -> list[float]:
+    """Where no piece of any row stands: the middles of the gaps between the columns."""
+    spans = sorted((piece.left, piece.right) for row in rows for piece in row)
+    gaps: list[float] = []
+    reach = spans[0][1] if spans else 0.0
+    for left, right in spans:
+        if left - reach >= gutter:
+            gaps.append((left + reach) / 2)
+        reach = max(reach, right)
+    return gaps
+
+
+def cells_of(row: Sequence[Piece], gaps: Sequence[float]) -> Cells:
+    cells: Cells = [[] for _ in range(len(gaps) + 1)]
+    for piece in row:
+        cells[bisect_left(gaps, (piece.left + piece.right) / 2)].append(piece)
+    return cells
+
+
+def fits(row: Sequence[Piece], gaps: Sequence[float]) -> bool:
+    """No piece reaches from one column into the next."""
+    return all(
+        bisect_left(gaps, piece.left + 1) == bisect_left(gaps, piece.right - 1) for piece in row
+    )
+
+
+def filled(cells: Cells) -> int:
+    return sum(bool(cell) for cell in cells)
+
+
+def cell_text(pieces: Sequence[Piece]) -> str:
+    """The text of a cell of one or more lines."""
+    text, cut = "", False
+    for row in rows_of(list(pieces)):
+        line = " ".join(piece.text for piece in row)
+        text = joined_lines(text, line, cut) if text else line
+        cut = row[-1].runs[-1].cut
+    return text
+
+
+def table_of(cells: Sequence[Cells]) -> Table:
+    pieces = [piece for row in cells for cell in row for piece in cell]
+    return Table(
+        [[cell_text(cell) for cell in row] for row in cells],
+        min(piece.left for piece in pieces), max(piece.right for piece in pieces),
+        max(piece.top for piece in pieces), min(piece.bottom for piece in pieces),
+        pieces[0].size,
+    )  # fmt: skip
+
+
+def whole_rows(lines: Sequence[Cells]) -> list[Cells]:
+    """Lines that go on the cells above them are put there."""
+    starts = _row_starts(lines)
+    rows: list[Cells] = []
+    for start, cells in zip(starts, lines, strict=True):
+        if start or not rows:
+            rows.append([list(cell) for cell in cells])
+        else:
+            for above, cell in zip(rows[-1], cells, strict=True):
+                above += cell
+    return rows
+
+
+def _row_starts(lines: Sequence[Cells]) -> list[bool]:
+    heights = [max(piece.base for cell in cells for piece in cell) for cells in lines]
+    size = max(piece.size for cell in lines[0] for piece in cell) if lines else 1.0
+    steps = [a - b for a, b in pairwise(heights)]
+    tight = min((step for step in steps if step > 0.6 * size), default=0.0)
+    wide = [step for step in steps if step > 1.2 * tight]
+    counts = [filled(cells) for cells in lines]
+    if wide and len(wide) < len(steps) and tight < 1.6 * size:
+        starts = [True, *(step > 1.2 * tight for step in steps)]
+        begun = [count for count, start in zip(counts, starts, strict=True) if start]
+        others = [count for count, start in zip(counts, starts, strict=True) if not start]
+        # The first lines of rows have the most cells; where all lines have, they are rows.
+        if sum(others) / len(others) < 0.8 * sum(begun) / len(begun):
+            return starts
+    starts = [True]
+    for number, step in enumerate(steps):
+        starts.append(step > 1.5 * size or not _continues(lines[number], lines[number + 1]))
+    return starts
+
+
+def _continues(above: Cells, cells: Cells) -> bool:
+    if cells[0] or filled(cells) == len(cells):
+        return False
+    return all(a for a, b in zip(above, cells, strict=True) if b)

@@ -1,0 +1,120 @@
+"""From a picture to its text: straightened, its language found, read."""
+
+from collections.abc import Sequence
+
+from PIL import Image
+
+from ..engines.languages import language_codes
+from ..engines.ocr import Line, OcrEngine, Recognised
+from .language import detect_language
+from .paragraphs import as_markdown, as_text
+from .sheet import Sheet, prepare
+from .straightening import examine
+
+#: Part of a cache key: another number means that pictures are prepared or put together anew.
+PROCEDURE = "1"
+#: What a page is to be drawn at before it is read; docs/explanation/ocr.md has the figures.
+BEST_DPI = 200
+#: What is read together where the language cannot be told, if installed.
+USUAL_LANGUAGES = ("deu", "eng")
+#: Below this a page may stand on its head, or be something else than text.
+POOR_CONFIDENCE = 65.0
+#: From this on no other turn is tried.
+GOOD_CONFIDENCE = 80.0
+#: By how much another turn must be read better to be believed.
+CLEARLY_BETTER = 12.0
+#: Lines below are specks and drawings that were taken for letters.
+NO_TEXT_CONFIDENCE = 20.0
+
+
+def recognise(
+    image: Image.Image, *, engine: OcrEngine, languages: str | None, dpi: int | None
+) -> Recognised:
+    """A picture without any text gives an empty one: that is no error."""
+    codes = "+".join(language_codes(languages or ""))
+    grey = image if image.mode == "L" else image.convert("L")
+    findings = examine(grey)
+    if findings.is_blank:
+        return _recognised([], codes, None)
+    sheet = prepare(grey, findings, dpi)
+    if codes:
+        if findings.is_lying:
+            sheet, _ = _upright(sheet, engine, codes)
+        return _read_upright(sheet, engine, codes)
+    sheet, sample = _upright(sheet, engine, _probe(engine))
+    found = detect_language(sample, engine.languages())
+    if found is None:
+        return _read(sheet, engine, _usual(engine))
+    reading = _read(sheet, engine, found)
+    is_mixed = _languages_in(reading.text, engine) - {found}
+    return _read(sheet, engine, _usual(engine, found)) if is_mixed else reading
+
+
+def _read_upright(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:
+    reading = _read(sheet, engine, languages)
+    if reading.confidence >= POOR_CONFIDENCE:
+        return reading
+    other, _ = _upright(sheet, engine, languages)
+    if other.rotation == sheet.rotation:
+        return reading
+    again = _read(other, engine, languages)
+    return again if again.confidence > reading.confidence else reading
+
+
+def _upright(sheet: Sheet, engine: OcrEngine, languages: str) -> tuple[Sheet, str]:
+    """The sheet as a few of its lines can be read best, and what they say."""
+    best, best_confidence, text = sheet, -1.0, ""
+    for degrees in (0, 180, 90, 270):
+        turned = sheet.turned(degrees)
+        lines = engine.read(turned.sample_image(), languages=languages, dpi=sheet.dpi)
+        confidence = _confidence(lines)
+        if confidence > best_confidence + (CLEARLY_BETTER if degrees else 0):
+            best, best_confidence, text = turned, confidence, as_text(lines)
+        if confidence >= GOOD_CONFIDENCE:
+            break
+    return best, text
+
+
+def _read(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:
+    lines = engine.read(sheet.image, languages=languages, dpi=sheet.dpi)
+    return _recognised([line for line in lines if _is_text(line)], languages, sheet)
+
+
+def _recognised(lines: Sequence[Line], languages: str, sheet: Sheet | None) -> Recognised:
+    text = as_text(lines)
+    return Recognised(
+        text=text,
+        markdown=as_markdown(lines),
+        confidence=round(_confidence(lines), 1),
+        languages=languages,
+        words=len(text.split()),
+        rotation=sheet.rotation if sheet else 0,
+        skew=round(sheet.skew, 1) if sheet else 0.0,
+    )
+
+
+def _is_text(line: Line) -> bool:
+    has_letters = any(character.isalnum() for character in line.text)
+    return line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE)
+
+
+def _confidence(lines: Sequence[Line]) -> float:
+    letters = sum(len(line.text) for line in lines)
+    return sum(line.confidence * len(line.text) for line in lines) / letters if letters else 0.0
+
+
+def _probe(engine: OcrEngine) -> str:
+    """The one language whose data makes enough of any other to recognise it."""
+    installed = engine.languages()
+    return next((code for code in ("eng", "deu", *installed) if code in installed), "eng")
+
+
+def _usual(engine: OcrEngine, *first: str) -> str:
+    installed = engine.languages()
+    usual = dict.fromkeys((*first, *USUAL_LANGUAGES))
+    return "+".join(code for code in usual if code in installed) or _probe(engine)
+
+
+def _languages_in(text: str, engine: OcrEngine) -> set[str]:
+    found = (detect_language(part, engine.languages()) for part in text.split("\n\n"))
+    return {code for code in found if code}

@@ -1,0 +1,142 @@
+"""A picture made ready to be read: level, dark on white, its print of a good size."""
+
+from dataclasses import dataclass, replace
+
+import numpy
+from PIL import Image, ImageFilter, ImageOps
+
+from .straightening import Band, Findings
+
+#: Lines lower than this are enlarged, higher ones made smaller: engines read at about this height.
+LOW_LINE, GOOD_LINE, HIGH_LINE = 14.0, 32.0, 80.0
+MAX_ENLARGEMENT = 4.0
+MAX_PIXELS = 40_000_000
+#: How much neighbouring pixels differ by chance, against the depth of the print.
+NOISE = 0.06
+#: Print that is hardly darker than its paper.
+FAINT = 90.0
+#: Letters at the very edge are overlooked.
+MARGIN = 12
+#: The height of a line, from `d` to `p`, as a share of its letters' nominal size.
+LINE_SHARE = 0.75
+USUAL_POINTS = 11
+
+QUARTERS = {
+    90: Image.Transpose.ROTATE_270,
+    180: Image.Transpose.ROTATE_180,
+    270: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    image: Image.Image
+    dpi: int | None
+    #: What was turned already, in degrees clockwise.
+    rotation: int
+    skew: float
+    #: A few lines to try.
+    sample: Band | None
+
+    def turned(self, degrees: int) -> "Sheet":
+        if not degrees:
+            return self
+        sample = self.sample if degrees == 180 else None
+        return replace(
+            self,
+            image=self.image.transpose(QUARTERS[degrees]),
+            rotation=(self.rotation + degrees) % 360,
+            sample=sample and Band(1 - sample.bottom, 1 - sample.top),
+        )
+
+    def sample_image(self) -> Image.Image:
+        width, height = self.image.size
+        if self.sample:
+            band = (0, round(self.sample.top * height), width, round(self.sample.bottom * height))
+        else:
+            band = (width // 6, height * 2 // 5, width * 5 // 6, height * 3 // 5)
+        if min(band[2] - band[0], band[3] - band[1]) < 2 * MARGIN:
+            return self.image
+        return self.image.crop(band)
+
+
+def prepare(grey: Image.Image, findings: Findings, dpi: int | None) -> Sheet:
+    """Only what the findings call for: a plain scan goes through as it is."""
+    contrast = findings.contrast
+    if findings.is_inverted:
+        grey = ImageOps.invert(grey)
+    if findings.paper is not None:
+        grey = _evenly_lit(grey, findings.paper)
+    if contrast < FAINT:
+        grey = _strengthened(grey)
+        contrast = 255.0
+    if _noise(grey) > NOISE * contrast:
+        grey = grey.filter(ImageFilter.BoxBlur(1))
+    scale = _scale(grey, findings.line_height)
+    if scale != 1:
+        size = (max(1, round(grey.width * scale)), max(1, round(grey.height * scale)))
+        grey = grey.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+    if findings.is_lying:
+        grey = grey.transpose(QUARTERS[90])
+    level = _levelled(grey, findings.skew)
+    return Sheet(
+        image=level,
+        dpi=round(dpi * scale) if dpi else _likely_dpi(findings.line_height, scale),
+        rotation=90 if findings.is_lying else 0,
+        skew=findings.skew,
+        sample=_placed(findings.sample, grey.height, level.height),
+    )
+
+
+def _evenly_lit(grey: Image.Image, paper: Image.Image) -> Image.Image:
+    light = numpy.asarray(paper.resize(grey.size, Image.Resampling.BILINEAR), numpy.float32)
+    values = numpy.asarray(grey, numpy.float32) * (250.0 / numpy.maximum(light, 1.0))
+    return Image.fromarray(numpy.minimum(values, 255.0).astype(numpy.uint8))
+
+
+def _strengthened(grey: Image.Image) -> Image.Image:
+    some = numpy.asarray(grey)[::3, ::3]
+    low, high = numpy.percentile(some, (0.2, 80))
+    span = max(float(high - low), 1.0)
+    return grey.point(
+        [round(min(max((value - low) / span, 0.0), 1.0) * 255) for value in range(256)]
+    )
+
+
+def _noise(grey: Image.Image) -> float:
+    """Told by the quietest part of all rows, so that print does not count."""
+    values = numpy.asarray(grey)[:: max(1, grey.height // 200)].astype(numpy.float32)
+    if values.shape[1] < 3:
+        return 0.0
+    bend = numpy.abs(2 * values[:, 1:-1] - values[:, :-2] - values[:, 2:])
+    return float(numpy.percentile(bend, 25)) / 0.78  # of normal noise this gives the deviation
+
+
+def _scale(grey: Image.Image, line_height: float | None) -> float:
+    scale = 1.0
+    if line_height and not LOW_LINE <= line_height <= HIGH_LINE:
+        scale = min(GOOD_LINE / line_height, MAX_ENLARGEMENT)
+    most: float = (MAX_PIXELS / (grey.width * grey.height)) ** 0.5
+    return min(scale, most)
+
+
+def _levelled(grey: Image.Image, skew: float) -> Image.Image:
+    if skew:
+        grey = grey.rotate(-skew, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+    if min(grey.size) < 30 * MARGIN:
+        grey = ImageOps.expand(grey, MARGIN, fill=255)
+    return grey
+
+
+def _placed(band: Band | None, height: int, new_height: int) -> Band | None:
+    """Where a band lies once the picture has grown on all sides."""
+    if band is None or height == new_height:
+        return band
+    share = height / new_height
+    return Band((band.top - 0.5) * share + 0.5, (band.bottom - 0.5) * share + 0.5)
+
+
+def _likely_dpi(line_height: float | None, scale: float) -> int | None:
+    if line_height is None:
+        return None
+    return round(min(max(line_height * scale / LINE_SHARE * 72 / USUAL_POINTS, 70), 600))

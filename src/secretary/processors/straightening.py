@@ -1,0 +1,173 @@
+"""How a picture of text must be turned, lit and scaled to be read; found on a small copy of it."""
+
+from dataclasses import dataclass
+
+import numpy
+from numpy.typing import NDArray
+from PIL import Image
+
+Grey = NDArray[numpy.float32]
+
+#: Enough to tell the lines of small print on an A4 page, and a tenth of its pixels at 300 dpi.
+SMALL_PIXELS = 1_000_000
+#: Beyond this it is no longer a scan that slipped.
+MAX_SKEW = 12.0
+#: Below this the engine copes by itself, and turning blurs.
+MIN_SKEW = 0.4
+#: Dots of ink that are projected; more tell nothing more.
+MAX_DOTS = 40_000
+#: Differences in grey that can be print. Paper alone has less.
+MIN_CONTRAST = 10.0
+#: How much clearer lines must be the other way round before the picture counts as lying.
+LYING = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A few lines of text across the picture, after it was turned; in shares of its height."""
+
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    #: The darkest print against its paper, 0 to 255.
+    contrast: float
+    is_inverted: bool
+    #: The brightness of the paper, on a coarse grid; None where it is about the same everywhere.
+    paper: Image.Image | None
+    #: Whether lines of text run from top to bottom.
+    is_lying: bool
+    #: Degrees clockwise that level the lines, once lying ones are put upright.
+    skew: float
+    #: The height of a line of text in pixels of the whole picture, None if it cannot be told.
+    line_height: float | None
+    sample: Band | None
+
+    @property
+    def is_blank(self) -> bool:
+        return self.contrast < MIN_CONTRAST
+
+
+def examine(picture: Image.Image) -> Findings:
+    """`picture` is of mode `L`."""
+    scale = max(1, round((picture.width * picture.height / SMALL_PIXELS) ** 0.5))
+    small = numpy.asarray(picture.reduce(scale) if scale > 1 else picture, numpy.float32)
+    is_inverted = _is_inverted(small)
+    if is_inverted:
+        small = 255 - small
+    paper = _paper(small)
+    depth = _spread(paper, small.shape) - small
+    contrast = float(numpy.percentile(depth, 99.8)) if depth.size else 0.0
+    if contrast < MIN_CONTRAST:
+        return Findings(contrast, is_inverted, None, False, 0.0, None, None)
+    ink = depth > contrast * 0.4
+    is_lying, skew = _direction(ink)
+    rows = _rows(numpy.rot90(ink, -1) if is_lying else ink, skew)
+    lines = _lines(rows)
+    heights = [bottom - top for top, bottom in lines]
+    return Findings(
+        contrast=contrast,
+        is_inverted=is_inverted,
+        paper=Image.fromarray(paper) if _is_shaded(paper) else None,
+        is_lying=is_lying,
+        skew=skew if abs(skew) >= MIN_SKEW else 0.0,
+        line_height=float(numpy.median(heights)) * scale if heights else None,
+        sample=_sample(rows, lines),
+    )
+
+
+def _paper(grey: Grey) -> Grey:
+    """The brightness of the paper in each cell: what most of it does not exceed."""
+    height, width = grey.shape
+    cell = max(8, round((height * width) ** 0.5 / 24))
+    tops, lefts = range(0, height, cell), range(0, width, cell)
+    return numpy.array(
+        [[numpy.percentile(grey[y : y + cell, x : x + cell], 85) for x in lefts] for y in tops],
+        numpy.float32,
+    )
+
+
+def _spread(cells: Grey, shape: tuple[int, ...]) -> Grey:
+    full = Image.fromarray(cells).resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
+    return numpy.asarray(full, numpy.float32)
+
+
+def _is_inverted(grey: Grey) -> bool:
+    """Whether most is dark, and what is not is bright: a shadow alone is no inversion."""
+    return float(numpy.median(grey)) < 100 and float(numpy.percentile(grey, 99)) > 140
+
+
+def _is_shaded(paper: Grey) -> bool:
+    low, high = numpy.percentile(paper, (2, 98))
+    return bool(low < 0.8 * high)
+
+
+def _direction(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
+    y, x = numpy.nonzero(ink)
+    if len(y) > MAX_DOTS:
+        chosen = numpy.linspace(0, len(y) - 1, MAX_DOTS).astype(numpy.intp)
+        y, x = y[chosen], x[chosen]
+    height, width = ink.shape
+    upright, clear = _skew(x.astype(numpy.float32), y.astype(numpy.float32))
+    # Turned by a quarter, clockwise, the column counts from the bottom, and the row is the column.
+    lying, clearer = _skew((height - 1 - y).astype(numpy.float32), x.astype(numpy.float32))
+    # Fewer rows hold the same ink in fuller ones: that alone must not count.
+    is_lying = clearer / height > LYING * clear / width if height and width else False
+    return (True, lying) if is_lying else (False, upright)
+
+
+def _skew(x: Grey, y: Grey) -> tuple[float, float]:
+    """The turn that gathers the ink in the fewest rows, and how well it does."""
+    coarse = [(_sharpness(x, y, angle), angle) for angle in numpy.arange(-MAX_SKEW, 12.1, 1.0)]
+    _, best = max(coarse)
+    for step in (0.5, 0.25, 0.1):
+        near = (best - step, best, best + step)
+        sharpness, best = max((_sharpness(x, y, angle), float(angle)) for angle in near)
+    return best, sharpness
+
+
+def _sharpness(x: Grey, y: Grey, angle: float) -> float:
+    counts = _projected(x, y, angle)
+    change = numpy.diff(counts)
+    return float(numpy.dot(change, change))
+
+
+def _projected(x: Grey, y: Grey, angle: float) -> NDArray[numpy.int64]:
+    if not len(y):
+        return numpy.zeros(2, numpy.int64)
+    rows = numpy.rint(y + x * numpy.float32(numpy.tan(numpy.radians(angle)))).astype(numpy.int64)
+    return numpy.bincount(rows - rows.min(), minlength=2)
+
+
+def _rows(ink: NDArray[numpy.bool_], skew: float) -> NDArray[numpy.int64]:
+    """The ink in each row of the levelled picture."""
+    height, width = ink.shape
+    y, x = numpy.nonzero(ink)
+    rows = y + (x - width / 2) * numpy.tan(numpy.radians(skew))
+    return numpy.bincount(numpy.clip(numpy.rint(rows), 0, height - 1).astype(int), minlength=height)
+
+
+def _lines(rows: NDArray[numpy.int64]) -> list[tuple[int, int]]:
+    """Top and bottom of each run of rows with ink in them."""
+    if not rows.any():
+        return []
+    has_ink = rows > 0.08 * numpy.percentile(rows[rows > 0], 90)
+    edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([0], has_ink.astype(numpy.int8), [0]))))
+    runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    return [(top, bottom) for top, bottom in runs if bottom - top > 2]
+
+
+def _sample(rows: NDArray[numpy.int64], lines: list[tuple[int, int]]) -> Band | None:
+    """Three lines of those with the most ink that are as high as lines are."""
+    if not lines:
+        return None
+    usual = float(numpy.median([bottom - top for top, bottom in lines]))
+    groups = [lines[i : i + 3] for i in range(max(1, len(lines) - 2))]
+    even = [group for group in groups if all(b - t < 1.8 * usual for t, b in group)] or groups
+    best = max(even, key=lambda group: int(rows[group[0][0] : group[-1][1]].sum()))
+    margin = usual * 0.5
+    # A run can be a picture, or columns whose lines do not meet: then a part of it must do.
+    top, bottom = best[0][0], min(best[-1][1], best[0][0] + len(rows) // 6 + 8 * usual)
+    return Band(max(0.0, (top - margin) / len(rows)), min(1.0, (bottom + margin) / len(rows)))

@@ -1,0 +1,120 @@
+"""A server on loopback that speaks OpenAI's protocol and answers as a test says, with faults."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from secretary.engines.llm import LlmOptions, Model, Provider
+
+from .web import Asked, Web, serving
+
+KEY = "sk-a-key-nobody-may-see-1234567890"
+
+Reply = Callable[[Asked], Awaitable[None]]
+
+
+def says(
+    content: str | None, *, finish_reason: str = "stop", usage: bool = True, **message: Any
+) -> Reply:
+    """An answer of the model; of 100 and 20 tokens."""
+    document: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "scripted",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish_reason,
+                "message": {"role": "assistant", "content": content, **message},
+            }
+        ],
+    }
+    if usage:
+        document["usage"] = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    return gives(json.dumps(document).encode())
+
+
+def fails(status: str, message: str = "", **headers: str) -> Reply:
+    """An error as OpenAI shows them; `Retry_After` is the header with a dash."""
+    body = json.dumps({"error": {"message": message, "type": "error", "code": None}}).encode()
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return gives(body, status=status, headers=fields)
+
+
+def gives(
+    body: bytes, *, status: str = "200 OK", headers: Mapping[str, str] | None = None
+) -> Reply:
+    async def reply(asked: Asked) -> None:
+        fields = {"Content-Type": "application/json", **(headers or {})}
+        await asked.answer(body, status=status, headers=fields)
+
+    return reply
+
+
+async def hangs(asked: Asked) -> None:
+    await asyncio.sleep(60)
+
+
+async def hangs_up(asked: Asked) -> None:
+    asked.writer.transport.abort()
+
+
+async def echoes_the_key(asked: Asked) -> None:
+    told = f"Bad request from {asked.headers['authorization']}, key {KEY[:12]}...{KEY[-6:]}: no"
+    await fails("400 Bad Request", told)(asked)
+
+
+@dataclass
+class LlmServer:
+    web: Web
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    #: How many requests were being answered at once, at the most.
+    most_at_once: int = 0
+    #: How many were given up by the client.
+    given_up: int = 0
+
+    def provider(self, **options: Any) -> Provider:
+        given = {"setting": "llm", "api_key": KEY, "timeout_seconds": 20, **options}
+        return Provider(base_url=self.web.url("/v1"), **given)
+
+    def options(self, *, parameters: Mapping[str, Any] | None = None, **options: Any) -> LlmOptions:
+        provider = self.provider(**options)
+        model = Model(provider=provider, name="scripted", parameters=parameters or {})
+        return LlmOptions({"vision": model})
+
+
+@asynccontextmanager
+async def llm_server(*replies: Reply) -> AsyncIterator[LlmServer]:
+    """Answers the requests one by one like this; the last reply is for all that follow."""
+    script = list(replies)
+    at_once = 0
+
+    async def answer(asked: Asked) -> None:
+        nonlocal at_once
+        assert asked.target == "/v1/chat/completions"
+        server.requests.append({**json.loads(await asked.body()), "headers": asked.headers})
+        reply = script.pop(0) if len(script) > 1 else script[0]
+        at_once += 1
+        server.most_at_once = max(server.most_at_once, at_once)
+        try:
+            await _unless_given_up(reply(asked), asked)
+        finally:
+            at_once -= 1
+
+    async def _unless_given_up(reply: Awaitable[None], asked: Asked) -> None:
+        replying, gone = asyncio.ensure_future(reply), asyncio.ensure_future(asked.reader.read(1))
+        await asyncio.wait({replying, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not replying.done():
+            server.given_up += 1
+            asked.writer.close()
+        for each in (replying, gone):
+            each.cancel()
+        await asyncio.gather(replying, gone, return_exceptions=True)
+
+    async with serving(answer) as web:
+        server = LlmServer(web)
+        yield server

@@ -1,0 +1,112 @@
+"""Pages put together to a document."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary.errors import FileCorrupt
+from secretary.processors import assembly as module
+from secretary.processors.assembly import Assembly, assemble
+from secretary.processors.page import Page
+from secretary.processors.shelf import Shelf
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    for name in ("kept", "shown", "other"):
+        (tmp_path / name).mkdir()
+    shelf = Shelf(str(tmp_path / "kept"), str(tmp_path / "shown"))
+    shelf.write("image_001.jpg", b"picture")
+    shelf.write("preview_001.jpg", b"small")
+    pictures = ("image_001.jpg", "preview_001.jpg")
+    shelf.save(Page(number=1, text="One", markdown="# One", pictures=pictures))
+    shelf.save(Page(number=2, text="Two", markdown="Two", method="ocr", reason="no text"))
+    return shelf
+
+
+def put_together(shelf: Shelf, numbers: range = range(1, 3), **more: Any) -> module.Assembled:
+    return assemble(Assembly(shelf=shelf, numbers=numbers, archives={"archive.zip": ""}, **more))
+
+
+def shown(shelf: Shelf, name: str) -> bytes:
+    return Path(shelf.shown, name).read_bytes()
+
+
+def test_the_texts_stand_behind_each_other(shelf: Shelf) -> None:
+    done = put_together(shelf)
+    assert shown(shelf, "document.txt") == b"--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo\n"
+    assert shown(shelf, "document.md") == b"# One\n\nTwo\n\n"
+    assert done.page_texts == ["page_001.txt", "page_002.txt"]
+    assert done.pictures == ["image_001.jpg", "preview_001.jpg"]
+    assert done.has_text
+
+
+def test_long_results_are_in_a_file(shelf: Shelf) -> None:
+    put_together(shelf)
+    assert json.loads(shown(shelf, "texts.json")) == {
+        "extracted_text": "--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo",
+        "markdown_content": "# One\n\nTwo\n",
+        "metadata": {
+            "text_contents": [
+                {"page": 1, "content": "One", "method": "native"},
+                {"page": 2, "content": "Two", "method": "ocr", "reason": "no text"},
+            ]
+        },
+    }
+
+
+def test_what_is_too_long_for_an_answer_is_in_the_files_only(shelf: Shelf) -> None:
+    long = "x" * (module.MAX_RESULTS_BYTES // 2 + 1)
+    for number in (3, 4):
+        shelf.save(Page(number=number, text=long, markdown=long))
+    put_together(shelf, range(1, 5))
+    results = json.loads(shown(shelf, "texts.json"))
+    assert "extracted_text" not in results
+    assert [page["content"] for page in results["metadata"]["text_contents"]] == [None] * 4
+    assert len(shown(shelf, "document.md")) > module.MAX_RESULTS_BYTES
+
+
+def test_an_archive_holds_everything(shelf: Shelf) -> None:
+    zips = {"archive.zip": "", "previews.zip": "preview_"}
+    assemble(Assembly(shelf=shelf, numbers=range(1, 3), archives=zips))
+    with zipfile.ZipFile(Path(shelf.shown, "archive.zip")) as archive:
+        assert sorted(archive.namelist()) == [
+            "document.md", "document.txt", "image_001.jpg", "page_001.txt", "page_002.txt",
+            "preview_001.jpg",
+        ]  # fmt: skip
+        assert archive.read("page_002.txt") == b"Two"
+    with zipfile.ZipFile(Path(shelf.shown, "previews.zip")) as archive:
+        assert archive.namelist() == ["preview_001.jpg"]
+
+
+def test_pictures_alone_are_no_text(shelf: Shelf) -> None:
+    shelf.save(Page(number=3, text="", markdown="", pictures=("image_001.jpg",)))
+    done = put_together(shelf, range(3, 4))
+    assert not done.has_text
+    assert not Path(shelf.shown, "document.md").exists()
+
+
+def test_the_same_pages_need_not_be_put_together_again(shelf: Shelf, tmp_path: Path) -> None:
+    first = put_together(shelf)
+    for records in Path(shelf.directory).glob("records-*"):
+        records.unlink()  # it must do without them
+    other = Shelf(shelf.directory, str(tmp_path / "other"))
+    assert put_together(other, may_reuse=True) == first
+    assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [
+        "archive.zip", "document.md", "document.txt", "image_001.jpg", "page_001.txt",
+        "page_002.txt", "preview_001.jpg", "texts.json",
+    ]  # fmt: skip
+
+
+def test_other_pages_of_the_same_file_are_another_document(shelf: Shelf) -> None:
+    put_together(shelf)
+    put_together(shelf, range(2, 3), may_reuse=True)
+    assert shown(shelf, "document.md") == b"Two\n\n"
+
+
+def test_a_page_that_is_gone_is_an_error(shelf: Shelf) -> None:
+    with pytest.raises(FileCorrupt, match="page 3"):
+        put_together(shelf, range(1, 4))

@@ -1,0 +1,126 @@
+"""What `secretary convert` makes of its arguments; the command itself is in tests/acceptance."""
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from secretary.cli.convert import Method, Wish, page_range, request_for
+from secretary.cli.converted import Converted, Output
+from secretary.errors import InvalidParameters, UnsupportedFile
+from secretary.files import JobFiles
+from secretary.handlers.pdf import PdfParameters
+from secretary.job import Job
+from secretary.workshop import run_directory, user_directory
+
+from ..documents import MP4, PNG, office, pdf
+
+PLAIN = Wish(Method.AUTO, (None, None), None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "pages"),
+    [
+        (None, (None, None)),
+        ("3-7", (3, 7)),
+        (" 3 - 7 ", (3, 7)),
+        ("5", (5, 5)),
+        ("3-", (3, None)),
+        ("-7", (None, 7)),
+    ],
+)
+def test_pages_are_told_in_a_few_ways(
+    text: str | None, pages: tuple[int | None, int | None]
+) -> None:
+    assert page_range(text) == pages
+
+
+@pytest.mark.parametrize("text", ["", "-", "0", "0-3", "a", "7-3", "1-2-3", "1,2", "-1-2", "²"])
+def test_others_are_refused(text: str) -> None:
+    with pytest.raises(InvalidParameters, match="--pages"):
+        page_range(text)
+
+
+class TestTheJob:
+    def request(
+        self, file: Path, content: bytes, wish: Wish = PLAIN
+    ) -> tuple[str, dict[str, object]]:
+        file.write_bytes(content)
+        request = request_for(file, wish)
+        parameters = dict(request.parameters)
+        assert parameters.pop("file_path") == str(file.resolve())
+        return request.job_type, parameters
+
+    def test_of_a_pdf_has_all_that_was_asked_for(self, tmp_path: Path) -> None:
+        wish = Wish(Method.BOTH, (2, None), "deu", "secret", True)
+        job_type, parameters = self.request(tmp_path / "a.docx", pdf(), wish)
+        assert job_type == "pdf"
+        assert parameters == {
+            "extraction_method": "both", "page_start": 2, "password": "secret",
+            "ocr_language": "deu", "include_images": True,
+        }  # fmt: skip
+
+    def test_of_a_picture_reads_it(self, tmp_path: Path) -> None:
+        job_type, parameters = self.request(tmp_path / "a.pdf", PNG)
+        assert (job_type, parameters["extraction_method"]) == ("imageocr", "ocr")
+
+    def test_of_an_office_file_is_one(self, tmp_path: Path) -> None:
+        assert self.request(tmp_path / "a.pdf", office("word"))[0] == "office"
+
+    def test_of_a_film_there_is_none(self, tmp_path: Path) -> None:
+        with pytest.raises(UnsupportedFile):
+            self.request(tmp_path / "a.pdf", MP4)
+
+
+class TestOutput:
+    def converted(self, file: Path, data: Path, **results: object) -> Converted:
+        return Converted(file, Job(job_id="job-1", attempt=1, results=results), JobFiles(data))
+
+    def test_pictures_are_put_beside_and_linked(self, tmp_path: Path) -> None:
+        made = tmp_path / "data" / "jobs" / "job-1" / "1"
+        made.mkdir(parents=True)
+        (made / "image_1.png").write_bytes(PNG)
+        (made / "document.md").write_text("# A\n\n![x](image_1.png) ![y](image_2.png)\n\n")
+        file = tmp_path / "my notes.docx"
+        converted = self.converted(
+            file,
+            tmp_path / "data",
+            markdown_file="/api/files/job-1/document.md",
+            assets=["/api/files/job-1/image_1.png", "/api/files/job-1/../../../x"],
+        )
+        Output(tmp_path / "out", [file]).put(converted)
+        text = (tmp_path / "out" / "my notes.md").read_text()
+        assert text == "# A\n\n![x](my%20notes_files/image_1.png) ![y](image_2.png)\n"
+        assert os.listdir(tmp_path / "out" / "my notes_files") == ["image_1.png"]
+
+    def test_markdown_in_the_results_will_do(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.pdf"
+        Output(tmp_path, [file]).put(self.converted(file, tmp_path, markdown_content="Text"))
+        assert (tmp_path / "a.md").read_text() == "Text\n"
+
+
+class TestRunDirectory:
+    def test_is_gone_when_the_run_is(self, tmp_path: Path) -> None:
+        with run_directory(tmp_path / "home") as directory:
+            (directory / "file").write_text("x")
+        assert os.listdir(tmp_path / "home") == []
+
+    def test_those_of_living_runs_are_left_alone(self, tmp_path: Path) -> None:
+        with run_directory(tmp_path) as one, run_directory(tmp_path) as two:
+            assert one.exists() and two.exists()
+
+    def test_the_users_directory_follows_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.platform", "linux")
+        monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+        assert user_directory() == Path("/caches/secretary")
+        monkeypatch.setenv("XDG_CACHE_HOME", "")
+        monkeypatch.setenv("HOME", "/home/ann")
+        assert user_directory() == Path("/home/ann/.cache/secretary")
+
+
+def test_the_methods_are_those_of_the_job_type() -> None:
+    known = get_args(PdfParameters.model_fields["extraction_method"].annotation)
+    assert {*Method, "tesseract_ocr"} == set(known)

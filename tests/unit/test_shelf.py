@@ -1,0 +1,111 @@
+"""Pages that are kept one by one."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from secretary.processors.page import Page
+from secretary.processors.shelf import Shelf, load
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    for name in ("kept", "shown"):
+        (tmp_path / name).mkdir()
+    return Shelf(str(tmp_path / "kept"), str(tmp_path / "shown"))
+
+
+def page(number: int, text: str = "Hello") -> Page:
+    return Page(
+        number=number,
+        text=text,
+        markdown=f"# {text}",
+        method="ocr",
+        reason="a scan",
+        texts={"ocr": text},
+        pictures=("image_001.jpg",) if number == 1 else (),
+        facts={"ocr_confidence": 93},
+    )
+
+
+def test_a_page_is_found_as_it_was_saved(shelf: Shelf) -> None:
+    shelf.save(page(7))
+    places = shelf.places()
+    assert list(places) == [7]
+    assert load(places[7]) == page(7)
+
+
+def test_its_text_can_be_read_at_once(shelf: Shelf) -> None:
+    shelf.save(page(7, "Grüße"))
+    assert Path(shelf.shown, "page_007.txt").read_text() == "Grüße"
+
+
+def test_a_page_without_text_has_no_text_file(shelf: Shelf) -> None:
+    shelf.save(page(7, ""))
+    assert os.listdir(shelf.shown) == []
+    assert list(shelf.places()) == [7]
+
+
+def test_the_thousandth_page_has_a_longer_name(shelf: Shelf) -> None:
+    shelf.save(page(1000))
+    assert os.listdir(shelf.shown) == ["page_1000.txt"]
+
+
+def test_a_record_that_was_cut_short_is_none(shelf: Shelf) -> None:
+    shelf.save(page(1))
+    shelf.save(page(2))
+    records = next(Path(shelf.directory).glob("records-*"))
+    records.write_bytes(records.read_bytes()[:-5])
+    assert list(shelf.places()) == [1]
+
+
+def test_the_page_that_was_made_last_counts(shelf: Shelf) -> None:
+    shelf.save(page(1, "old"))
+    shelf.save(page(1, "new"))
+    assert load(shelf.places()[1]).text == "new"
+
+
+def test_pages_of_an_earlier_time_can_be_left_out(shelf: Shelf) -> None:
+    shelf.save(page(1))
+    since = shelf.places()[1].made_at + 0.000001
+    assert shelf.places(made_after=since) == {}
+    shelf.save(page(2))
+    assert list(shelf.places(made_after=since)) == [2]
+
+
+def test_pages_of_several_processes_stand_together(shelf: Shelf) -> None:
+    shelf.save(page(1))
+    if os.fork() == 0:
+        shelf.save(page(2))
+        os._exit(0)
+    os.wait()
+    assert sorted(shelf.places()) == [1, 2]
+    assert len(list(Path(shelf.directory).glob("records-*"))) == 2
+
+
+def test_what_a_job_shows_does_not_change_when_the_page_is_made_again(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    shelf.save(page(1, "old"))
+    Shelf(shelf.directory, str(tmp_path / "other")).save(page(1, "new"))
+    assert Path(shelf.shown, "page_001.txt").read_text() == "old"
+    assert (tmp_path / "other" / "page_001.txt").read_text() == "new"
+
+
+def test_half_a_character_does_no_harm(shelf: Shelf) -> None:
+    shelf.save(page(1, "a\ud800b"))
+    assert load(shelf.places()[1]).text == "a?b"
+    assert Path(shelf.shown, "page_001.txt").read_text() == "a?b"
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
+def test_where_no_links_can_be_made_there_are_copies(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        if os.stat(elsewhere).st_dev == tmp_path.stat().st_dev:
+            pytest.skip("no second file system")
+        shelf = Shelf(str(tmp_path), elsewhere)
+        shelf.save(page(1))
+        assert Path(elsewhere, "page_001.txt").read_text() == "Hello"
