@@ -5,10 +5,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine bench-api chaos fuzz-api clean
+.PHONY: help run test check format lint types bench-engine bench-api bench-documents chaos fuzz-api clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: .venv/.installed ## Start the service; ARGS="--port 8000" is handed on
 	@$(BIN)/secretary serve $(ARGS)
@@ -34,6 +34,9 @@ bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--qui
 
 bench-api: .venv/.dev ## The HTTP API beside a bare FastAPI route; ARGS="--quick" is handed on
 	@$(BIN)/python bench/api.py $(ARGS)
+
+bench-documents: .venv/.dev ## Reading documents beside other tools, in one run; ARGS="--quick" is handed on
+	@$(BIN)/python bench/pages.py $(ARGS)
 
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -38,6 +38,14 @@ class Tree:
         """Of all processes of the tree; what some share is counted once."""
         return sum(_memory_bytes(process.pid) for process in self._members())
 
+    def peak_bytes(self) -> dict[int, int]:
+        """The most memory that each process of the tree, by its id, has had at once."""
+        return {process.pid: _peak_bytes(process.pid) for process in self._members()}
+
+    @property
+    def leader(self) -> int:
+        return self._leader.pid
+
     def threads(self) -> int:
         return sum(process.threads for process in self._members())
 
@@ -93,6 +101,14 @@ def _memory_bytes(pid: int) -> int:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _peak_bytes(pid: int) -> int:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     return 0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import report
 from documents.corpus import SPLITS, Sample, corpus
-from documents.reading import Missing, read
+from documents.reading import Missing, Readings, read
 from documents.score import MEASURES, Score, average, score
 from documents.tools import TOOLS, Tool
 
@@ -46,36 +46,45 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure(tool: Tool, samples: Sequence[Sample], *, show: Path | None = None) -> Row:
-    row = Row(tool.name)
     try:
         readings = read(tool, [sample.pdf for sample in samples], WORK)
     except Missing as missing:
-        row.failures.append(f"not measured, {missing}")
-        return row
-    row.version, row.cpu_s = readings.version, sum(readings.cpu_s.values())
-    row.failures = [f"{name}: {error}" for name, error in readings.failures.items()]
+        return Row(tool.name, failures=[f"not measured, {missing}"])
+    if show:
+        for sample in samples:
+            _keep(show, sample, tool, readings.texts.get(sample.name, ""))
+    return scored(tool.name, readings, samples)
+
+
+def scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:
+    """A document that a tool could not read counts as one of which it read nothing."""
+    row = Row(name, readings.version, sum(readings.cpu_s.values()))
+    row.failures = [f"{file}: {error}" for file, error in readings.failures.items()]
     for sample in samples:
-        given = readings.texts.get(sample.name, "")
-        row.scores[sample.name] = score(sample.markdown.read_text(encoding="utf-8"), given)
-        if show:
-            _keep(show, sample, tool, given)
+        truth, given = sample.markdown.read_text(encoding="utf-8"), readings.texts.get(sample.name)
+        row.scores[sample.name] = score(truth, given or "")
     return row
 
 
 def text(
     rows: Sequence[Row], samples: Sequence[Sample], missing: Sequence[str], *, each: bool = False
 ) -> str:
-    parts = [_by_tool(rows), *(_by_kind(row, samples) for row in rows if row.scores)]
+    parts = [by_tool(rows), *(_by_kind(row, samples) for row in rows if row.scores)]
     if each:
         parts += [_by_document(row, samples) for row in rows if row.scores]
+    return "\n\n".join([*parts, *lacking(rows, missing)])
+
+
+def lacking(rows: Sequence[Row], missing: Sequence[str]) -> list[str]:
+    parts = []
     if missing:
         parts.append(f"Producers that are missing here: {', '.join(missing)}")
     if failures := [f"{row.tool}: {failure}" for row in rows for failure in row.failures]:
         parts.append("Failed:\n" + "\n".join(failures))
-    return "\n\n".join(parts)
+    return parts
 
 
-def _by_tool(rows: Sequence[Row]) -> str:
+def by_tool(rows: Sequence[Row]) -> str:
     lines = [["", "version", *MEASURES, "CPU s"]]
     for row in rows:
         cells = _cells(list(row.scores.values()))

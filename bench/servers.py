@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter import PEERS
@@ -27,6 +27,7 @@ class Server:
     command: tuple[str, ...]
     bare: bool = False
     """A yardstick, and not ours."""
+    settings: dict[str, str] = field(default_factory=lambda: {"SECRETARY_HANDLERS": HANDLERS})
 
 
 SERVE = (sys.executable, "-m", "secretary", "serve", "--port", "0", "--data-dir", "data")
@@ -50,7 +51,7 @@ class Running:
 def running(server: Server, root: Path) -> Iterator[Running]:
     directory = Path(tempfile.mkdtemp(prefix="server-", dir=root))
     given = {"BENCH_DIR": str(directory), "PYTHONPATH": python_path()}
-    env = os.environ | given | {"SECRETARY_HANDLERS": HANDLERS}
+    env = os.environ | given | server.settings
     log = directory / "server.log"
     tree = Tree(server.command, directory=directory, env=env, output=log)
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from reportlab.lib import colors
-from reportlab.lib.enums import TA_JUSTIFY, TA_LEFT, TA_RIGHT
+from reportlab.lib.enums import TA_CENTER, TA_JUSTIFY, TA_LEFT, TA_RIGHT
 from reportlab.lib.styles import ParagraphStyle
 from reportlab.platypus import (
     BaseDocTemplate,
@@ -76,7 +76,8 @@ def _furniture(canvas: Any, document: Document) -> None:
     width, height = style.page
     canvas.setFont("Helvetica", 8)
     if style.page_numbers:
-        canvas.drawCentredString(width / 2, style.margin / 2, str(canvas.getPageNumber()))
+        number = str(canvas.getPageNumber()).join(style.number_marks)
+        canvas.drawCentredString(width / 2, style.margin / 2, number)
     if style.running_head:
         canvas.drawString(style.margin, height - style.margin / 2 - 4, style.running_head)
         canvas.line(
@@ -136,7 +137,8 @@ def _heading(document: Document, level: int) -> ParagraphStyle:
     style, (regular, bold) = document.style, _fonts(document)
     size = style.size * style.heads[level - 1]
     more = {"fontName": bold if style.heads_bold else regular, "spaceBefore": size * 0.6}
-    return _look(document, size, alignment=TA_LEFT, keepWithNext=1, **more)
+    place = TA_CENTER if style.heads_centred else TA_LEFT
+    return _look(document, size, alignment=place, keepWithNext=1, **more)
 
 
 def _table(document: Document, table: Table) -> SetTable:
@@ -159,7 +161,8 @@ def _table(document: Document, table: Table) -> SetTable:
             look.append(("LINEBELOW", (0, 0), (-1, -1), 0.5, colors.grey))
         case "zebra":
             look.append(("ROWBACKGROUNDS", (0, 1), (-1, -1), [colors.whitesmoke, colors.lightgrey]))
-    return SetTable(rows, colWidths=[width * share for share in table.shares()], style=look)
+    widths = [width * share for share in table.shares()]
+    return SetTable(rows, colWidths=widths, style=look, repeatRows=1 if style.heads_again else 0)
 
 
 def _cell(document: Document, text: str, figure: bool, font: str | None) -> Set:

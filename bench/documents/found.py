@@ -8,7 +8,8 @@ from html import unescape
 Grid = tuple[tuple[str, ...], ...]
 FENCE = re.compile(r"^\s*(```|~~~)")
 RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
-HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+#: Also in an entry of a list, as Markdown allows.
+HEADING = re.compile(r"^\s{0,3}(?:(?:[-*+>]|\d+[.)])\s+)*(#{1,6})\s+(.*?)\s*#*\s*$")
 UNDERLINE = re.compile(r"^\s{0,3}(=+|-+)\s*$")
 CELL = re.compile(r"(?<!\\)\|")
 HTML_TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL | re.IGNORECASE)

@@ -47,9 +47,11 @@ def _css(document: Document) -> str:
     style = document.style
     width, height = style.page
     font = "'Liberation Serif', serif" if style.serif else "'Liberation Sans', sans-serif"
-    number = (
-        "@bottom-center { content: counter(page); font-size: 8pt }" if style.page_numbers else ""
-    )
+    number = ""
+    if style.page_numbers:
+        before, behind = style.number_marks
+        content = f'"{before}" counter(page) "{behind}"'
+        number = f"@bottom-center {{ content: {content}; font-size: 8pt }}"
     head = ""
     if style.running_head:
         head = f'@top-left {{ content: "{style.running_head}"; font-size: 8pt }}'
@@ -74,8 +76,9 @@ def _css(document: Document) -> str:
     ]
     for level, factor in enumerate(style.heads, 1):
         weight = "bold" if style.heads_bold else "normal"
+        place = "center" if style.heads_centred else "left"
         lines.append(
-            f"h{level} {{ font-size: {factor}em; font-weight: {weight}; text-align: left }}"
+            f"h{level} {{ font-size: {factor}em; font-weight: {weight}; text-align: {place} }}"
         )
     return "\n".join(lines)
 
@@ -90,14 +93,14 @@ def _block(document: Document, block: Block) -> str:
         case Listing(entries, numbered):
             return _list(entries, numbered)
         case Table():
-            return _table(block)
+            return _table(block, "thead" if document.style.heads_again else "tbody")
         case Code(text):
             return f"<pre>{escape(text)}</pre>"
         case NewPage():
             return "<div class=break></div>"
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, head_tag: str) -> str:
     def row(cells: tuple[str, ...], tag: str) -> str:
         parts = []
         for number, cell in enumerate(cells):
@@ -107,7 +110,8 @@ def _table(table: Table) -> str:
         return f"<tr>{''.join(parts)}</tr>"
 
     head, *others = table.rows
-    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in others)}</table>"
+    rows = "".join(row(cells, "td") for cells in others)
+    return f"<table><{head_tag}>{row(head, 'th')}</{head_tag}><tbody>{rows}</tbody></table>"
 
 
 def _list(entries: tuple[Entry, ...], numbered: bool) -> str:

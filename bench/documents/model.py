@@ -75,8 +75,13 @@ class Style:
     #: Sizes of headings by level, as multiples of `size`.
     heads: tuple[float, ...] = (1.7, 1.35, 1.15)
     heads_bold: bool = True
+    heads_centred: bool = False
     running_head: str | None = None
     page_numbers: bool = False
+    #: Before and behind the number of a page.
+    number_marks: tuple[str, str] = ("", "")
+    #: Whether a table that goes on on the next page has its head there again.
+    heads_again: bool = False
 
 
 @dataclass(frozen=True)

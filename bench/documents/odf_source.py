@@ -20,11 +20,11 @@ SPACES = " ".join(
 def text_document(document: Document) -> str:
     style, blocks = document.style, list(document.blocks)
     if style.columns > 1:
-        head = "".join(_block(block) for block in blocks[:2])
-        rest = "".join(_block(block) for block in blocks[2:])
+        head = "".join(_block(document, block) for block in blocks[:2])
+        rest = "".join(_block(document, block) for block in blocks[2:])
         body = f'{head}<text:section text:style-name="Columns" text:name="s">{rest}</text:section>'
     else:
-        body = "".join(_block(block) for block in blocks)
+        body = "".join(_block(document, block) for block in blocks)
     return (
         f'<?xml version="1.0" encoding="UTF-8"?><office:document {SPACES} office:version="1.2" '
         'office:mimetype="application/vnd.oasis.opendocument.text">'
@@ -67,7 +67,8 @@ def _styles(document: Document) -> str:
         parts.append(
             _paragraph_style(
                 f"Head{level}",
-                'fo:margin-top="10pt" fo:margin-bottom="5pt" fo:text-align="start" '
+                'fo:margin-top="10pt" fo:margin-bottom="5pt" fo:text-align="'
+                f'{"center" if style.heads_centred else "start"}" '
                 'fo:keep-with-next="always"',
                 f'fo:font-size="{style.size * factor:.1f}pt" fo:font-weight="{weight}"',
                 "Standard",
@@ -146,15 +147,16 @@ def _master(document: Document) -> str:
         head = escape(style.running_head)
         parts += f'<style:header><text:p text:style-name="Small">{head}</text:p></style:header>'
     if style.page_numbers:
+        before, behind = style.number_marks
         parts += (
-            '<style:footer><text:p text:style-name="Small"><text:page-number/>'
+            f'<style:footer><text:p text:style-name="Small">{before}<text:page-number/>{behind}'
             "</text:p></style:footer>"
         )
     named = 'style:name="Standard" style:page-layout-name="Layout"'
     return f"<style:master-page {named}>{parts}</style:master-page>"
 
 
-def _block(block: Block) -> str:
+def _block(document: Document, block: Block) -> str:
     match block:
         case Heading(level, text):
             name = f'text:style-name="Head{level}" text:outline-level="{level}"'
@@ -165,7 +167,7 @@ def _block(block: Block) -> str:
         case Listing(entries, numbered):
             return _list(entries, "Numbers" if numbered else "Dots")
         case Table():
-            return _table(block)
+            return _table(block, document.style.heads_again)
         case Code(text):
             return "".join(
                 f'<text:p text:style-name="Code">{_code(line)}</text:p>'
@@ -189,7 +191,7 @@ def _note(text: str | None) -> str:
     )
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, heads_again: bool) -> str:
     widths = table.widths or (1,) * len(table.rows[0])
     columns = "".join(f'<table:table-column table:style-name="Width{n}"/>' for n in widths)
     rows = ""
@@ -204,6 +206,8 @@ def _table(table: Table) -> str:
                 f'<text:p text:style-name="{name}">{_inline(text)}</text:p></table:table-cell>'
             )
         rows += "</table:table-row>"
+        if number == 0 and heads_again:
+            rows = f"<table:table-header-rows>{rows}</table:table-header-rows>"
     return f"<table:table>{columns}{rows}</table:table>"
 
 

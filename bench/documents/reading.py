@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import install
+from arena import Failed
 
+from secretary.version import __version__
+
+from .service import serving
 from .tools import Tool
 
 BATCH = Path(__file__).resolve().parent.parent / "readers" / "batch.py"
@@ -58,6 +62,20 @@ def read(tool: Tool, files: Sequence[Path], work: Path) -> Readings:
     return readings
 
 
+def read_as_jobs(files: Sequence[Path], root: Path) -> Readings:
+    """What our service gives, by whole jobs."""
+    readings = Readings(__version__)
+    with serving(root, files[0].parent, processes=1) as service:
+        for file in files:
+            before = service.tree.cpu_seconds()
+            try:
+                readings.texts[file.stem] = service.read(file).markdown
+            except Failed as failure:
+                readings.failures[file.stem] = str(failure)
+            readings.cpu_s[file.stem] = service.tree.cpu_seconds() - before
+    return readings
+
+
 def _batch(
     python: Path, tool: Tool, files: Sequence[Path], output: Path, readings: Readings
 ) -> str | None:
@@ -75,9 +93,10 @@ def _batch(
         else:
             begun = None
             readings.cpu_s[answer["file"]] = answer["cpu_s"]
-            readings.wall_s[answer["file"]] = answer["wall_s"]
             if answer["error"]:
                 readings.failures[answer["file"]] = answer["error"]
-    if done.returncode and begun is None:
+            else:
+                readings.wall_s[answer["file"]] = answer["wall_s"]
+    if not readings.version:
         raise Missing((done.stderr.strip().splitlines() or ["it does not start"])[-1])
     return begun

@@ -77,6 +77,19 @@ def amounts(prose: Prose, count: int) -> Table:
     return Table((head, *rows), frozenset({3, 4, 5}), (3, 3, 4, 2, 2, 3))
 
 
+def dense(prose: Prose) -> Table:
+    """Eight narrow columns, heads of two lines, cells that are empty."""
+    labels = prose.labels
+    first = prose.random.randint(1, 6)
+    months = [f"{month[:3]} {labels.quantity}" for month in prose.vocabulary.months[first:][:5]]
+    head = (labels.place, labels.text, *months, labels.sum)
+    rows = []
+    for town, good in zip(prose.several("towns", 9), prose.several("goods", 9), strict=True):
+        counts = [prose.random.choice((0, 0, 7, 31, 450, 1208)) for _ in months]
+        rows.append((town, good, *(str(n) if n else "" for n in counts), str(sum(counts))))
+    return Table((head, *rows), frozenset(range(2, 8)), (4, 5, 2, 2, 2, 2, 2, 3))
+
+
 def _figure(prose: Prose) -> str:
     value = prose.random.choice((1, 10, 100)) * prose.random.uniform(1, 99)
     text = f"{value:,.1f}"

@@ -12,11 +12,24 @@ class Tool:
     #: A program of the system, and the Debian package that brings it.
     program: str | None = None
     package: str | None = None
-    licence: str = ""
+    #: Whether it gives plain text only, so that headings and tables are not to be expected.
+    plain: bool = False
 
 
+SECRETARY = Tool("secretary", "secretary_reader")
+PDFIUM = Tool("pypdfium2", "pdfium_reader", plain=True)
+#: 2.0 of these two is an empty package.
+MUPDF = ("pymupdf<2",)
 TOOLS = (
-    Tool("secretary", "secretary_reader"),
-    Tool("pypdfium2", "pdfium_reader"),
-    Tool("pdftotext", "pdftotext_reader", program="pdftotext", package="poppler-utils"),
+    SECRETARY,
+    PDFIUM,
+    Tool("pdftotext", "pdftotext_reader", (), "pdftotext", "poppler-utils", plain=True),
+    Tool("pymupdf", "pymupdf_reader", MUPDF, plain=True),
+    Tool("pymupdf4llm", "pymupdf4llm_reader", (*MUPDF, "pymupdf4llm<2")),
+    Tool("pypdf", "pypdf_reader", ("pypdf",), plain=True),
+    Tool("markitdown", "markitdown_reader", ("markitdown[pdf]",)),
+    Tool("kreuzberg", "kreuzberg_reader", ("kreuzberg",)),
+    Tool("xberg", "xberg_reader", ("xberg",)),
+    Tool("pdf-inspector", "pdf_inspector_reader", ("pdf-inspector",)),
+    Tool("pdf_oxide", "pdf_oxide_reader", ("pdf_oxide",)),
 )

@@ -26,6 +26,8 @@ def _source(document: Document) -> str:
         weight = "bold" if style.heads_bold else "regular"
         look = f"size: {factor * style.size}pt, weight: {json.dumps(weight)}"
         lines.append(f"#show heading.where(level: {level}): set text({look})")
+    if style.heads_centred:
+        lines.append("#show heading: set align(center)")
     if style.columns > 1:
         spanning = "\n".join(_block(document, block) for block in blocks[:2])
         lines.append(f'#place(top, scope: "parent", float: true)[\n{spanning}\n]')
@@ -39,7 +41,9 @@ def _page(document: Document) -> str:
     given = [f"width: {width}pt, height: {height}pt, margin: {style.margin}pt"]
     given.append(f"columns: {style.columns}")
     if style.page_numbers:
-        given.append('numbering: "1"')
+        before, behind = map(_string, style.number_marks)
+        number = f"{before}#context counter(page).display(){behind}"
+        given.append(f"footer: [#align(center)[{number}]]")
     if style.running_head:
         head = _string(style.running_head)
         given.append(f'header: [#text(size: 0.8em, style: "italic")[{head} #h(1fr) ]]')
@@ -84,7 +88,8 @@ def _table(document: Document, table: Table) -> str:
     count = len(table.rows[0])
     align = ", ".join("right" if n in table.figures else "left" for n in range(count))
     widths = ", ".join(f"{share * 100:.1f}fr" for share in table.shares())
-    cells = [f"[#strong({_quoted(cell)})]" for cell in table.rows[0]]
+    head = [f"[#strong({_quoted(cell)})]" for cell in table.rows[0]]
+    cells = [f"table.header({', '.join(head)})"] if document.style.heads_again else head
     cells += [f"[{_string(cell)}]" for row in table.rows[1:] for cell in row]
     return (
         f"#table(columns: ({widths}), align: ({align}), stroke: {stroke}, fill: {fill}, "

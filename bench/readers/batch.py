@@ -32,6 +32,7 @@ def main(module: str, output: str, *files: str) -> None:
         answer: dict[str, str | float | None] = {"file": file.stem, "error": None}
         try:
             text = reader.read(str(file))
+            answer["wall_s"] = time.perf_counter() - started
         except Exception as error:  # any fault of a tool is a figure of it
             answer["error"] = f"{type(error).__name__}: {error}"[:200]
         else:
@@ -40,7 +41,6 @@ def main(module: str, output: str, *files: str) -> None:
                 target.write_text(text, encoding="utf-8", errors="replace")
         signal.alarm(0)
         answer["cpu_s"] = _cpu_seconds() - before
-        answer["wall_s"] = time.perf_counter() - started
         print(json.dumps(answer), file=answers)
 
 

@@ -1,0 +1,109 @@
+"""Files for the speed of reading: many plain pages, and scans of them."""
+
+import hashlib
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import pypdfium2
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfgen.canvas import Canvas
+
+from .flowing_pages import write
+from .model import Block, Document, Heading, NewPage, Paragraph, Style, plain
+from .prose import Language, Prose
+
+#: So many different pages are set; longer files have them again.
+DIFFERENT = 200
+PARAGRAPHS = 7
+#: As good as scanners save them.
+QUALITY = 85
+
+
+@dataclass(frozen=True)
+class Scan:
+    language: Language
+    dpi: int
+    pdf: Path
+    #: The pictures that are in the PDF, as files, and what is to be read in each.
+    pictures: tuple[Path, ...]
+    texts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.language}, {self.dpi} dpi"
+
+    @property
+    def tesseract_language(self) -> str:
+        return {"de": "deu", "en": "eng"}[self.language]
+
+
+def plain_pages(directory: Path, count: int) -> Path:
+    """A file of so many pages of text, about 350 words each."""
+    target = directory / f"plain-{count}.pdf"
+    if target.exists():
+        return target
+    different = min(count, DIFFERENT)
+    made = target.with_suffix(".part")
+    write(_document(Prose(f"plain {different}", "en"), different), made)
+    if count > different:
+        with pypdfium2.PdfDocument(made.read_bytes()) as once, pypdfium2.PdfDocument.new() as all_:
+            for start in range(0, count, different):
+                all_.import_pages(once, pages=list(range(min(different, count - start))))
+            all_.save(made)
+    made.replace(target)
+    return target
+
+
+def variant(file: Path, directory: Path, mark: str) -> Path:
+    """The same pages under another digest, so that nothing is known about them."""
+    name = hashlib.sha256(mark.encode()).hexdigest()[:8]
+    target = directory / f"{file.stem}-{name}.pdf"
+    target.write_bytes(file.read_bytes() + f"\n% {mark}\n".encode())
+    return target
+
+
+def scan(directory: Path, language: Language, dpi: int, count: int, different: int = 8) -> Scan:
+    """Pictures of pages in a PDF without any text; the same `different` ones over and over."""
+    different = min(different, count)
+    prose = Prose(f"scan {language} {dpi}", language)
+    document = _document(prose, different)
+    drawn = directory / f"drawn-{language}-{different}.pdf"
+    write(document, drawn)
+    pictures = []
+    with pypdfium2.PdfDocument(drawn) as pages:
+        for number in range(different):
+            picture = pages[number].render(scale=dpi / 72, grayscale=True).to_pil()
+            path = directory / f"scan-{language}-{dpi}-{number}.jpg"
+            picture.save(path, quality=QUALITY, dpi=(dpi, dpi))
+            pictures.append(path)
+    target = directory / f"scan-{language}-{dpi}-{count}.pdf"
+    canvas = Canvas(str(target), pagesize=document.style.page, invariant=1)
+    readers = [ImageReader(BytesIO(path.read_bytes())) for path in pictures]
+    for number in range(count):
+        canvas.drawImage(readers[number % different], 0, 0, *document.style.page)
+        canvas.showPage()
+    canvas.save()
+    drawn.unlink()
+    return Scan(language, dpi, target, tuple(pictures), tuple(_texts(document)))
+
+
+def _document(prose: Prose, pages: int) -> Document:
+    blocks: list[Block] = []
+    for number in range(pages):
+        blocks += [NewPage()] if number else []
+        blocks.append(Heading(1, prose.title()))
+        for _ in range(PARAGRAPHS):
+            blocks.append(Paragraph(plain(prose.paragraph(3, 4))))
+    return Document(prose.language, tuple(blocks), Style(size=11, serif=True))
+
+
+def _texts(document: Document) -> list[str]:
+    texts = [""]
+    for block in document.blocks:
+        match block:
+            case NewPage():
+                texts.append("")
+            case Heading(text=text) | Paragraph(text=text):
+                texts[-1] += f"{text}\n"
+    return texts

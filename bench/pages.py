@@ -1,0 +1,162 @@
+"""Documents: how well and how fast they are read, beside other tools, in one run on one machine.
+
+    python bench/pages.py [--quick] [--only quality,speed,ocr,memory] [--json FILE]
+
+Tools are measured in turn, round after round, so that noise hits all alike; each has an environment
+of its own. Ours is measured through whole jobs: handed in by HTTP, queued, read in child processes,
+results written, the end told by the stream. What is compared is told in `documents/score.py`,
+`documents/speed.py`, `documents/ocr_speed.py` and `documents/memory.py`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import page_report
+import quality
+import report
+from arena import Failed
+from documents.corpus import SPLITS, corpus
+from documents.memory import Peak, measure_memory
+from documents.ocr_speed import SCANS, Recognition, measure_ocr
+from documents.reading import read_as_jobs
+from documents.speed import Speed, measure_speed
+from documents.tools import SECRETARY, TOOLS
+
+WORK = quality.WORK
+PARTS = ("quality", "speed", "ocr", "memory")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`every_tool`: also those that take a second for a page."""
+
+    pages: int = 200
+    rounds: int = 7
+    every_tool: bool = True
+    scans: tuple[tuple[str, int], ...] = SCANS
+    scanned_pages: int = 4
+    ocr_rounds: int = 2
+    native_pages: tuple[int, ...] = (10, 100, 1_000)
+    ocr_pages: tuple[int, ...] = (10, 100)
+
+
+QUICK = Plan(
+    rounds=2,
+    every_tool=False,
+    scans=SCANS[:2],
+    scanned_pages=2,
+    ocr_rounds=1,
+    native_pages=(10, 100),
+    ocr_pages=(4,),
+)
+
+
+@dataclass
+class Run:
+    scores: list[quality.Row] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
+    speed: Speed | None = None
+    ocr: dict[str, Recognition] = field(default_factory=dict)
+    memory: list[Peak] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    plan = QUICK if options.quick else Plan()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    WORK.mkdir(exist_ok=True)
+    run = Run()
+    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
+        machine, load = report.machine(Path(root)), os.getloadavg()[0]
+        _say(f"{machine}; load average {load:.1f}")
+        for part in options.only:
+            _say(part)
+            try:
+                _measure(part, run, plan, Path(root), options.split)
+            except Failed as failure:
+                run.failures.append(f"{part}: {failure}")
+    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+    print(_text(run, plan, machine, options.split))
+    if options.json:
+        figures = {"machine": machine, "plan": asdict(plan), **asdict(run)}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 1 if run.failures else 0
+
+
+def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
+    match part:
+        case "quality":
+            made = corpus(WORK, split)
+            run.missing, samples = made.missing, made.samples
+            as_jobs = read_as_jobs([sample.pdf for sample in samples], root)
+            run.scores = [quality.scored(SECRETARY.name, as_jobs, samples)]
+            for tool in TOOLS:
+                if tool != SECRETARY and (plan.every_tool or tool.name != "pymupdf4llm"):
+                    _say(f"quality: {tool.name}")
+                    run.scores.append(quality.measure(tool, samples))
+        case "speed":
+            rounds, slow = plan.rounds, plan.every_tool
+            run.speed = measure_speed(WORK, root, pages=plan.pages, rounds=rounds, slow=slow)
+        case "ocr":
+            pages, rounds = plan.scanned_pages, plan.ocr_rounds
+            run.ocr = measure_ocr(WORK, root, pages=pages, rounds=rounds, scans=plan.scans)
+        case "memory":
+            run.memory = measure_memory(root, plan.native_pages, plan.ocr_pages)
+
+
+def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
+    parts = []
+    if run.scores:
+        parts += [quality.by_tool(run.scores), page_report.QUALITY_NOTES.format(split=split)]
+        parts += quality.lacking(run.scores, run.missing)
+    if run.speed:
+        parts += [page_report.speed_table(run.speed), page_report.cached_table(run.speed)]
+        parts.append(page_report.SPEED_NOTES.format(pages=plan.pages, rounds=plan.rounds))
+    if run.ocr:
+        parts.append(page_report.ocr_table(run.ocr.values()))
+        notes = {"pages": plan.scanned_pages, "rounds": plan.ocr_rounds}
+        parts.append(page_report.OCR_NOTES.format(**notes))
+    if run.memory:
+        parts += [page_report.memory_table(run.memory), page_report.MEMORY_NOTES]
+    if aims := page_report.aims(run.speed, run.ocr):
+        parts.append(report.table(aims))
+    if failures := [*run.failures, *page_report.failures(run.speed, run.ocr, run.memory)]:
+        parts.append("Failed:\n" + "\n".join(failures))
+    return "\n\n".join([*parts, machine])
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="pages.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="short rounds, for a first look")
+    parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
+    parser.add_argument("--split", choices=SPLITS, default="test", help="of the quality documents")
+    parser.add_argument("--json", type=Path, help="file for all samples")
+    return parser.parse_args(arguments)
+
+
+def _parts(text: str) -> list[str]:
+    parts = text.split(",")
+    if unknown := set(parts) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
+    return parts
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
