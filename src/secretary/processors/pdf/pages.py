@@ -18,6 +18,7 @@ from ..page_task import (
 from .document import opened_page, opened_pdf
 from .drawing import POINTS_PER_INCH, draw_page
 from .native import NativePage, read_page
+from .typography import Typography
 
 #: The best text for the time; docs/explanation/ocr.md has the figures.
 OCR_DPI = 200
@@ -42,19 +43,22 @@ def make_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinished]:
     """Make these pages; those come back that need more than this."""
     unfinished = []
     with opened_pdf(task.path, task.password) as document:
+        typography = Typography(document)
         for number in numbers:
             with opened_page(document, number) as page:
-                left = _make_page(task, number, page)
+                left = _make_page(task, number, page, typography)
             if left is not None:
                 unfinished.append(left)
     return unfinished
 
 
-def _make_page(task: PageTask, number: int, page: pypdfium2.PdfPage) -> Unfinished | None:
+def _make_page(
+    task: PageTask, number: int, page: pypdfium2.PdfPage, typography: Typography
+) -> Unfinished | None:
     method = task.method
     readings = {}
     if method.native:
-        native = read_page(page)
+        native = read_page(page, typography)
         if method.choose and native.fault:
             return Unfinished(number=number, reason=native.fault)
         readings["native"] = _as_reading(native)
