@@ -4,7 +4,6 @@ from typing import Any
 
 from pydantic import Field
 
-from ..errors import UnsupportedFile
 from ..file_kinds import OFFICE
 from ..handler import JobContext, handles
 from .document_results import archives_of
@@ -31,9 +30,6 @@ async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
     from ..processors.office_pages import make_office_pages
 
     document = await find(ctx, OFFICE)
-    if document.kind == "ole":
-        text = "This is a file of an old office format; with via_pdf LibreOffice can read it"
-        raise UnsupportedFile(text, kind="ole")
     images = ctx.parameters.include_images
     # Of a text only its name tells whether it is a table.
     ending = document.source.path.suffix.lower() if document.kind == "text" else None
