@@ -1,4 +1,4 @@
-"""The sizes of type in a document, from a few of its pages: the same for all who read a part of it."""
+"""The sizes of type in a document, told from a few of its pages."""
 
 import ctypes
 from collections import Counter
@@ -22,7 +22,7 @@ ALIKE = 1.06
 
 
 class Typography:
-    """Looked at only when a page has something that may be a heading."""
+    """The same for all who read a part of the document; looked at when the first page is read."""
 
     def __init__(self, document: pypdfium2.PdfDocument) -> None:
         self._document = document
@@ -54,7 +54,7 @@ def _sizes(page: int) -> Counter[float]:
             continue
         pdfium.object_matrix(address, base + 4)
         pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
-        size, a, b, c, d, _, _, left, bottom, right, top = room
+        size, _, _, c, d, _, _, left, bottom, right, top = room
         height = round(2 * size * (c * c + d * d) ** 0.5) / 2
         if 1 < height < 500:
             weights[height] += max(right - left, top - bottom) / height

@@ -42,6 +42,9 @@ LAST_PART = re.compile(r"[^\W\d_]+$")
 FIRST_PART = re.compile(r"[^\W\d_]+")
 #: Written without spaces.
 IDEOGRAPH = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uff65]")
+#: Of the web, broken where lines end.
+ADDRESS = re.compile(r"(?:://|\bwww\.)\S*$")
+ADDRESS_BREAKS = frozenset("/.-_=&?%#")
 LETTER_HYPHEN = re.compile(r"[^\W\d_][-\u2010\xad]$")
 
 
@@ -51,6 +54,8 @@ def ends_cut(text: str) -> bool:
 
 def joined_lines(before: str, after: str, cut: bool) -> str:
     """Two lines of a paragraph; `cut`: PDFium saw a hyphen between them and left it out."""
+    if not cut and before[-1:] in ADDRESS_BREAKS and ADDRESS.search(before):
+        return before + after
     if not cut and ends_cut(before):
         before, cut = before[:-1], True
     if not cut:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from math import isfinite
+from statistics import median
 from typing import NamedTuple
 
 from .. import pdfium
@@ -22,8 +23,11 @@ WORD = re.compile("\\S+")
 MOST_LINES = 20_000
 #: In ems: a gap that is no space between two words of a sentence.
 HOLE = 1.0
-#: In ems, for a character: wider than this on the average, a run must have holes.
-WIDE = 0.72
+#: Characters: shorter runs say little about how wide letters are.
+LONG = 8
+#: In ems, for a character: wider than this on the average, a run must have holes; beside most of
+#: the page's, so much wider may have.
+WIDE, WIDER = 0.72, 1.25
 
 
 #: A font whose name does not say that it is bold: beside the font of most of the text, and at all.
@@ -79,6 +83,11 @@ def read_runs(layer: TextLayer) -> PageRuns:
     runs: list[Run] = []
     turned: list[Run] = []
     places = _extents(layer, spans, quarter)
+    wide = _wide([
+        (right - left) / ((span.end - span.start) * drawn[address].style.size)
+        for span, address, (left, right) in zip(spans, addresses, places, strict=True)
+        if span.end - span.start > LONG
+    ])  # fmt: skip
     for span, address, (left, right) in zip(spans, addresses, places, strict=True):
         thing = drawn[address]
         run = _run(layer.text, span, left, right, thing, quarter)
@@ -86,16 +95,20 @@ def read_runs(layer: TextLayer) -> PageRuns:
             run = run._replace(style=run.style._replace(bold=True))
         if thing.quarter != quarter:
             turned.append(run)
-        elif right - left > WIDE * run.style.size * len(run.text) and " " in run.text:
+        elif right - left > wide * run.style.size * len(run.text) and " " in run.text:
             runs += words_of(layer, run, quarter)
         else:
             runs.append(run)
     return PageRuns(runs, turned, quarter)
 
 
-def words_of(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
+def _wide(widths: list[float]) -> float:
+    return min(WIDER * median(widths), WIDE) if widths else WIDE
+
+
+def words_of(layer: TextLayer, run: Run, quarter: int, hole: float = HOLE) -> list[Run]:
     """The run in pieces without holes."""
-    return joined(single_words(layer, run, quarter), HOLE * run.style.size)
+    return joined(single_words(layer, run, quarter), hole * run.style.size)
 
 
 def single_words(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
