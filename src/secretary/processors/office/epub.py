@@ -1,6 +1,8 @@
 """Electronic books (EPUB): a page for each part of the spine, in its order."""
 
 import posixpath
+import re
+from html.entities import html5
 from urllib.parse import unquote, urlsplit
 
 from lxml import etree
@@ -9,6 +11,7 @@ from ...errors import FileCorrupt, FileEncrypted
 from .archive import Archive
 from .blocks import Block, Picture
 from .document import OfficeDocument, page_of
+from .encodings import decoded_markup
 from .html import blocks_of, data_of, parsed_html
 from .pictures import Pictures
 from .xml_parts import Element, parsed
@@ -17,6 +20,11 @@ _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _PACKAGE = "{http://www.idpf.org/2007/opf}"
 _DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"
+_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
+#: With all that it declares: entities of a book's own stay what they are, unexpanded.
+_DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>", re.DOTALL | re.IGNORECASE)
+_NAMED = re.compile(r"&(\w+);")
+_OF_XML = {"amp", "lt", "gt", "quot", "apos"}
 _FACTS = {"title": "title", "creator": "author", "language": "language", "date": "created_at"}
 
 
@@ -72,12 +80,7 @@ def _facts(package: Element) -> dict[str, str]:
 
 
 def _blocks(archive: Archive, name: str, pictures: Pictures) -> list[Block]:
-    data = archive.read(name)
-    try:
-        root = parsed(data)
-    except (etree.XMLSyntaxError, FileCorrupt):
-        # Many are HTML rather than XHTML; entities that a book declares are not expanded.
-        root = parsed_html(data)
+    root = _root(archive.read(name))
     _unlink(root)
 
     def picture(source: str, alt: str) -> Picture:
@@ -91,6 +94,20 @@ def _blocks(archive: Archive, name: str, pictures: Pictures) -> list[Block]:
         return Picture(alt, pictures.keep(found) if found else None)
 
     return blocks_of(root, picture)
+
+
+def _root(data: bytes) -> Element:
+    """As XML if it is: HTML has no elements that end where they begin, and would go astray."""
+    text = _DECLARATION.sub("", decoded_markup(data))
+    text = _NAMED.sub(lambda found: _signs(found[1], found[0]), _DOCTYPE.sub("", text, count=1))
+    try:
+        return parsed(text.encode("utf-8", "replace"))
+    except etree.XMLSyntaxError:
+        return parsed_html(data)
+
+
+def _signs(name: str, written: str) -> str:
+    return written if name in _OF_XML else html5.get(f"{name};", written)
 
 
 def _unlink(root: Element) -> None:

@@ -31,7 +31,8 @@ def markdown_of(content: Inlines, *, is_bold_known: bool = False) -> str:
         text = _emphasised(list(runs))
         parts.append(_linked(text, link) if link else text)
     text = "".join(parts).strip(" \t\n\r")
-    return _LINE_START.sub(r"\1\\\2", text).replace("\n", _BREAK)
+    text = _LINE_START.sub(r"\1\\\2", text)
+    return re.sub(r"[ \t]*\n", _BREAK, text) if "\n" in text else text
 
 
 def escaped(text: str) -> str:

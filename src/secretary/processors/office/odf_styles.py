@@ -58,9 +58,11 @@ class OdfStyles:
 
     def names(self, family: str, name: str | None) -> list[str]:
         """As people see them, with those of its parents."""
-        found = [element.get(f"{STYLE}display-name") or element.get(_NAME, "")
-                 for element in self._with_parents(family, name)]  # fmt: skip
-        return [_spelled(each) for each in (found or [name or ""])]
+        chain = self._with_parents(family, name)
+        found = [each.get(f"{STYLE}display-name") or each.get(_NAME, "") for each in chain]
+        # The last may be one that every program knows, and none need write.
+        last = chain[-1].get(f"{STYLE}parent-style-name") if chain else name
+        return [_spelled(each) for each in (*found, last or "")]
 
     def property(self, family: str, name: str | None, attribute: str) -> str | None:
         for element in self._with_parents(family, name):

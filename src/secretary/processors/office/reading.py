@@ -14,6 +14,7 @@ from .odf import read_odp, read_ods, read_odt
 from .ole import refuse_ole
 from .pictures import Pictures
 from .pptx import read_pptx
+from .rtf import read_rtf
 from .text import read_text
 from .xlsx import read_xlsx
 
@@ -55,6 +56,8 @@ def read_office(
         match kind:
             case "html":
                 return read_html(path, pictures)
+            case "rtf":
+                return read_rtf(path, pictures)
             case "text":
                 return read_text(path, name, pictures, max_cells)
             case "ole":
