@@ -11,11 +11,13 @@ from arena import Failed
 from .long_files import plain_pages, variant
 from .reading import Missing, read
 from .service import Done, Service, serving
-from .tools import PDFIUM, TOOLS
+from .tools import PDFIUM, SECRETARY, TOOLS
 
 #: Those that take seconds for the file are measured in the first round only.
 SLOW = ("pypdf", "markitdown", "kreuzberg")
 TOOLS_MEASURED = ("pdftotext", "pymupdf", "xberg", "pdf-inspector", "pdf_oxide", *SLOW)
+#: What of our time goes into reading itself, the rest being the way of a job.
+ALONE = "secretary, reading alone"
 PROCESSES = (1, 2)
 WARM_UP_PAGES = 10
 REPEATS = 20
@@ -92,6 +94,10 @@ def _measure_round(
                 fresh.unlink()
     # Before and behind ours, so that a disturbance hits both alike.
     raw.pages_per_s.append(statistics.mean([before, _tool_pace(PDFIUM.name, file, work)]))
+    alone = speed.pace(ALONE)
+    with alone.noting_failure():
+        ours[ALONE] = _tool_pace(SECRETARY.name, file, work)
+        alone.pages_per_s.append(ours[ALONE])
     for name in TOOLS_MEASURED:
         if slow or name not in SLOW:
             pace = speed.pace(name)
