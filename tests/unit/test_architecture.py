@@ -41,7 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "uploads": {"errors", "file_kinds", "file_names"},
     "cache": set(),
     "document_options": set(),
-    "files": {"uploads", "cache", "job", "errors"},
+    "archive": set(),
+    "files": {"uploads", "archive", "cache", "job", "errors"},
     "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
     "handler": {
         "engines.llm", "sources", "cache", "document_options", "job", "errors", "resources",
