@@ -51,7 +51,9 @@ def test_a_hundred_thousand_letters(tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_strokes(tmp_path: Path) -> None:
-    lines = b"".join(b"%d %d m %d %d l S\n" % (x, y, x + 9, y) for x in range(330) for y in range(300))
+    lines = b"".join(
+        b"%d %d m %d %d l S\n" % (x, y, x + 9, y) for x in range(330) for y in range(300)
+    )
     text = b"BT /F1 12 Tf 72 700 Td (Between the lines) Tj ET\n"
     assert "Between the lines" in page_of(tmp_path, with_stream(text + lines)).text
 
