@@ -102,6 +102,7 @@ OWNERS = {
     "starlette": {"api"},
     "uvicorn": {"server"},
     "httpcore": {"network.transport"},
+    "lxml": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
