@@ -94,8 +94,6 @@ class Flow:
         if self._listing is not None:
             self._listing.append(text)
             return
-        if self._levels[-1].name in ("table", "tr"):
-            return  # space between cells; what else is there belongs nowhere
         text = _SPACE.sub(" ", text)
         if not self._line or self._ends_in_space():
             text = text.lstrip(" ")
@@ -195,8 +193,6 @@ class Flow:
         if not words(line).strip() and all(isinstance(each, Run) for each in line):
             return
         level = self._levels[-1]
-        if level.name in ("table", "tr"):
-            return
         if self._heading is not None:
             self._add(Heading(self._heading, line))
         elif len(self._lists) > level.depth:
@@ -207,7 +203,9 @@ class Flow:
             self._add(Paragraph(line))
 
     def _add(self, block: Block) -> None:
-        self._levels[-1].blocks.append(block)
+        """What is in a table but in none of its cells goes before it."""
+        level = next(each for each in reversed(self._levels) if each.name != "tr")
+        level.blocks.append(block)
 
     def _open(self, name: str, element: Element) -> None:
         if name in ("td", "th", "tr") and all(each.name != "table" for each in self._levels):
