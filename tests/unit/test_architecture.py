@@ -118,6 +118,7 @@ OWNERS = {
     "httpcore": {"network.transport"},
     "httpx2": set(),
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
+    "lxml": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
