@@ -19,6 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "logs": set(),
     "trace": set(),
     "resources": set(),
+    "remote": set(),
     "processes": set(),
     "machine": {"processes"},
     "network": {
@@ -53,8 +54,8 @@ ALLOWED: dict[str, set[str]] = {
     "engines.llm": {"errors", "resources"},
     "processors": {"engines", "file_kinds", "errors"},
     "handlers": {
-        "handler", "sources", "cache", "processors", "engines", "file_kinds", "job", "errors",
-        "version",
+        "handler", "remote", "sources", "cache", "processors", "engines", "file_kinds", "job",
+        "errors", "version",
     },
     "sandbox": {"processes", "resources", "errors", "sandbox.frames"},
     "sandbox.frames": set(),
