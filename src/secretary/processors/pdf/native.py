@@ -43,10 +43,10 @@ def _analysed(
 
 
 def _mark_headings(blocks: list[Block], typography: Typography | None) -> None:
-    body = body_size(line for block in blocks for line in block.lines)
     if typography is not None and (scale := typography.scale) is not None:
         mark_headings(blocks, scale)
         return
+    body = body_size(line for block in blocks for line in block.lines)
     sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
     larger = sorted((size for size in sizes if size >= LARGER * body), reverse=True)
     mark_headings(blocks, Scale(body, tuple(larger)))
