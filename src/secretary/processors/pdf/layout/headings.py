@@ -14,7 +14,7 @@ LARGER = 1.07
 MUCH_LARGER = 1.15
 LONGEST = 160
 LONGEST_SENTENCE = 80
-MOST_LINES = 4
+MOST_LINES = 6
 NUMBERED = re.compile(
     r"(?:(?:chapter|section|appendix|part|kapitel|abschnitt|anhang|teil)\s+)?"
     r"(?:\d{1,2}(?:\.\d{1,2}){0,4}[.:]?|[A-Z](?:\.\d{1,2})*\.?|[IVX]{1,5}[.:]|§\s?\d+)\s+\S",
