@@ -9,7 +9,14 @@ from .layout.analysis import analyse
 from .layout.blocks import Block
 from .layout.drawings import Box
 from .layout.faults import fault_of
-from .layout.headings import LARGER, Scale, body_size, heading_sizes, mark_headings
+from .layout.headings import (
+    LARGER,
+    Scale,
+    body_size,
+    heading_sizes,
+    mark_headings,
+    mark_tagged_headings,
+)
 from .layout.letters import clean, is_clean
 from .layout.markdown import markdown_of, plain_of
 from .text_layer import TextLayer, opened_text
@@ -34,8 +41,12 @@ def _analysed(
     page: pypdfium2.PdfPage, layer: TextLayer, typography: Typography | None
 ) -> NativePage:
     box = Box(*page.get_bbox())
-    found = analyse(pdfium.handle(page), layer, box)
-    _mark_headings(found.blocks, typography)
+    tagged = bool(pdfium.is_tagged(pdfium.handle(page.pdf)))
+    found = analyse(pdfium.handle(page), layer, box, tagged=tagged)
+    if found.tagged_headings or (tagged and typography is not None and typography.tagged):
+        mark_tagged_headings(found.blocks)
+    else:
+        _mark_headings(found.blocks, typography)
     text, markdown = plain_of(found.blocks), markdown_of(found.blocks)
     if not is_clean(layer.text):
         text, markdown = clean(text), clean(markdown)

@@ -11,6 +11,7 @@ from . import pdfium
 from .document import opened_page
 from .layout.headings import LARGER, Scale
 from .layout.styles import font_traits
+from .structure import read_structure
 
 MOST_PAGES = 6
 MOST_OBJECTS = 1_500
@@ -35,6 +36,15 @@ class Typography:
             with opened_page(self._document, number) as page:
                 weights.update(_sizes(pdfium.handle(page)))
         return _scale(weights)
+
+    @cached_property
+    def tagged(self) -> bool:
+        """The file says which lines are headings, on some page at least."""
+        for number in _sample(len(self._document)):
+            with opened_page(self._document, number) as page:
+                if read_structure(pdfium.handle(page)).has_headings:
+                    return True
+        return False
 
 
 def _sample(count: int) -> list[int]:

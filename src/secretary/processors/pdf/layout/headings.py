@@ -108,6 +108,12 @@ def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
         block.level = scale.level(size) if larger else _small_level(block, scale)
 
 
+def mark_tagged_headings(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        if block.tag is not None and block.tag.kind == "H" and block.kind is not Kind.TABLE:
+            block.kind, block.level = Kind.HEADING, block.tag.level
+
+
 def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:
     """What is hardly larger than the body, or just bold, heads something that is not."""
     first = blocks[number].lines[0]
