@@ -27,11 +27,12 @@ P = TypeVar("P", bound=Placed)
 
 BINS = 160
 #: Of the pieces: more than these across a gutter, and it is none.
-MOST_ACROSS = 0.3
+MOST_ACROSS = 0.6
 #: Lines a column has at least.
 FEWEST_LINES = 3
-#: Characters a line of running text has on the average, at least.
-RUNNING = 14
+#: Characters a line of running text has on the average, at least; or else, how many make a long
+#: one, and the share of the characters in such lines.
+AVERAGE, LONG, RUNNING = 14, 16, 0.7
 #: Of the width of the region: a column is not narrower.
 NARROWEST = 0.14
 DEEPEST = 6
@@ -142,5 +143,9 @@ def _overlap(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
 
 
 def _is_running(pieces: Sequence[Placed]) -> bool:
-    """Sentences rather than the cells of a table."""
-    return sum(piece.weight for piece in pieces) >= RUNNING * len(pieces)
+    """Sentences rather than the cells of a table; formulas among them come in many pieces."""
+    weights = [piece.weight for piece in pieces]
+    if sum(weights) >= AVERAGE * len(weights):
+        return True
+    long = [weight for weight in weights if weight >= LONG]
+    return len(long) >= FEWEST_LINES and sum(long) >= RUNNING * sum(weights)
