@@ -89,12 +89,25 @@ def _gutters(pieces: Sequence[Placed]) -> list[float]:
         run = list(group)
         if low:
             least = min(covered[number] for number in run)
-            best = [number for number in run if covered[number] == least]
+            # A line or two may stand out of its column.
+            most = least + max(1, 0.04 * max(covered))
+            best = _longest([number for number in run if covered[number] <= most])
             middle = (best[0] + best[-1] + 1) / 2
             sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
-            candidates.append((-sides, least, left + step * middle))
-    candidates.sort()
-    return [gutter for sides, _, gutter in candidates[:4] if -sides >= FEWEST_LINES]
+            candidates.append((least, -len(best), left + step * middle, sides))
+    candidates = sorted(one for one in candidates if one[3] >= FEWEST_LINES)
+    return [gutter for _, _, gutter, _ in candidates[:4]]
+
+
+def _longest(numbers: list[int]) -> list[int]:
+    """The longest stretch without a gap."""
+    stretches: list[list[int]] = []
+    for number in numbers:
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1].append(number)
+        else:
+            stretches.append([number])
+    return max(stretches, key=len)
 
 
 def _bands(pieces: list[P], gutter: float) -> list[tuple[bool, list[P]]]:
