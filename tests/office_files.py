@@ -71,7 +71,8 @@ def _bytes(part: str | bytes) -> bytes:
 
 ODF = "urn:oasis:names:tc:opendocument:xmlns"
 ODF_NAMES = " ".join(
-    [f'xmlns:{name}="{ODF}:{name}:1.0"' for name in ("office", "text", "table", "style", "presentation")]
+    [f'xmlns:{name}="{ODF}:{name}:1.0"' for name in ("office", "text", "table", "style")]
+    + [f'xmlns:presentation="{ODF}:presentation:1.0"']
     + [f'xmlns:draw="{ODF}:drawing:1.0"', f'xmlns:fo="{ODF}:xsl-fo-compatible:1.0"']
     + [f'xmlns:svg="{ODF}:svg-compatible:1.0"', 'xmlns:xlink="http://www.w3.org/1999/xlink"']
     + ['xmlns:dc="http://purl.org/dc/elements/1.1/"', f'xmlns:meta="{ODF}:meta:1.0"']
@@ -79,7 +80,12 @@ ODF_NAMES = " ".join(
 
 
 def odf_of(
-    family: str, body: str, *, styles: str = "", is_encrypted: bool = False, **parts: bytes
+    family: str,
+    body: str,
+    *,
+    styles: str = "",
+    is_encrypted: bool = False,
+    parts: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """`family` is `text`, `spreadsheet` or `presentation`; other parts by their names."""
     mime_type = f"application/vnd.oasis.opendocument.{family}"
@@ -100,13 +106,19 @@ def odf_of(
             "mimetype": mime_type.encode(),
             "META-INF/manifest.xml": manifest.encode(),
             "content.xml": content.encode(),
-            **parts,
+            **(parts or {}),
         }
     )
 
 
-def odt_of(body: str, *, styles: str = "", is_encrypted: bool = False, **parts: bytes) -> bytes:
-    return odf_of("text", body, styles=styles, is_encrypted=is_encrypted, **parts)
+def odt_of(
+    body: str,
+    *,
+    styles: str = "",
+    is_encrypted: bool = False,
+    parts: Mapping[str, bytes] | None = None,
+) -> bytes:
+    return odf_of("text", body, styles=styles, is_encrypted=is_encrypted, parts=parts)
 
 
 def ole_of(*streams: str) -> bytes:

@@ -235,6 +235,7 @@ async def examine(settings: Settings) -> list[Finding]:
         doctor.look_at_program(),
         doctor.look_at_handlers(make_registry(settings)),
         *doctor.look_at_engines(),
+        doctor.look_at_ocr(settings.documents.ocr_engine),
         doctor.look_at_vision(llm_options(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from .desk import is_alive
 from .engines.llm import LlmOptions
-from .errors import StoreUnavailable
+from .errors import EngineUnavailable, StoreUnavailable
 from .job import JobStatus, utc_now
 from .registry import Registry
 from .store import JobQuery, JobStore
@@ -34,7 +34,6 @@ WAL_RESET_BUG = ((3, 7, 0), (3, 51, 2))
 #: Programs that job types use when they are there.
 ENGINES = {
     "ffmpeg": "sound and video",
-    "tesseract": "text in pictures and scans",
     "soffice": "office documents as PDF",
 }
 
@@ -80,6 +79,16 @@ def look_at_engines() -> Iterator[Finding]:
             yield Finding(program, Verdict.OK, path)
         else:
             yield Finding(program, Verdict.INFO, f"not found: needed for {purpose}")
+
+
+def look_at_ocr(engine: str) -> Finding:
+    from .engines.ocr import open_engine  # it is heavy, and nothing else here needs it
+
+    try:
+        languages = open_engine(engine).languages()
+    except EngineUnavailable as error:
+        return Finding("ocr", Verdict.WARNING, "scans and pictures cannot be read", error.message)
+    return Finding("ocr", Verdict.OK, f"{engine}, with data for {', '.join(languages)}")
 
 
 def look_at_vision(options: LlmOptions) -> Finding:

@@ -1,5 +1,7 @@
 """`secretary convert` as a new user tries it: no service, no settings, a file and a result."""
 
+import asyncio
+import io
 import os
 import pty
 import re
@@ -7,11 +9,15 @@ import select
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import docx
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from ..documents import MP4, pdf
+from ..llm_server import llm_server, says
 from .program import COMMAND, Program, Result
 
 
@@ -78,6 +84,85 @@ class TestAPdf:
         converted(program, give(program, "a.pdf", pdf("Hello")), "--stdout")
         assert leftovers(program) == []
         assert not program.data_dir.exists()
+
+
+class TestAScan:
+    def test_is_read_without_being_told_how(self, program: Program) -> None:
+        scan = io.BytesIO()
+        drawn("Invoice number 4711").save(scan, "PDF", resolution=150)
+        text = converted(program, give(program, "a.pdf", scan.getvalue()), "--stdout").out
+        assert "Invoice number 4711" in text
+
+
+class TestAPicture:
+    def test_is_read(self, program: Program) -> None:
+        picture = io.BytesIO()
+        drawn("Invoice number 4711").save(picture, "PNG")
+        result = converted(program, give(program, "a.png", picture.getvalue()))
+        assert result.out == "a.md\n"
+        assert "Invoice number 4711" in (program.directory / "a.md").read_text()
+
+
+class TestAnOfficeFile:
+    def give(self, program: Program) -> str:
+        picture, document = io.BytesIO(), io.BytesIO()
+        Image.new("RGB", (100, 50), "red").save(picture, "PNG")
+        written = docx.Document()
+        written.add_heading("Report")
+        written.add_paragraph("A paragraph")
+        written.add_picture(picture)
+        written.save(document)
+        return give(program, "my report.docx", document.getvalue())
+
+    def test_becomes_markdown(self, program: Program) -> None:
+        text = converted(program, self.give(program), "--stdout").out
+        assert text.startswith("# Report\n\nA paragraph\n")
+
+    def test_its_pictures_come_along(self, program: Program) -> None:
+        assert converted(program, self.give(program), "--images").out == "my report.md\n"
+        text = (program.directory / "my report.md").read_text()
+        (name,) = re.findall(r"!\[.*?\]\(my%20report_files/(.+?)\)", text)
+        with Image.open(program.directory / "my report_files" / name) as picture:
+            assert picture.size == (100, 50)
+
+
+def drawn(text: str) -> Image.Image:
+    """A page with a line of text, as a picture."""
+    picture = Image.new("L", (1240, 1754), "white")
+    font = ImageFont.load_default(size=48)
+    ImageDraw.Draw(picture).text((100, 100), text, fill="black", font=font)
+    return picture
+
+
+class TestTheNextTime:
+    def test_what_was_done_is_not_done_again(self, program: Program, tmp_path: Path) -> None:
+        name = give(program, "a.pdf", pdf("Hello"))
+        first = converted(program, name, "--stdout").out
+        (kept,) = (tmp_path / "caches").rglob("document.*.md")
+        kept.unlink()  # it may have links
+        kept.write_text(f"{first} from the cache")
+        give(program, "b.pdf", pdf("Hello"))
+        assert converted(program, "b.pdf", "--stdout").out == f"{first} from the cache\n"
+
+
+class TestVision:
+    async def test_pages_are_read_by_a_model(self, program: Program) -> None:
+        name = give(program, "a.pdf", pdf("Hello"))
+        async with llm_server(says("# Seen")) as server:
+            program.env |= {
+                "SECRETARY_LLM__BASE_URL": server.web.url("/v1"),
+                "SECRETARY_LLM__MODEL": "scripted",
+            }
+            arguments = ("convert", name, "--stdout", "--method", "llm")
+            result = await asyncio.to_thread(program.run, *arguments)
+        assert (result.code, result.out, result.err) == (0, "# Seen\n", "")
+        assert len(server.requests) == 1
+
+    def test_without_a_model_it_is_told_what_to_set(self, program: Program) -> None:
+        result = program.run("convert", give(program, "a.pdf", pdf()), "--method", "llm")
+        assert result.code == 1
+        assert "set llm.model" in result.err
+        assert result.err.endswith("(ENGINE_UNAVAILABLE)\n")
 
 
 class TestSeveralFiles:
@@ -151,50 +236,79 @@ class TestFailures:
         assert converted(program, "a.pdf", "--data-dir", str(tmp_path / "else")).out == "a.md\n"
 
 
-class TestWhenItIsStopped:
-    def start(self, program: Program) -> tuple[subprocess.Popen[bytes], int]:
-        """A long conversion under way, on a terminal; and the terminal."""
-        name = give(program, "long.pdf", pdf(*["Hello"] * 10_000))
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            [*COMMAND, "convert", name],
+class Terminal:
+    """`secretary convert` with standard error on a terminal, where it shows a bar."""
+
+    def __init__(self, program: Program, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.shown = b""
+        self.process = subprocess.Popen(
+            [*COMMAND, "convert", *arguments],
             env={**program.env, "TERM": "xterm", "COLUMNS": "120"},
             cwd=program.directory,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=theirs,
             start_new_session=True,
         )
         os.close(theirs)
-        shown, deadline = b"", time.monotonic() + 30
-        while not re.search(rb"long\.pdf.* \d+ %.*processing_pages", shown):
-            assert time.monotonic() < deadline, shown
-            if select.select([ours], [], [], 1)[0]:
-                shown += os.read(ours, 65536)
-        return process, ours
 
-    def end(self, process: subprocess.Popen[bytes], terminal: int, sign: int) -> int:
-        os.killpg(process.pid, sign)
-        try:
-            while os.read(terminal, 65536):  # or it might wait for someone to read
-                pass
-        except OSError:
-            pass  # nobody writes to it any more
-        os.close(terminal)
-        return process.wait(20)
+    def wait_for(self, pattern: bytes) -> None:
+        deadline = time.monotonic() + 30
+        while not re.search(pattern, self.shown):
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self._ours], [], [], 1)[0]:
+                self.shown += os.read(self._ours, 65536)
+
+    def send(self, sign: int) -> None:
+        os.killpg(self.process.pid, sign)
+
+    def end(self) -> tuple[int, bytes]:
+        """The exit code, and what was printed."""
+        with suppress(OSError):  # nobody writes to the terminal any more
+            while shown := os.read(self._ours, 65536):
+                self.shown += shown
+        os.close(self._ours)
+        out, _ = self.process.communicate(timeout=20)
+        return self.process.returncode, out
+
+
+class TestOnATerminal:
+    def test_the_bar_is_not_among_what_is_printed(self, program: Program) -> None:
+        name = give(program, "a.pdf", pdf(*["Hello"] * 500))
+        terminal = Terminal(program, name, "--stdout")
+        code, out = terminal.end()
+        assert (code, out.count(b"Hello")) == (0, 500)
+        assert b"Hello" not in terminal.shown
+        assert b"a.pdf" in terminal.shown
+
+    def test_failures_are_shown_beside_the_bar(self, program: Program) -> None:
+        terminal = Terminal(program, give(program, "a.pdf", b"%PDF-1.4"), "missing.pdf")
+        assert terminal.end() == (1, b"")
+        assert b"a.pdf: " in terminal.shown
+        assert b"missing.pdf: No such file" in terminal.shown
+
+
+class TestWhenItIsStopped:
+    def start(self, program: Program) -> Terminal:
+        terminal = Terminal(program, give(program, "long.pdf", pdf(*["Hello"] * 10_000)))
+        terminal.wait_for(rb"long\.pdf.* \d+ %.*processing_pages")
+        return terminal
 
     @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_nothing_is_left(self, program: Program, sign: int) -> None:
-        process, terminal = self.start(program)
-        assert self.end(process, terminal, sign) == 130
+        terminal = self.start(program)
+        terminal.send(sign)
+        assert terminal.end() == (130, b"")
         assert leftovers(program) == []
         assert files(program.directory) == ["long.pdf"]
         with pytest.raises(ProcessLookupError):
-            os.killpg(process.pid, 0)
+            terminal.send(0)
 
     def test_what_a_killed_run_left_goes_with_the_next(self, program: Program) -> None:
-        process, terminal = self.start(program)
-        assert self.end(process, terminal, signal.SIGKILL) == -signal.SIGKILL
+        terminal = self.start(program)
+        terminal.send(signal.SIGKILL)
+        assert terminal.end()[0] == -signal.SIGKILL
         assert len(leftovers(program)) == 1
         converted(program, give(program, "a.pdf", pdf("Hello")))
         assert leftovers(program) == []

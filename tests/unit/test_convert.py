@@ -63,10 +63,20 @@ class TestTheJob:
 
     def test_of_a_picture_reads_it(self, tmp_path: Path) -> None:
         job_type, parameters = self.request(tmp_path / "a.pdf", PNG)
-        assert (job_type, parameters["extraction_method"]) == ("imageocr", "ocr")
+        assert (job_type, parameters["extraction_method"]) == ("imageocr", "auto")
 
     def test_of_an_office_file_is_one(self, tmp_path: Path) -> None:
-        assert self.request(tmp_path / "a.pdf", office("word"))[0] == "office"
+        job_type, parameters = self.request(tmp_path / "a.pdf", office("word"))
+        assert (job_type, parameters) == ("office", {"include_images": False})
+
+    def test_of_an_office_file_with_pages_prints_it_first(self, tmp_path: Path) -> None:
+        wish = Wish(Method.AUTO, (2, 3), None, None, False)
+        job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), wish)
+        assert (job_type, parameters["via_pdf"], parameters["page_end"]) == ("office", True, 3)
+
+    def test_of_an_old_office_file_prints_it_first(self, tmp_path: Path) -> None:
+        ole = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512)
+        assert self.request(tmp_path / "a.doc", ole)[1]["via_pdf"] is True
 
     def test_of_a_film_there_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(UnsupportedFile):
@@ -98,6 +108,20 @@ class TestOutput:
         file = tmp_path / "a.pdf"
         Output(tmp_path, [file]).put(self.converted(file, tmp_path, markdown_content="Text"))
         assert (tmp_path / "a.md").read_text() == "Text\n"
+
+    def test_pictures_alone_are_linked_too(self, tmp_path: Path) -> None:
+        made = tmp_path / "data" / "jobs" / "job-1" / "1"
+        made.mkdir(parents=True)
+        (made / "preview_001.jpg").write_bytes(b"x")
+        url, file = "/api/files/job-1/preview_001.jpg", tmp_path / "a.pdf"
+        Output(tmp_path, [file]).put(self.converted(file, tmp_path / "data", assets=[url]))
+        assert (tmp_path / "a.md").read_text().strip() == "![](a_files/preview_001.jpg)"
+
+    @pytest.mark.parametrize("directory", [None, Path()])
+    def test_nothing_is_no_markdown(self, tmp_path: Path, directory: Path | None) -> None:
+        file = tmp_path / "a.pdf"
+        with pytest.raises(UnsupportedFile, match="There is no text in it"):
+            Output(directory, [file]).put(self.converted(file, tmp_path, markdown_content=" \n"))
 
 
 class TestRunDirectory:

@@ -160,6 +160,15 @@ class TestRest:
         assert {finding.verdict for finding in findings} == {Verdict.INFO}
         assert findings[0].fact == "not found: needed for sound and video"
 
+    def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
+        finding = doctor.look_at_ocr("tesseract")
+        assert finding.verdict is Verdict.OK
+        assert "deu" in finding.fact
+        assert "eng" in finding.fact
+
+    def test_a_missing_ocr_engine_is_a_warning(self) -> None:
+        assert doctor.look_at_ocr("goose-quill").verdict is Verdict.WARNING
+
     def test_a_missing_vision_model_is_only_mentioned(self) -> None:
         finding = doctor.look_at_vision(LlmOptions())
         assert (finding.verdict, finding.fact[:15]) == (Verdict.INFO, "no model is set")

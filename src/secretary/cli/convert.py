@@ -58,16 +58,19 @@ class Wish:
 
 
 def convert(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="PDFs, office files, …")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="PDFs, scans, pictures, office files")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to [default: this directory]")
+        Path | None,
+        typer.Option("--output", "-o", help="The directory to write to [default: this one]"),
     ] = None,
     stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead")] = False,
     method: Annotated[Method, typer.Option(help="How to read pages")] = Method.AUTO,
     language: Annotated[str | None, typer.Option(help="Of scans, like deu or deu+eng")] = None,
     pages: Annotated[str | None, typer.Option(help="Of PDFs, like 3-7, 5 or 3-")] = None,
     password: Annotated[str | None, typer.Option(help="Of encrypted files")] = None,
-    images: Annotated[bool, typer.Option("--images", help="The pictures inside, too")] = False,
+    images: Annotated[bool, typer.Option("--images", help="Pictures, too")] = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
@@ -116,7 +119,7 @@ async def _convert(
         }
         settings = read_settings(config, None, storage=storage)
         log_quietly(settings)
-        with meter() as show:
+        with meter(printing=out.is_printing) as show:
             async with workshop(settings, slots=slots) as desk:
                 room = asyncio.Semaphore(2 * slots)  # no need to have them all in the queue
                 runs = [_run(desk, file, wish, room, show) for file in files]
@@ -155,7 +158,7 @@ async def _put_all(
 
 
 async def _put(desk: Desk, file: Path, job_id: str, out: Output) -> None:
-    job = await desk.job(job_id)
+    job = await desk.outline(job_id)  # its texts are in files, from which they are copied
     if job.error is not None:
         failed = JobFailed(job.error.message)
         failed.code = job.error.code
@@ -184,20 +187,8 @@ def request_for(file: Path, wish: Wish) -> JobRequest:
         kind = kind_of(file)
     except OSError as error:
         raise InvalidParameters(error.strerror or "it cannot be read") from None
-    parameters: dict[str, Any] = {"file_path": str(file.resolve()), "include_images": wish.images}
-    if kind == "pdf":
-        job_type = "pdf"
-        parameters |= {"extraction_method": wish.method, "password": wish.password}
-        parameters |= {"ocr_language": wish.language}
-        parameters |= dict(zip(("page_start", "page_end"), wish.pages, strict=True))
-    elif kind in PICTURES:
-        job_type = "imageocr"
-        parameters |= {"extraction_method": "ocr" if wish.method is Method.AUTO else wish.method}
-        parameters |= {"ocr_language": wish.language}
-    elif kind in OFFICE:
-        job_type = "office"
-    else:
-        raise UnsupportedFile("It is neither a PDF nor an office file nor a picture")
+    job_type, more = _job_for(kind, wish)
+    parameters = {"file_path": str(file.resolve()), "include_images": wish.images, **more}
     document = {
         "job_type": job_type,
         "parameters": {key: value for key, value in parameters.items() if value is not None},
@@ -206,3 +197,21 @@ def request_for(file: Path, wish: Wish) -> JobRequest:
         "timeout_s": NO_LIMIT_SECONDS,
     }
     return read(JobRequest, document)
+
+
+def _job_for(kind: str | None, wish: Wish) -> tuple[str, dict[str, Any]]:
+    """The job type, and the parameters that hold for it."""
+    first, last = wish.pages
+    reading = {"extraction_method": wish.method.value, "ocr_language": wish.language}
+    paging = {"page_start": first, "page_end": last, "password": wish.password}
+    if kind == "pdf":
+        return "pdf", reading | paging
+    if kind in PICTURES:
+        return "imageocr", reading
+    if kind in OFFICE:
+        # It has pages on paper only; and what is old can be read no other way.
+        plain = wish.method in (Method.AUTO, Method.NATIVE) and wish.pages == (None, None)
+        if plain and kind != "ole":
+            return "office", {}
+        return "office", {"via_pdf": True} | reading | paging
+    raise UnsupportedFile("It is neither a PDF nor an office file nor a picture")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ..errors import NotFound
+from ..errors import NotFound, UnsupportedFile
 from ..files import JobFiles
 from ..job import Job
 from .output import say
@@ -24,13 +24,14 @@ class Converted:
     files: JobFiles
 
     def markdown(self) -> str:
+        """ "" when there is no text."""
         if (path := self._local(self._results.get("markdown_file"))) is not None:
             text = path.read_text(encoding="utf-8", errors="replace")
         else:
             text = (
                 self._results.get("markdown_content") or self._results.get("extracted_text") or ""
             )
-        return text.rstrip("\n") + "\n"
+        return text.strip("\n") + "\n" if text.strip() else ""
 
     def pictures(self) -> list[Path]:
         found = (self._local(url) for url in self._results.get("assets") or [])
@@ -58,23 +59,25 @@ class Output:
         #: Nothing is written over: neither what is being read nor what was just written.
         self._taken = {file.resolve() for file in files}
 
+    @property
+    def is_printing(self) -> bool:
+        return self._directory is None
+
     def put(self, converted: Converted) -> None:
+        markdown = converted.markdown()
+        pictures = converted.pictures() if self._directory is not None else []
+        if not markdown and not pictures:
+            raise UnsupportedFile("There is no text in it")
         if self._directory is None:
             head = f"<!-- {converted.file.name.replace('--', '- -')} -->\n\n"
-            sys.stdout.write((head if self._several else "") + converted.markdown())
+            sys.stdout.write((head if self._several else "") + markdown)
             sys.stdout.flush()
             return
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._free_path(converted.file)
-        markdown, pictures = converted.markdown(), converted.pictures()
-        beside = path.with_name(f"{path.stem}_files")
-        for picture in pictures:
-            beside.mkdir(exist_ok=True)
-            shutil.copyfile(picture, beside / picture.name)
-            markdown = markdown.replace(
-                f"]({picture.name})", f"]({quote(beside.name)}/{picture.name})"
-            )
-        _write(path, markdown)
+        if not markdown:  # pictures alone were asked for
+            markdown = "".join(f"![]({picture.name})\n\n" for picture in pictures)
+        _write(path, _put_pictures(path.with_name(f"{path.stem}_files"), pictures, markdown))
         say(str(path))
 
     def _free_path(self, file: Path) -> Path:
@@ -85,6 +88,16 @@ class Output:
         path = next(path for path in paths if path.resolve() not in self._taken)
         self._taken.add(path.resolve())
         return path
+
+
+def _put_pictures(directory: Path, pictures: Sequence[Path], markdown: str) -> str:
+    """The Markdown with links that lead there."""
+    for picture in pictures:
+        directory.mkdir(exist_ok=True)
+        shutil.copyfile(picture, directory / picture.name)
+        link = f"]({quote(directory.name)}/{picture.name})"
+        markdown = markdown.replace(f"]({picture.name})", link)
+    return markdown
 
 
 def _write(path: Path, text: str) -> None:

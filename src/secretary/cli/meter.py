@@ -30,8 +30,10 @@ class Meter:
 
 
 @contextmanager
-def meter() -> Iterator[Meter]:
-    if not sys.stderr.isatty():
+def meter(*, printing: bool) -> Iterator[Meter]:
+    """With `printing`, text that comes to the terminal shows by itself how far things are."""
+    on_terminal = sys.stdout.isatty()
+    if not sys.stderr.isatty() or (printing and on_terminal):
         yield Meter(None)
         return
     # Loaded here: without a terminal it is not needed.
@@ -46,5 +48,7 @@ def meter() -> Iterator[Meter]:
         TextColumn("{task.fields[step]}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # What goes to a file must not be drawn above the bar instead.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=on_terminal) as bar:
         yield Meter(bar)

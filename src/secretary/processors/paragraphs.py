@@ -15,18 +15,20 @@ MISTAKEN_BULLET = re.compile(r"([eo®©])\s+(?=[A-ZÄÖÜ0-9])")
 NUMBER = re.compile(r"(\d{1,3}|[a-z])([.)])\s+(?=\S)")
 #: After a hyphen at the end of a line these begin no second half: `Ein- und Ausgang`.
 CONJUNCTIONS = {"und", "oder", "bzw", "sowie", "bis", "and", "or", "to", "et", "ou"}
+#: How much farther apart than usual lines of different paragraphs are.
+WIDE_PITCH = 1.3
+ENDS = (".", "!", "?", ":", ".)", '."')
 HYPHENS = ("-", "\N{HYPHEN}", "\N{SOFT HYPHEN}")
 
 
 def as_text(lines: Sequence[Line]) -> str:
-    paragraphs = groupby(lines, key=lambda line: line.paragraph)
-    return "\n\n".join("\n".join(line.text for line in group) for _, group in paragraphs)
+    return "\n\n".join("\n".join(line.text for line in group) for group in _paragraphs(lines))
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
     usual = _usual_height(lines)
     parts: list[tuple[str, bool]] = []
-    for group in _paragraphs(lines, usual):
+    for group in _paragraphs(lines):
         level = _heading_level(group, usual)
         if level:
             parts.append(("#" * level + " " + _escaped(_joined(group)), False))
@@ -49,16 +51,46 @@ def _usual_height(lines: Sequence[Line]) -> float:
     return 0.0
 
 
-def _paragraphs(lines: Sequence[Line], usual: float) -> Iterator[list[Line]]:
-    """Those of the engine, cut where the print changes its size."""
-    for _, group in groupby(lines, key=lambda line: line.paragraph):
-        current: list[Line] = []
-        for line in group:
-            if current and _size(current[-1], usual) != _size(line, usual):
+def _paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    usual = _usual_height(lines)
+    everywhere = _usual_pitch(lines)
+    for _, group in groupby(lines, key=lambda line: line.block):
+        block = list(group)
+        pitch = _usual_pitch(block) if len(block) > 3 else everywhere
+        right = max(line.box[2] for line in block)
+        current = block[:1]
+        for above, line in pairwise(block):
+            if (
+                line.baseline - above.baseline > WIDE_PITCH * pitch
+                or _size(above, usual) != _size(line, usual)
+                or _is_indented(line, above)
+                or _is_last(above, line, right)
+            ):
                 yield current
                 current = []
             current.append(line)
         yield current
+
+
+def _usual_pitch(lines: Sequence[Line]) -> float:
+    """The distance from line to line, as it is for most; no limit where there are none."""
+    pitches = sorted(
+        below.baseline - above.baseline
+        for above, below in pairwise(lines)
+        if above.block == below.block and below.baseline > above.baseline
+    )
+    return pitches[(len(pitches) - 1) // 3] if pitches else float("inf")
+
+
+def _is_indented(line: Line, above: Line) -> bool:
+    return line.height < line.box[0] - above.box[0] < 8 * line.height
+
+
+def _is_last(above: Line, line: Line, right: int) -> bool:
+    """Whether a paragraph ends here: a full stop, and room for what comes next."""
+    letter = (line.box[2] - line.box[0]) / max(1, len(line.text))
+    following = len(line.text.split()[0]) + 2
+    return above.text.endswith(ENDS) and above.box[2] + 2 * letter * following < right
 
 
 def _size(line: Line, usual: float) -> int:
@@ -125,13 +157,14 @@ def _joined(group: Sequence[Line]) -> str:
 
 def _continued(text: str, following: str) -> str:
     word = re.match(r"[^\W\d_]*", following)
-    is_half = (
-        text.endswith(HYPHENS)
-        and text[-2:-1].isalpha()
-        and following[:1].islower()
-        and (word is None or word[0] not in CONJUNCTIONS)
-    )
-    return text[:-1] + following if is_half else f"{text} {following}"
+    if (
+        not text.endswith(HYPHENS)
+        or not text[-2:-1].isalnum()
+        or (word and word[0] in CONJUNCTIONS)
+    ):
+        return f"{text} {following}"
+    is_split = text[-2].isalpha() and following[:1].islower()
+    return (text[:-1] if is_split else text) + following
 
 
 def _escaped(text: str) -> str:

@@ -69,7 +69,7 @@ def dpi_of(picture: Image.Image) -> int | None:
 
 
 def save_jpeg(
-    picture: Image.Image, path: str, *, max_side: int | None = None, quality: int = 85
+    picture: Image.Image, path: str | BinaryIO, *, max_side: int | None = None, quality: int = 85
 ) -> None:
     if max_side and max(picture.size) > max_side:
         picture = picture.copy()

@@ -17,10 +17,13 @@ PROCEDURE = "1"
 BEST_DPI = 200
 #: What is read together where the language cannot be told, if installed.
 USUAL_LANGUAGES = ("deu", "eng")
+#: Pages of so few lines are read in the usual languages at once: to try some would take as long.
+SHORT_PAGE = 12
 #: Below this a page may stand on its head, or be something else than text.
 POOR_CONFIDENCE = 65.0
 #: From this on no other turn is tried.
 GOOD_CONFIDENCE = 80.0
+ENOUGH_LETTERS = 15
 #: By how much another turn must be read better to be believed.
 CLEARLY_BETTER = 12.0
 #: Lines below are specks and drawings that were taken for letters.
@@ -41,6 +44,8 @@ def recognise(
         if findings.is_lying:
             sheet, _ = _upright(sheet, engine, codes)
         return _read_upright(sheet, engine, codes)
+    if findings.line_count < SHORT_PAGE and not findings.is_lying:
+        return _read_upright(sheet, engine, _usual(engine))
     sheet, sample = _upright(sheet, engine, _probe(engine))
     found = detect_language(sample, engine.languages())
     if found is None:
@@ -63,16 +68,22 @@ def _read_upright(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised
 
 def _upright(sheet: Sheet, engine: OcrEngine, languages: str) -> tuple[Sheet, str]:
     """The sheet as a few of its lines can be read best, and what they say."""
-    best, best_confidence, text = sheet, -1.0, ""
+    best, best_trust, text = sheet, -1.0, ""
     for degrees in (0, 180, 90, 270):
         turned = sheet.turned(degrees)
         lines = engine.read(turned.sample_image(), languages=languages, dpi=sheet.dpi)
-        confidence = _confidence(lines)
-        if confidence > best_confidence + (CLEARLY_BETTER if degrees else 0):
-            best, best_confidence, text = turned, confidence, as_text(lines)
-        if confidence >= GOOD_CONFIDENCE:
+        trust = _trust(lines)
+        if trust > best_trust + (CLEARLY_BETTER if degrees else 0):
+            best, best_trust, text = turned, trust, as_text(lines)
+        if trust >= GOOD_CONFIDENCE:
             break
     return best, text
+
+
+def _trust(lines: Sequence[Line]) -> float:
+    """The confidence, less of it where it rests on a few letters: `Wi` can be `!M`."""
+    letters = sum(len(line.text) for line in lines)
+    return _confidence(lines) * min(1.0, letters / ENOUGH_LETTERS)
 
 
 def _read(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:

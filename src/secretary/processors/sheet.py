@@ -8,11 +8,16 @@ from PIL import Image, ImageFilter, ImageOps
 from .straightening import Band, Findings
 
 #: Lines lower than this are enlarged, higher ones made smaller: engines read at about this height.
-LOW_LINE, GOOD_LINE, HIGH_LINE = 14.0, 32.0, 80.0
+LOW_LINE, GOOD_LINE, HIGH_LINE = 15.0, 30.0, 80.0
+#: Noise is smoothed away, and low letters would go with it.
+LOW_NOISY_LINE = 17.0
 MAX_ENLARGEMENT = 4.0
-MAX_PIXELS = 40_000_000
+#: What is larger is made smaller, and what is smaller is not.
+MAX_PIXELS, MIN_PIXELS = 40_000_000, 1_000_000
+#: A picture no larger than this is tried as a whole.
+SMALL_PIXELS = 400_000
 #: How much neighbouring pixels differ by chance, against the depth of the print.
-NOISE = 0.06
+NOISE = 0.08
 #: Print that is hardly darker than its paper.
 FAINT = 90.0
 #: Letters at the very edge are overlooked.
@@ -53,9 +58,9 @@ class Sheet:
         width, height = self.image.size
         if self.sample:
             band = (0, round(self.sample.top * height), width, round(self.sample.bottom * height))
-        else:
+        elif width * height > SMALL_PIXELS:
             band = (width // 6, height * 2 // 5, width * 5 // 6, height * 3 // 5)
-        if min(band[2] - band[0], band[3] - band[1]) < 2 * MARGIN:
+        else:
             return self.image
         return self.image.crop(band)
 
@@ -70,12 +75,13 @@ def prepare(grey: Image.Image, findings: Findings, dpi: int | None) -> Sheet:
     if contrast < FAINT:
         grey = _strengthened(grey)
         contrast = 255.0
-    if _noise(grey) > NOISE * contrast:
-        grey = grey.filter(ImageFilter.BoxBlur(1))
-    scale = _scale(grey, findings.line_height)
+    is_noisy = _noise(grey) > NOISE * contrast
+    scale = _scale(grey, findings.line_height, LOW_NOISY_LINE if is_noisy else LOW_LINE)
     if scale != 1:
         size = (max(1, round(grey.width * scale)), max(1, round(grey.height * scale)))
         grey = grey.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+    if is_noisy and scale >= 1:
+        grey = grey.filter(ImageFilter.BoxBlur(1))
     if findings.is_lying:
         grey = grey.transpose(QUARTERS[90])
     level = _levelled(grey, findings.skew)
@@ -112,12 +118,14 @@ def _noise(grey: Image.Image) -> float:
     return float(numpy.percentile(bend, 25)) / 0.78  # of normal noise this gives the deviation
 
 
-def _scale(grey: Image.Image, line_height: float | None) -> float:
+def _scale(grey: Image.Image, line_height: float | None, low: float) -> float:
     scale = 1.0
-    if line_height and not LOW_LINE <= line_height <= HIGH_LINE:
+    if line_height and not low <= line_height <= HIGH_LINE:
         scale = min(GOOD_LINE / line_height, MAX_ENLARGEMENT)
-    most: float = (MAX_PIXELS / (grey.width * grey.height)) ** 0.5
-    return min(scale, most)
+    pixels = grey.width * grey.height
+    least: float = min(1.0, (MIN_PIXELS / pixels) ** 0.5)
+    most: float = (MAX_PIXELS / pixels) ** 0.5
+    return min(max(scale, least), most)
 
 
 def _levelled(grey: Image.Image, skew: float) -> Image.Image:

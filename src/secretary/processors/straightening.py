@@ -41,7 +41,8 @@ class Findings:
     is_lying: bool
     #: Degrees clockwise that level the lines, once lying ones are put upright.
     skew: float
-    #: The height of a line of text in pixels of the whole picture, None if it cannot be told.
+    #: Lines of text that can be told apart, and their height in pixels of the whole picture.
+    line_count: int
     line_height: float | None
     sample: Band | None
 
@@ -61,7 +62,7 @@ def examine(picture: Image.Image) -> Findings:
     depth = _spread(paper, small.shape) - small
     contrast = float(numpy.percentile(depth, 99.8)) if depth.size else 0.0
     if contrast < MIN_CONTRAST:
-        return Findings(contrast, is_inverted, None, False, 0.0, None, None)
+        return Findings(contrast, is_inverted, None, False, 0.0, 0, None, None)
     ink = depth > contrast * 0.4
     is_lying, skew = _direction(ink)
     rows = _rows(numpy.rot90(ink, -1) if is_lying else ink, skew)
@@ -73,7 +74,8 @@ def examine(picture: Image.Image) -> Findings:
         paper=Image.fromarray(paper) if _is_shaded(paper) else None,
         is_lying=is_lying,
         skew=skew if abs(skew) >= MIN_SKEW else 0.0,
-        line_height=float(numpy.median(heights)) * scale if heights else None,
+        line_count=len(lines),
+        line_height=_line_height(heights, len(rows), scale),
         sample=_sample(rows, lines),
     )
 
@@ -109,13 +111,11 @@ def _direction(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
     if len(y) > MAX_DOTS:
         chosen = numpy.linspace(0, len(y) - 1, MAX_DOTS).astype(numpy.intp)
         y, x = y[chosen], x[chosen]
-    height, width = ink.shape
+    height = len(ink)
     upright, clear = _skew(x.astype(numpy.float32), y.astype(numpy.float32))
     # Turned by a quarter, clockwise, the column counts from the bottom, and the row is the column.
     lying, clearer = _skew((height - 1 - y).astype(numpy.float32), x.astype(numpy.float32))
-    # Fewer rows hold the same ink in fuller ones: that alone must not count.
-    is_lying = clearer / height > LYING * clear / width if height and width else False
-    return (True, lying) if is_lying else (False, upright)
+    return (True, lying) if clearer > LYING * clear else (False, upright)
 
 
 def _skew(x: Grey, y: Grey) -> tuple[float, float]:
@@ -153,18 +153,27 @@ def _lines(rows: NDArray[numpy.int64]) -> list[tuple[int, int]]:
     """Top and bottom of each run of rows with ink in them."""
     if not rows.any():
         return []
-    has_ink = rows > 0.08 * numpy.percentile(rows[rows > 0], 90)
+    # The edge of a sheet on a dark table is ink in every row.
+    usual, much = numpy.percentile(rows, 10), numpy.percentile(rows[rows > 0], 90)
+    has_ink = rows > usual + 0.08 * (much - usual)
     edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([0], has_ink.astype(numpy.int8), [0]))))
     runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     return [(top, bottom) for top, bottom in runs if bottom - top > 2]
 
 
+def _line_height(heights: list[int], rows: int, scale: int) -> float | None:
+    """None where a few runs fill the picture: then they are something else than lines."""
+    usual = float(numpy.median(heights)) if heights else 0.0
+    is_small = rows < 300
+    return usual * scale if usual and (is_small or usual < rows / 8) else None
+
+
 def _sample(rows: NDArray[numpy.int64], lines: list[tuple[int, int]]) -> Band | None:
-    """Three lines of those with the most ink that are as high as lines are."""
-    if not lines:
+    """Two lines of those with the most ink that are as high as lines are."""
+    if len(lines) < 4:
         return None
     usual = float(numpy.median([bottom - top for top, bottom in lines]))
-    groups = [lines[i : i + 3] for i in range(max(1, len(lines) - 2))]
+    groups = [lines[i : i + 2] for i in range(max(1, len(lines) - 1))]
     even = [group for group in groups if all(b - t < 1.8 * usual for t, b in group)] or groups
     best = max(even, key=lambda group: int(rows[group[0][0] : group[-1][1]].sum()))
     margin = usual * 0.5

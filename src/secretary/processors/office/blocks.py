@@ -14,6 +14,14 @@ class Style(NamedTuple):
     math: bool = False
     link: str | None = None
 
+    def with_marks(self, other: "Style") -> "Style":
+        return self._replace(
+            bold=self.bold or other.bold,
+            italic=self.italic or other.italic,
+            strike=self.strike or other.strike,
+            code=self.code or other.code,
+        )
+
 
 PLAIN = Style()
 

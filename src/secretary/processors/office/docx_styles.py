@@ -1,9 +1,15 @@
 """What the styles of a Word document mean: which are headings, quotes, listings."""
 
-import re
 from dataclasses import dataclass
 
 from .blocks import Style
+from .style_names import (
+    code_like,
+    contents_level,
+    heading_level,
+    list_depth,
+    quote_like,
+)
 from .xml_parts import Element, integer
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -11,30 +17,6 @@ VALUE = f"{W}val"
 #: An outline level that means: none.
 _BODY_TEXT = 9
 _BASES = 50
-
-_HEADING = re.compile(
-    r"(?:heading|überschrift|ueberschrift|titre|título|titolo|titulo|kop|rubrik|overskrift"
-    r"|otsikko|nagłówek|nadpis|заголовок|标题|見出し|제목)\s*([1-9])",
-    re.IGNORECASE,
-)
-_TITLE = re.compile(r"title|titel|titre|título|titolo|tytuł|название", re.IGNORECASE)
-_CONTENTS = re.compile(r"(?:toc|verzeichnis|contents|table of contents)\s*([1-9])", re.IGNORECASE)
-_CODE = re.compile(
-    r"(?:.*\b)?(?:code|source ?code|source text|listing|quelltext|quellcode|verbatim.*"
-    r"|html preformatted|html vorformatiert|preformatted text|plain text|macro text"
-    r"|html (?:code|keyboard|typewriter|sample)|html schreibmaschine)(?: char| zchn| block)?",
-    re.IGNORECASE,
-)
-#: Word tells the levels of these by their indent alone.
-_LIST = re.compile(
-    r"(?:list (?:bullet|number|continue)|aufzählungszeichen|listennummer|listenfortsetzung)"
-    r"\s*([2-5])",
-    re.IGNORECASE,
-)
-_QUOTE = re.compile(
-    r"(?:intense |intensives )?(?:quote|quotations?|zitat|citation|cita|block ?text|block quote)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +56,7 @@ class Styles:
             style = Style()
             for element in reversed(self._with_bases(identity)):
                 style = styled(element.find(f"{W}rPr"), style)
-                style = style._replace(code=style.code or bool(_CODE.fullmatch(_name(element))))
+                style = style._replace(code=style.code or code_like(_name(element)))
             self._characters[identity] = style
         return self._characters[identity]
 
@@ -90,14 +72,14 @@ class Styles:
 
 def _meaning(chain: list[Element]) -> Meaning:
     names = [_name(element) for element in chain]
-    contents = next((int(m[1]) for name in names if (m := _CONTENTS.fullmatch(name))), None)
+    contents = next(filter(None, map(contents_level, names)), None)
     return Meaning(
         heading=None if contents else _heading(chain),
         contents=contents,
-        is_code=any(_CODE.fullmatch(name) for name in names),
-        is_quote=any(_QUOTE.fullmatch(name) for name in names),
+        is_code=any(map(code_like, names)),
+        is_quote=any(map(quote_like, names)),
         numbering=_numbering(chain),
-        depth=next((int(m[1]) - 1 for name in names if (m := _LIST.fullmatch(name))), 0),
+        depth=max(map(list_depth, names), default=0),
     )
 
 
@@ -106,10 +88,8 @@ def _heading(chain: list[Element]) -> int | None:
         level = value(element.find(f"{W}pPr"), "outlineLvl")
         if level is not None:
             return integer(level, _BODY_TEXT) + 1 if integer(level, 9) < _BODY_TEXT else None
-        if found := _HEADING.fullmatch(_name(element)):
-            return int(found[1])
-        if _TITLE.fullmatch(_name(element)):
-            return 1
+        if found := heading_level(_name(element)):
+            return found
     return None
 
 

@@ -29,11 +29,11 @@ def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
         stream, events=("end",), tag=tuple(tags), resolve_entities=False, load_dtd=False,
         no_network=True, huge_tree=False, remove_comments=True, remove_pis=True,
     )  # fmt: skip
-    is_checked = False
+    is_first = True
     for _, element in events:
-        if not is_checked:
-            _refuse_entities(element.getroottree())
-            is_checked = True
+        if is_first and element.getroottree().docinfo.internalDTD is not None:
+            raise FileCorrupt("A part of the document has a DTD, as no office program makes one")
+        is_first = False
         yield element
         element.clear(keep_tail=False)
         while element.getprevious() is not None:
@@ -61,5 +61,9 @@ def _parser() -> Any:
 
 def _refuse_entities(tree: Any) -> None:
     dtd = tree.docinfo.internalDTD
-    if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
-        raise FileCorrupt("The document declares entities, which no office program does")
+    if dtd is None:
+        return
+    declared = next(iter(dtd.iterentities()), None)
+    used = next(tree.getroot().iter(etree.Entity), None)
+    if declared is not None or used is not None:
+        raise FileCorrupt("The document has entities of its own, as no office program makes them")

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pypdfium2
+import pypdfium2.raw
 
 from ...errors import FileCorrupt, FileEncrypted
+from .repair import DAMAGED, repaired_pdf
 
 #: PDFium's own number for a missing or wrong password.
 WRONG_PASSWORD = 4
@@ -13,24 +16,49 @@ WRONG_PASSWORD = 4
 
 @contextmanager
 def opened_pdf(path: str, password: str | None = None) -> Iterator[pypdfium2.PdfDocument]:
+    with _opened(path, password) as document:
+        yield document
+
+
+def _opened(path: str, password: str | None) -> pypdfium2.PdfDocument:
     try:
         document = pypdfium2.PdfDocument(path, password=password)
     except pypdfium2.PdfiumError as error:
         if error.err_code == WRONG_PASSWORD:
             raise FileEncrypted("The PDF needs a password, or another one") from None
-        raise FileCorrupt("The PDF is damaged and cannot be opened") from None
-    with document:
-        yield document
+        return _mended(path, password)
+    if not len(document):
+        document.close()
+        return _mended(path, password)
+    return document
+
+
+def _mended(path: str, password: str | None) -> pypdfium2.PdfDocument:
+    content = repaired_pdf(path, password)
+    try:
+        return pypdfium2.PdfDocument(content)
+    except pypdfium2.PdfiumError:
+        raise FileCorrupt(DAMAGED) from None
+
+
+class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # it has no types
+    """A page without pypdfium2's own bookkeeping, which takes longer than a short page does."""
+
+    def __init__(self, raw: Any, document: pypdfium2.PdfDocument) -> None:
+        self.raw, self.pdf, self.formenv = raw, document, None
 
 
 @contextmanager
 def opened_page(document: pypdfium2.PdfDocument, number: int) -> Iterator[pypdfium2.PdfPage]:
-    """Page numbers begin with 1."""
-    try:
-        page = document[number - 1]
-    except pypdfium2.PdfiumError:
-        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number) from None
+    """Page numbers begin with 1. What is opened from the page has to be closed before it."""
+    raw = pypdfium2.raw.FPDF_LoadPage(document, number - 1)
+    if not raw:
+        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
+    page = BarePage(raw, document)
     try:
         yield page
+    except pypdfium2.PdfiumError:
+        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number) from None
     finally:
-        page.close()
+        page.raw = None
+        pypdfium2.raw.FPDF_ClosePage(raw)

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 import pypdfium2
 
 from . import pdfium
-from .layout.analysis import Analysis, analyse
+from .layout.analysis import analyse
+from .layout.blocks import Block
 from .layout.drawings import Box
 from .layout.faults import fault_of
-from .layout.headings import Scale, body_size, heading_sizes, mark_headings
-from .layout.letters import clean
+from .layout.headings import LARGER, Scale, body_size, heading_sizes, mark_headings
+from .layout.letters import clean, is_clean
 from .layout.markdown import markdown_of, plain_of
 from .text_layer import TextLayer, opened_text
+from .typography import Typography
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +24,29 @@ class NativePage:
     fault: str | None = None
 
 
-def read_page(page: pypdfium2.PdfPage, scale: Scale | None = None) -> NativePage:
+def read_page(page: pypdfium2.PdfPage, typography: Typography | None = None) -> NativePage:
+    """`typography`: of the document, to tell the levels of headings alike on all its pages."""
     with opened_text(page) as layer:
-        return _analysed(page, layer, scale)
+        return _analysed(page, layer, typography)
 
 
-def _analysed(page: pypdfium2.PdfPage, layer: TextLayer, scale: Scale | None) -> NativePage:
+def _analysed(
+    page: pypdfium2.PdfPage, layer: TextLayer, typography: Typography | None
+) -> NativePage:
     box = Box(*page.get_bbox())
     found = analyse(pdfium.handle(page), layer, box)
-    mark_headings(found.blocks, scale or page_scale(found))
-    text = clean(plain_of(found.blocks))
-    fault = fault_of(text, found.hidden, found.drawings, box)
-    return NativePage(text, clean(markdown_of(found.blocks)), fault)
+    _mark_headings(found.blocks, typography)
+    text, markdown = plain_of(found.blocks), markdown_of(found.blocks)
+    if not is_clean(layer.text):
+        text, markdown = clean(text), clean(markdown)
+    return NativePage(text, markdown, fault_of(text, found.hidden, found.drawings, box))
 
 
-def page_scale(found: Analysis) -> Scale:
-    body = body_size(line for block in found.blocks for line in block.lines)
-    sizes = {round(size * 2) / 2 for size in heading_sizes(found.blocks, body)}
-    return Scale(body, tuple(sorted((s for s in sizes if s >= 1.12 * body), reverse=True)))
+def _mark_headings(blocks: list[Block], typography: Typography | None) -> None:
+    body = body_size(line for block in blocks for line in block.lines)
+    if typography is not None and (scale := typography.scale) is not None:
+        mark_headings(blocks, scale)
+        return
+    sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
+    larger = sorted((size for size in sizes if size >= LARGER * body), reverse=True)
+    mark_headings(blocks, Scale(body, tuple(larger)))

@@ -18,11 +18,14 @@ from ..page_task import (
 from .document import opened_page, opened_pdf
 from .drawing import POINTS_PER_INCH, draw_page
 from .native import NativePage, read_page
+from .typography import Typography
 
 #: The best text for the time; docs/explanation/ocr.md has the figures.
 OCR_DPI = 200
 #: Enough to read on a screen, and for a model.
 IMAGE_DPI = 150
+#: A poster is drawn more coarsely: its print is larger too.
+MAX_PIXELS = 40_000_000
 #: What a PDF says about itself, and our names for it.
 TOLD = {"Title": "title", "Author": "author", "Subject": "subject", "Keywords": "keywords"}
 
@@ -40,19 +43,22 @@ def make_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinished]:
     """Make these pages; those come back that need more than this."""
     unfinished = []
     with opened_pdf(task.path, task.password) as document:
+        typography = Typography(document)
         for number in numbers:
             with opened_page(document, number) as page:
-                left = _make_page(task, number, page)
+                left = _make_page(task, number, page, typography)
             if left is not None:
                 unfinished.append(left)
     return unfinished
 
 
-def _make_page(task: PageTask, number: int, page: pypdfium2.PdfPage) -> Unfinished | None:
+def _make_page(
+    task: PageTask, number: int, page: pypdfium2.PdfPage, typography: Typography
+) -> Unfinished | None:
     method = task.method
     readings = {}
     if method.native:
-        native = read_page(page)
+        native = read_page(page, typography)
         if method.choose and native.fault:
             return Unfinished(number=number, reason=native.fault)
         readings["native"] = _as_reading(native)
@@ -60,7 +66,7 @@ def _make_page(task: PageTask, number: int, page: pypdfium2.PdfPage) -> Unfinish
         finish(task, number, readings, ())
         return None
     dpi = OCR_DPI if _reads(task) else IMAGE_DPI
-    drawn = draw_page(page, dpi=dpi, max_pixels=task.max_pixels)
+    drawn = draw_page(page, dpi=dpi, max_pixels=min(task.max_pixels, MAX_PIXELS))
     if _reads(task):
         from ..ocr_reading import read_by_ocr  # it is heavy, and most pages need none
 

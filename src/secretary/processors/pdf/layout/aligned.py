@@ -5,7 +5,18 @@ from collections.abc import Sequence
 
 from .lists import is_bullet, item_mark
 from .rows import Piece
-from .tables import GUTTER, Cells, Table, cells_of, column_gaps, filled, table_of, whole_rows
+from .tables import (
+    GUTTER,
+    Cells,
+    Table,
+    cells_of,
+    column_gaps,
+    filled,
+    fits,
+    is_running,
+    table_of,
+    whole_rows,
+)
 
 FEWEST_ROWS = 3
 MOST_ROWS = 300
@@ -26,9 +37,13 @@ def find_tables(rows: Sequence[Row]) -> list[tuple[int, int, Table]]:
     start = 0
     while start < len(rows):
         end = _end_of_stretch(rows, start) if _has_cells(rows[start]) else start
-        table = aligned_table(rows[start:end]) if end - start >= FEWEST_ROWS else None
-        if table is not None:
-            found.append((start, end, table))
+        gaps = aligned_gaps(rows[start:end]) if end - start >= FEWEST_ROWS else []
+        if gaps:
+            done = found[-1][1] if found else 0
+            if start > done and _is_head(rows[start - 1], rows[start], gaps):
+                start -= 1
+            cells = [cells_of(row, gaps) for row in rows[start:end]]
+            found.append((start, end, table_of(whole_rows(cells))))
             start = end
         else:
             start += 1 if end - start < 20 else (end - start) // 2
@@ -36,7 +51,9 @@ def find_tables(rows: Sequence[Row]) -> list[tuple[int, int, Table]]:
 
 
 def _has_cells(row: Row) -> bool:
-    return len(row) > 1 and not (len(row) == 2 and _is_mark(row[0].text))
+    if len(row) < 2 or is_running(row):
+        return False
+    return len(row) > 2 or not _is_mark(row[0].text)
 
 
 def _is_mark(text: str) -> bool:
@@ -71,13 +88,21 @@ def _with_row(spans: Spans, row: Row, gutter: float) -> Spans:
     return merged
 
 
-def aligned_table(rows: Sequence[Row]) -> Table | None:
+def aligned_gaps(rows: Sequence[Row]) -> list[float]:
+    """Where the columns of these rows are parted; nowhere, if they are no table."""
     full = [row for row in rows if len(row) > 1]
-    gaps = column_gaps(full, GUTTER * rows[0][0].size)
+    gaps = column_gaps(full, rows[0][0].size)
     if not gaps or len(full) < FEWEST_ROWS:
-        return None
-    cells = [cells_of(row, gaps) for row in rows]
-    return table_of(whole_rows(cells)) if _is_table(cells) else None
+        return []
+    return gaps if _is_table([cells_of(row, gaps) for row in rows]) else []
+
+
+def _is_head(row: Row, first: Row, gaps: Sequence[float]) -> bool:
+    """The names of columns may stand so near each other that they look like a line of text."""
+    near = row[0].base - first[0].base < 2.6 * first[0].size
+    if not near or not fits(row, gaps):
+        return False
+    return filled(cells_of(row, gaps)) > max(1, 0.5 * len(gaps))
 
 
 def _is_table(cells: Sequence[Cells]) -> bool:

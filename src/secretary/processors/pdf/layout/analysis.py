@@ -10,11 +10,15 @@ from .columns import reading_order
 from .drawings import Box, Drawings, Ruling, read_drawings, turned_box
 from .grids import find_grids, grid_table, merged
 from .lines import Line, line_of
-from .margins import is_page_number, without_margins
-from .rows import HOLE, Piece, mended, pieces_of, rows_of
-from .ruled import ruled_groups, ruled_tables
-from .runs import PageRuns, Run, read_runs, single_words
+from .margins import is_page_number, without_line_numbers, without_margins
+from .plain import plain_blocks
+from .rows import HOLE, LIKELY_HOLE, Piece, mended, pieces_of, rows_of
+from .ruled import between, ruled_groups, ruled_tables
+from .runs import PageRuns, Run, read_runs, single_words, words_of
 from .tables import Table
+
+#: Beyond this a page is read as it comes: no layout is worth the time.
+MOST_LINES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,11 @@ class Analysis:
 
 
 def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
+    plain = plain_blocks(page, layer, box)
+    if plain is not None:
+        return Analysis(plain, Drawings(), 0.0)
+    if layer.text.count("\n") > MOST_LINES:
+        return Analysis(_as_it_comes(layer), Drawings(), 0.0)
     read = read_runs(layer)
     drawings = read_drawings(page, read.quarter)
     tables, runs = _ruled_tables(layer, read, drawings)
@@ -38,11 +47,16 @@ def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
     return Analysis(blocks, drawings, hidden / total if total else 0.0)
 
 
+def _as_it_comes(layer: TextLayer) -> list[Block]:
+    texts = " ".join(layer.text.split()).replace("\ufffe", "-")
+    return [Block(Kind.PARAGRAPH, [Line(texts, 0, 0, 0, 1.0, False, False, False, False)])]
+
+
 def _ruled_tables(
     layer: TextLayer, read: PageRuns, drawings: Drawings
 ) -> tuple[list[Table], list[Run]]:
     tables: list[Table] = []
-    runs = read.runs
+    runs = without_line_numbers(read.runs)
     used: list[Ruling] = []
     for grid in find_grids(drawings):
         table, taken = grid_table(grid, runs, lambda run: single_words(layer, run, read.quarter))
@@ -52,11 +66,21 @@ def _ruled_tables(
             used += grid.across
     free = [line for line in merged(drawings.across) if line not in used]
     for group in ruled_groups(free):
+        runs = [
+            word
+            for run in runs
+            for word in (_words(layer, run, read.quarter) if between(group, run) else [run])
+        ]
         for table, rows in ruled_tables(group, mended(pieces_of(runs))):
             tables.append(table)
             taken = {run.start for row in rows for piece in row for run in piece.runs}
             runs = [run for run in runs if run.start not in taken]
     return tables, runs
+
+
+def _words(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
+    """One operator may draw all cells of a row."""
+    return words_of(layer, run, quarter, LIKELY_HOLE) if " " in run.text else [run]
 
 
 def _blocks(runs: list[Run], tables: list[Table], page: Box) -> list[Block]:

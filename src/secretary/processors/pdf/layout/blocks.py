@@ -133,6 +133,9 @@ def _begins_paragraph(
         # Back at the margin of the mark, after a line that is not full.
         back = line.left < first.left + 0.3 * em
         return back and (len(block.lines) > 1 and before.left > first.left + 0.5 * em)
+    if line.bold and before.bold and len(block.lines) < 3:
+        # A heading of more than one line: its number may stand out.
+        return False
     indented = line.left - before.left > 0.8 * em and line.left - region.left > 0.8 * em
     if indented and (after is None or after.left < line.left - 0.6 * em or ends(before)):
         return abs(_middle(line) - _middle(before)) > em

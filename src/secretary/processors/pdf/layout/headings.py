@@ -3,13 +3,17 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from .blocks import Block, Kind, ends
 from .lines import Line
 
 #: Beside the body: from here on a line is larger.
-LARGER = 1.12
+LARGER = 1.07
+#: From here on it is so without a second look.
+MUCH_LARGER = 1.15
 LONGEST = 160
+LONGEST_SENTENCE = 80
 MOST_LINES = 4
 NUMBERED = re.compile(
     r"(?:(?:chapter|section|appendix|part|kapitel|abschnitt|anhang|teil)\s+)?"
@@ -69,7 +73,9 @@ def is_heading(block: Block, body: float) -> bool:
     numbered = NUMBERED.match(text) is not None
     if block.kind is Kind.ITEM and not numbered:
         return False
-    if first.size >= LARGER * body:
+    if first.size >= MUCH_LARGER * body:
+        if ends(last) and len(text) > LONGEST_SENTENCE:
+            return False
         return len(block.lines) <= 3 or first.size >= 1.3 * body
     if first.size < 0.9 * body or len(block.lines) > 2 or len(text) > 100:
         return False
@@ -77,7 +83,11 @@ def is_heading(block: Block, body: float) -> bool:
         return True
     if (ends(last) and not (numbered and first.bold)) or text.endswith((",", ";", "-")):
         return False
-    return first.bold or (numbered and (first.italic or _is_capitals(text)))
+    return (
+        first.bold
+        or first.size >= LARGER * body
+        or (numbered and (first.italic or _is_capitals(text)))
+    )
 
 
 def _is_capitals(text: str) -> bool:
@@ -85,26 +95,58 @@ def _is_capitals(text: str) -> bool:
 
 
 def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
-    for number, block in enumerate(blocks):
-        if not is_heading(block, scale.body):
-            continue
-        first = block.lines[0]
-        larger = first.size >= LARGER * scale.body
-        if not larger and not _stands_alone(blocks, number):
-            continue
+    found = [
+        number
+        for number, block in enumerate(blocks)
+        if is_heading(block, scale.body) and _heads(blocks, number, scale.body)
+    ]
+    for number in _without_crowds(blocks, found):
+        block = blocks[number]
+        size = block.lines[0].size
         block.kind = Kind.HEADING
-        block.level = scale.level(first.size) if larger else _small_level(block, scale)
+        larger = size >= LARGER * scale.body
+        block.level = scale.level(size) if larger else _small_level(block, scale)
 
 
-def _small_level(block: Block, scale: Scale) -> int:
-    match = DEPTH.match(block.text)
-    level = len(scale.sizes) + 1
-    return min(max(level, match.group(1).count(".") + 1 if match else 2), 6)
-
-
-def _stands_alone(blocks: Sequence[Block], number: int) -> bool:
-    """Bold text of the body's size heads something that is not bold."""
+def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:
+    """What is hardly larger than the body, or just bold, heads something that is not."""
+    first = blocks[number].lines[0]
+    if first.size >= MUCH_LARGER * body:
+        return True
     if number + 1 >= len(blocks):
         return False
     after = blocks[number + 1]
-    return after.kind is Kind.TABLE or not after.lines[0].bold
+    if after.kind is Kind.TABLE:
+        return True
+    follower = after.lines[0]
+    if first.bold and not follower.bold:
+        return True
+    return follower.size < 0.97 * first.size or (first.bold and first.size > follower.size)
+
+
+def _without_crowds(blocks: Sequence[Block], found: Sequence[int]) -> list[int]:
+    """On the front of a document much is large: its names and dates are no headings."""
+    kept: list[int] = []
+    for _, group in groupby(enumerate(found), key=lambda pair: pair[1] - pair[0]):
+        crowd = [number for _, number in group]
+        if len(crowd) > 2:
+            largest = max(blocks[number].lines[0].size for number in crowd)
+            crowd = [
+                number
+                for number in crowd
+                if blocks[number].lines[0].size == largest or _is_named(blocks[number])
+            ]
+        kept += crowd
+    return kept
+
+
+def _is_named(block: Block) -> bool:
+    text = block.text
+    return NUMBERED.match(text) is not None or text.lower().strip(" .:") in NAMES
+
+
+def _small_level(block: Block, scale: Scale) -> int:
+    """Of a heading no larger than the body: below all that are."""
+    match = DEPTH.match(block.text)
+    depth = match.group(1).count(".") if match else 0
+    return min(max(len(scale.sizes) + 1, 2) + depth, 6)

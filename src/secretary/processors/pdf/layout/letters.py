@@ -5,6 +5,8 @@ import re
 ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xa0\xad\u2000-\u200b\u2028\u2029\u202f\u2060\ufeff\ufb00-\ufb06\ufffe\uffff]"
 )
+#: Those of them that ASCII has.
+CONTROLS = bytes({*range(32), 127} - set(b"\r\n\t"))
 INSTEAD = {
     "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl",
     "\ufb05": "st", "\ufb06": "st", "\r": "", "\ufffe": "-",
@@ -21,8 +23,15 @@ COMPOUND = frozenset(
 )
 
 
+def is_clean(text: str) -> bool:
+    if text.isascii():
+        letters = text.encode("ascii")
+        return len(letters.translate(None, CONTROLS)) == len(letters)
+    return ODD.search(text.replace("\r\n", "")) is None
+
+
 def clean(text: str) -> str:
-    return ODD.sub(_instead, text) if ODD.search(text) else text
+    return ODD.sub(_instead, text)
 
 
 def _instead(match: re.Match[str]) -> str:
@@ -33,6 +42,9 @@ LAST_PART = re.compile(r"[^\W\d_]+$")
 FIRST_PART = re.compile(r"[^\W\d_]+")
 #: Written without spaces.
 IDEOGRAPH = re.compile("[\u3000-\u30ff\u3400-\u9fff\uff00-\uff65]")
+#: Of the web, broken where lines end.
+ADDRESS = re.compile(r"(?:://|\bwww\.)\S*$")
+ADDRESS_BREAKS = frozenset("/.-_=&?%#")
 LETTER_HYPHEN = re.compile(r"[^\W\d_][-\u2010\xad]$")
 
 
@@ -42,6 +54,8 @@ def ends_cut(text: str) -> bool:
 
 def joined_lines(before: str, after: str, cut: bool) -> str:
     """Two lines of a paragraph; `cut`: PDFium saw a hyphen between them and left it out."""
+    if not cut and before[-1:] in ADDRESS_BREAKS and ADDRESS.search(before):
+        return before + after
     if not cut and ends_cut(before):
         before, cut = before[:-1], True
     if not cut:

@@ -10,6 +10,7 @@ from .tables import Table
 
 #: What would be taken as Markdown in the midst of a line.
 INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!]))")
+SIGNS = ("*", "_", "[", "`", "<", "\\", "]")
 #: What would be taken as Markdown at its beginning.
 OPENING = re.compile(r"(?=[#>+-](?:\s|$)|#{2,6}\s|-{3,}\s*$|={3,}\s*$|~~~)")
 OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s)")
@@ -45,6 +46,8 @@ def _written(block: Block) -> str:
 
 
 def escaped(text: str) -> str:
+    if not any(sign in text for sign in SIGNS):
+        return text
     return INLINE.sub(r"\\\1", text)
 
 

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 
 from .drawings import Ruling
 from .rows import Piece, rows_of
-from .tables import GUTTER, Cells, Table, cells_of, column_gaps, filled, fits, table_of, whole_rows
+from .runs import Run
+from .tables import (
+    Cells,
+    Table,
+    cells_of,
+    column_gaps,
+    filled,
+    fits,
+    is_running,
+    table_of,
+    whole_rows,
+)
 
 #: Points within which two rulings are as long as each other.
 SAME = 6.0
@@ -32,6 +43,13 @@ def ruled_groups(across: Sequence[Ruling]) -> list[list[Ruling]]:
         else:
             groups.append([line])
     return [group for group in groups if len(group) > 1]
+
+
+def between(group: Sequence[Ruling], run: Run) -> bool:
+    """Near enough to the lines to be part of their table."""
+    reach = REACH * run.style.size
+    inside = group[-1].at - reach < run.base < group[0].at + reach
+    return inside and group[0].start - SAME < (run.left + run.right) / 2 < group[0].end + SAME
 
 
 def ruled_tables(group: Sequence[Ruling], pieces: Sequence[Piece]) -> list[tuple[Table, list[Row]]]:
@@ -65,9 +83,12 @@ def _parts(group: Sequence[Ruling], rows: Sequence[Row]) -> list[list[Row]]:
 
 def _end(parts: Sequence[Sequence[Row]], start: int) -> int:
     """How far the parts make one table, from this one on."""
-    end, rows, count = start, [], 0
+    end, count = start, 0
+    rows: list[Row] = []
     for place in range(start, len(parts) - 1):
         full = [row for row in parts[place] if len(row) > 1]
+        if len(parts[place]) > 1:
+            full = [row for row in full if not is_running(row)]
         if not parts[place] and rows:
             # A double line, or the padding around a shaded row.
             continue
@@ -75,8 +96,9 @@ def _end(parts: Sequence[Sequence[Row]], start: int) -> int:
             if len(parts[place]) == 1 and rows and place + 1 < len(parts) - 1:
                 continue
             break
-        gaps = column_gaps(rows + full, GUTTER * full[0][0].size)
-        if len(gaps) < max(1, 0.6 * count):
+        gaps = column_gaps((rows + full)[-40:], full[0][0].size)
+        astray = sum(not fits(row, gaps) for row in parts[place])
+        if len(gaps) < max(1, 0.6 * count) or astray > 0.4 * len(parts[place]):
             break
         rows, count, end = rows + full, len(gaps), place + 1
     return end
@@ -86,7 +108,7 @@ def _made(parts: Sequence[Sequence[Row]], start: int, end: int) -> tuple[Table, 
     inner = [list(part) for part in parts[start:end]]
     rows = [row for part in inner for row in part]
     size = rows[0][0].size
-    gaps = column_gaps([row for row in rows if len(row) > 1], GUTTER * size)
+    gaps = column_gaps([row for row in rows if len(row) > 1], size)
     above = _near(list(reversed(parts[start - 1])), rows[0], gaps)
     below = _near(parts[end] if end < len(parts) else [], rows[-1], gaps)
     cells = [[cells_of(row, gaps) for row in part] for part in inner if part]
@@ -109,7 +131,7 @@ def _near(rows: Sequence[Row], row: Row, gaps: Sequence[float]) -> list[Row]:
     taken: list[Row] = []
     for other in rows[:3]:
         step = abs(other[0].base - row[0].base)
-        if step > REACH * row[0].size or len(other) < 2 or not fits(other, gaps):
+        if step > REACH * row[0].size or not fits(other, gaps) or is_running(other):
             break
         if filled(cells_of(other, gaps)) < max(2, 0.5 * (len(gaps) + 1)):
             break

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from math import isfinite
+from statistics import median
 from typing import NamedTuple
 
 from .. import pdfium
@@ -18,12 +19,13 @@ from .styles import FAR, Drawn, Style, drawn_texts, near
 
 LINE = re.compile("[^\\s\ufffe](?:[^\\r\\n\ufffe]*[^\\s\ufffe])?")
 WORD = re.compile("\\S+")
-#: Beyond this a page is read as it comes: no layout is worth the time.
-MOST_LINES = 20_000
 #: In ems: a gap that is no space between two words of a sentence.
 HOLE = 1.0
-#: In ems, for a character: wider than this on the average, a run must have holes.
-WIDE = 0.72
+#: Characters: shorter runs say little about how wide letters are.
+LONG = 8
+#: In ems, for a character: wider than this on the average, a run must have holes; beside most of
+#: the page's, so much wider may have.
+WIDE, WIDER = 0.72, 1.25
 
 
 #: A font whose name does not say that it is bold: beside the font of most of the text, and at all.
@@ -79,6 +81,11 @@ def read_runs(layer: TextLayer) -> PageRuns:
     runs: list[Run] = []
     turned: list[Run] = []
     places = _extents(layer, spans, quarter)
+    wide = _wide([
+        (right - left) / ((span.end - span.start) * drawn[address].style.size)
+        for span, address, (left, right) in zip(spans, addresses, places, strict=True)
+        if span.end - span.start > LONG
+    ])  # fmt: skip
     for span, address, (left, right) in zip(spans, addresses, places, strict=True):
         thing = drawn[address]
         run = _run(layer.text, span, left, right, thing, quarter)
@@ -86,16 +93,20 @@ def read_runs(layer: TextLayer) -> PageRuns:
             run = run._replace(style=run.style._replace(bold=True))
         if thing.quarter != quarter:
             turned.append(run)
-        elif right - left > WIDE * run.style.size * len(run.text) and " " in run.text:
+        elif right - left > wide * run.style.size * len(run.text) and " " in run.text:
             runs += words_of(layer, run, quarter)
         else:
             runs.append(run)
     return PageRuns(runs, turned, quarter)
 
 
-def words_of(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
+def _wide(widths: list[float]) -> float:
+    return min(WIDER * median(widths), WIDE) if widths else WIDE
+
+
+def words_of(layer: TextLayer, run: Run, quarter: int, hole: float = HOLE) -> list[Run]:
     """The run in pieces without holes."""
-    return joined(single_words(layer, run, quarter), HOLE * run.style.size)
+    return joined(single_words(layer, run, quarter), hole * run.style.size)
 
 
 def single_words(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
@@ -129,7 +140,7 @@ def joined(words: Iterable[Run], hole: float) -> list[Run]:
 def _spans(layer: TextLayer) -> tuple[list[Span], list[int | None]]:
     """Pieces of lines, each drawn by one operator, and the addresses of what they are drawn by."""
     text, handle = layer.text, layer.handle
-    ends = [match.span() for match in LINE.finditer(text)][:MOST_LINES]
+    ends = [match.span() for match in LINE.finditer(text)]
     firsts = map(pdfium.char_object, repeat(handle), layer.places([start for start, _ in ends]))
     lasts = map(pdfium.char_object, repeat(handle), layer.places([end - 1 for _, end in ends]))
     spans: list[Span] = []

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from functools import lru_cache
 from math import atan2, hypot, isfinite, pi
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ def drawn_texts(
         pdfium.text_size(address, to_size)
         font = pdfium.text_font(address)
         if font not in fonts:
-            fonts[font] = _font_traits(font)
+            fonts[font] = font_traits(font)
         a, b, c, d, _, _ = matrix
         height = abs(round(near(size[0] * (hypot(c, d) or 1.0)), 1)) or 1.0
         hidden = pdfium.text_mode(address) == pdfium.INVISIBLE
@@ -78,14 +79,22 @@ def _quarter(a: float, b: float) -> int:
     return round(atan2(b, a) / (pi / 2)) % 4
 
 
-def _font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
+def font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
+    """Bold, italic, of a fixed pitch, and the weight of its strokes."""
     buffer = ctypes.create_string_buffer(128)
     pdfium.font_name(font, buffer, 128)
-    name = buffer.value.decode("utf-8", "ignore")
     flags = max(pdfium.font_flags(font), 0)
-    bold = bool(flags & FORCE_BOLD) or bool(BOLD.search(name))
     weight = max(pdfium.font_weight(font), 0)
-    bold = bold or weight >= BOLD_WEIGHT
-    italic = bool(flags & ITALIC_FLAG) or bool(ITALIC.search(name))
-    mono = bool(flags & FIXED_PITCH) or bool(MONO.search(name))
-    return bold, italic, mono, weight
+    bold, italic, mono = _named_traits(buffer.value)
+    return (
+        bold or bool(flags & FORCE_BOLD) or weight >= BOLD_WEIGHT,
+        italic or bool(flags & ITALIC_FLAG),
+        mono or bool(flags & FIXED_PITCH),
+        weight,
+    )
+
+
+@lru_cache(1_000)
+def _named_traits(name: bytes) -> tuple[bool, bool, bool]:
+    text = name.decode("utf-8", "ignore")
+    return bool(BOLD.search(text)), bool(ITALIC.search(text)), bool(MONO.search(text))

@@ -4,12 +4,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from .letters import joined_lines
 from .rows import Piece, rows_of
+from .runs import Run
 
-#: In ems: what separates two columns of a table at least.
-GUTTER = 0.45
+#: In ems: what separates two columns of a table in most rows, and in all of them.
+GUTTER, NARROW = 0.5, 0.2
 
 Cells = list[list[Piece]]
 
@@ -29,30 +31,68 @@ class Table:
         return 40
 
 
-def column_gaps(rows: Sequence[Sequence[Piece]], gutter: float) -> list[float]:
-    """Where no piece of any row stands: the middles of the gaps between the columns."""
-    spans = sorted((piece.left, piece.right) for row in rows for piece in row)
+def column_gaps(rows: Sequence[Sequence[Piece]], size: float) -> list[float]:
+    """Where nothing stands in any row: the middles of the gaps between the columns."""
+    spans = sorted((run.left, run.right) for row in rows for piece in row for run in piece.runs)
     gaps: list[float] = []
     reach = spans[0][1] if spans else 0.0
     for left, right in spans:
-        if left - reach >= gutter:
+        if left - reach >= NARROW * size and _is_wide(rows, (left + reach) / 2, GUTTER * size):
             gaps.append((left + reach) / 2)
         reach = max(reach, right)
     return gaps
 
 
+def _is_wide(rows: Sequence[Sequence[Piece]], gap: float, gutter: float) -> bool:
+    """In most rows the gap is wider than a space; in the others, the text may be."""
+    widths = []
+    for row in rows:
+        before = max((r.right for p in row for r in p.runs if r.right <= gap), default=None)
+        after = min((r.left for p in row for r in p.runs if r.left >= gap), default=None)
+        if before is not None and after is not None:
+            widths.append(after - before)
+    return bool(widths) and median(widths) >= gutter
+
+
 def cells_of(row: Sequence[Piece], gaps: Sequence[float]) -> Cells:
     cells: Cells = [[] for _ in range(len(gaps) + 1)]
     for piece in row:
-        cells[bisect_left(gaps, (piece.left + piece.right) / 2)].append(piece)
+        for part in split_at(piece, gaps):
+            cells[bisect_left(gaps, (part.left + part.right) / 2)].append(part)
     return cells
 
 
+def split_at(piece: Piece, gaps: Sequence[float]) -> list[Piece]:
+    """What was taken for one piece may reach over a narrow gap."""
+    if bisect_left(gaps, piece.left) == bisect_left(gaps, piece.right) or len(piece.runs) == 1:
+        return [piece]
+    parts: dict[int, list[Run]] = {}
+    for run in piece.runs:
+        parts.setdefault(bisect_left(gaps, (run.left + run.right) / 2), []).append(run)
+    return [
+        Piece(
+            runs, min(run.left for run in runs), max(run.right for run in runs),
+            piece.base, piece.size,
+        )
+        for runs in parts.values()
+    ]  # fmt: skip
+
+
 def fits(row: Sequence[Piece], gaps: Sequence[float]) -> bool:
-    """No piece reaches from one column into the next."""
+    """Nothing reaches from one column into the next."""
     return all(
-        bisect_left(gaps, piece.left + 1) == bisect_left(gaps, piece.right - 1) for piece in row
+        bisect_left(gaps, run.left + 1) == bisect_left(gaps, run.right - 1)
+        for piece in row
+        for run in piece.runs
     )
+
+
+def is_running(row: Sequence[Piece]) -> bool:
+    """A line of text whose words are spread to fill it, rather than cells."""
+    width = row[-1].right - row[0].left
+    gaps = [after.left - before.right for before, after in pairwise(row)]
+    text = sum(piece.right - piece.left for piece in row)
+    return text > 0.8 * width and max(gaps, default=0.0) < 1.2 * row[0].size
 
 
 def filled(cells: Cells) -> int:
@@ -93,7 +133,7 @@ def whole_rows(lines: Sequence[Cells]) -> list[Cells]:
 
 
 def _row_starts(lines: Sequence[Cells]) -> list[bool]:
-    heights = [max(piece.base for cell in cells for piece in cell) for cells in lines]
+    heights = [_main_base(cells) for cells in lines]
     size = max(piece.size for cell in lines[0] for piece in cell) if lines else 1.0
     steps = [a - b for a, b in pairwise(heights)]
     tight = min((step for step in steps if step > 0.6 * size), default=0.0)
@@ -110,6 +150,10 @@ def _row_starts(lines: Sequence[Cells]) -> list[bool]:
     for number, step in enumerate(steps):
         starts.append(step > 1.5 * size or not _continues(lines[number], lines[number + 1]))
     return starts
+
+
+def _main_base(cells: Cells) -> float:
+    return max((piece.size, piece.base) for cell in cells for piece in cell)[1]
 
 
 def _continues(above: Cells, cells: Cells) -> bool:

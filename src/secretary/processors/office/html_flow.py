@@ -1,0 +1,262 @@
+"""The elements of a web page, taken one after the other and put together to blocks."""
+
+import re
+from dataclasses import dataclass, field
+
+from .blocks import (
+    PLAIN,
+    Block,
+    Code,
+    Heading,
+    Inline,
+    Item,
+    Paragraph,
+    Picture,
+    Quote,
+    Rule,
+    Run,
+    Style,
+    Table,
+    words,
+)
+from .numerals import numeral
+from .scripts import lowered, raised
+from .spans import Spanning, laid_out
+from .xml_parts import Element, integer
+
+SKIPPED = {
+    "script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas",
+    "audio", "video", "select", "textarea", "head",
+}  # fmt: skip
+_PARTS = {
+    "address", "article", "aside", "body", "center", "dd", "details", "dialog", "div",
+    "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "html", "legend",
+    "main", "nav", "p", "section", "summary", "h1", "h2", "h3", "h4", "h5", "h6", "pre",
+}  # fmt: skip
+_STYLES = {
+    **dict.fromkeys(("b", "strong"), Style(bold=True)),
+    **dict.fromkeys(("i", "em", "cite", "dfn", "var"), Style(italic=True)),
+    **dict.fromkeys(("s", "del", "strike"), Style(strike=True)),
+    **dict.fromkeys(("code", "kbd", "samp", "tt"), Style(code=True)),
+}
+_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
+
+
+@dataclass(slots=True)
+class _Level:
+    """An element that holds blocks of its own: a quote, a cell, the page itself."""
+
+    name: str
+    blocks: list[Block] = field(default_factory=list)
+    rows: list[list[Spanning]] = field(default_factory=list)
+    cell: Element | None = None
+    #: How many lists were open around it.
+    depth: int = 0
+
+
+@dataclass(slots=True)
+class _List:
+    is_ordered: bool
+    count: int
+    marker: str = ""
+    #: Of one item only, which is in no list.
+    is_stray: bool = False
+    #: How it is numbered, if not by numbers.
+    form: str = ""
+
+
+class Flow:
+    def __init__(self) -> None:
+        self._levels = [_Level("page")]
+        self._lists: list[_List] = []
+        self._styles: list[Style] = [PLAIN]
+        self._line: list[Inline] = []
+        self._heading: int | None = None
+        self._listing: list[str] | None = None
+        self._language = ""
+        self._script: str | None = None
+
+    def blocks(self) -> list[Block]:
+        while len(self._levels) > 1:
+            self._close(self._levels[-1].name)
+        self._flush()
+        return self._levels[0].blocks
+
+    def picture(self, picture: Picture) -> None:
+        self._line.append(picture)
+
+    def sign(self, text: str) -> None:
+        self._line.append(Run(text))
+
+    def text(self, text: str) -> None:
+        if self._listing is not None:
+            self._listing.append(text)
+            return
+        text = _SPACE.sub(" ", text)
+        if not self._line or self._ends_in_space():
+            text = text.lstrip(" ")
+        if self._script is not None:
+            text = raised(text) if self._script == "sup" else lowered(text)
+        if text:
+            self._line.append(Run(text, self._styles[-1]))
+
+    def start(self, name: str, element: Element) -> None:
+        self._style(name, element)
+        if name in _PARTS:
+            self._flush()
+        match name:
+            case "br":
+                self._break()
+            case "hr":
+                self._flush()
+                self._add(Rule())
+            case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+                self._heading = int(name[1])
+            case "ul" | "ol" | "menu" | "dir":
+                self._flush()
+                start = integer(element.get("start"), 1) - 1
+                form = _FORMS.get(element.get("type") or "", "")
+                self._lists.append(_List(name == "ol", start, form=form))
+            case "li":
+                self._flush()
+                self._begin_item(element)
+            case "dd":
+                self._lists.append(_List(False, 0, "-", is_stray=True))
+            case "pre":
+                self._listing = []
+            case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
+                self._open(name, element)
+            case "sup" | "sub":
+                self._script = name
+        if self._listing is not None and (found := _LANGUAGE.search(element.get("class") or "")):
+            self._language = found[1]
+
+    def end(self, name: str) -> None:
+        if len(self._styles) > 1:
+            self._styles.pop()
+        match name:
+            case "ul" | "ol" | "menu" | "dir":
+                self._flush()
+                if self._lists:
+                    self._lists.pop()
+            case "li" | "dd":
+                self._flush()
+                if self._lists and self._lists[-1].is_stray:
+                    self._lists.pop()
+            case "pre" if self._listing is not None:
+                text = "".join(self._listing).replace("\r\n", "\n")
+                self._listing = None
+                self._add(Code(text, self._language))
+                self._language = ""
+            case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
+                self._close(name)
+            case "sup" | "sub":
+                self._script = None
+        if name in _PARTS:
+            self._flush()
+            self._heading = None
+
+    def _style(self, name: str, element: Element) -> None:
+        """One for each open element, so that its end takes it away."""
+        style = self._styles[-1]
+        if name in _STYLES and not (name == "code" and self._listing is not None):
+            style = style.with_marks(_STYLES[name])
+        elif name == "a":
+            style = style._replace(link=_link(element.get("href")) or style.link)
+        elif name in ("table", "blockquote", "td", "th"):
+            style = PLAIN
+        self._styles.append(style)
+
+    def _break(self) -> None:
+        if self._listing is not None:
+            self._listing.append("\n")
+        elif self._line:
+            self._line.append(Run("\n"))
+
+    def _ends_in_space(self) -> bool:
+        last = self._line[-1]
+        return isinstance(last, Run) and last.text.endswith((" ", "\n"))
+
+    def _begin_item(self, element: Element) -> None:
+        if len(self._lists) <= self._levels[-1].depth:
+            self._lists.append(_List(False, 0, is_stray=True))
+        current = self._lists[-1]
+        current.count = integer(element.get("value"), current.count + 1)
+        current.marker = f"{current.count}." if current.is_ordered and not current.form else "-"
+        if current.is_ordered and current.form:
+            self._line.append(Run(f"{numeral(current.count, current.form)}. "))
+
+    def _flush(self) -> None:
+        line, self._line = self._line, []
+        if not words(line).strip() and all(isinstance(each, Run) for each in line):
+            return
+        level = self._levels[-1]
+        if self._heading is not None:
+            self._add(Heading(self._heading, line))
+        elif len(self._lists) > level.depth:
+            current = self._lists[-1]
+            self._add(Item(len(self._lists) - level.depth - 1, current.marker, line))
+            current.marker = ""
+        else:
+            self._add(Paragraph(line))
+
+    def _add(self, block: Block) -> None:
+        """What is in a table but in none of its cells goes before it."""
+        level = next(each for each in reversed(self._levels) if each.name != "tr")
+        level.blocks.append(block)
+
+    def _open(self, name: str, element: Element) -> None:
+        if name in ("td", "th", "tr") and all(each.name != "table" for each in self._levels):
+            self._flush()  # a cell that is in no table
+            return
+        self._flush()
+        self._levels.append(_Level(name, cell=element, depth=len(self._lists)))
+
+    def _close(self, name: str) -> None:
+        if all(each.name != name for each in self._levels[1:]):
+            return
+        self._flush()
+        while True:
+            level = self._levels.pop()
+            del self._lists[level.depth :]
+            self._end_level(level)
+            if level.name == name:
+                return
+
+    def _end_level(self, level: _Level) -> None:
+        parent = self._levels[-1]
+        match level.name:
+            case "blockquote":
+                self._add(Quote(level.blocks))
+            case "td" | "th" if level.cell is not None:
+                across = integer(level.cell.get("colspan"), 1)
+                down = integer(level.cell.get("rowspan"), 1)
+                row = parent.rows if parent.rows else [[]]
+                row[-1].append(Spanning(level.blocks, across, down))
+                parent.rows[:] = row
+            case "tr":
+                parent.rows += level.rows
+            case "caption":
+                parent.blocks += level.blocks
+            case "table":
+                parent.blocks += level.blocks
+                parent.blocks += _table(level)
+
+
+def _table(level: _Level) -> list[Block]:
+    """Tables that only place things on a page are taken apart."""
+    is_layout = level.cell is not None and level.cell.get("role") in ("presentation", "none")
+    cells = [spanning.cell for row in level.rows for spanning in row]
+    if is_layout or any(isinstance(block, Table) for cell in cells for block in cell):
+        return [block for cell in cells for block in cell]
+    return [Table(laid_out(level.rows))] if cells else []
+
+
+def _link(target: str | None) -> str | None:
+    if not target or target.startswith("#"):
+        return None
+    scheme = re.match(r"\s*([A-Za-z][A-Za-z0-9+.-]*):", target)
+    is_harmless = scheme is None or scheme[1].lower() in ("http", "https", "mailto", "tel", "ftp")
+    return target if is_harmless else None

@@ -1,0 +1,299 @@
+"""Text of OpenDocument files: paragraphs, lists, tables, frames, notes."""
+
+import base64
+import binascii
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from .archive import Archive
+from .blocks import (
+    PLAIN,
+    Block,
+    Code,
+    Heading,
+    Inline,
+    Item,
+    Note,
+    NoteMark,
+    Paragraph,
+    Picture,
+    Quote,
+    Run,
+    Style,
+    Table,
+    words,
+)
+from .numerals import numeral
+from .odf_package import OFFICE, part_of
+from .odf_styles import TEXT, ListLevel, OdfStyles
+from .odf_tables import TABLE, spanning_rows
+from .pictures import Pictures
+from .scripts import lowered, raised
+from .spans import Spanning, laid_out
+from .xml_parts import Element, integer
+
+DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+LINK = "{http://www.w3.org/1999/xlink}href"
+_DUBLIN = "{http://purl.org/dc/elements/1.1/}"
+_MATH = "{http://www.w3.org/1998/Math/MathML}"
+_SPACE = re.compile(r"[ \t\n\r]+")
+_SKIPPED = {
+    f"{TEXT}tracked-changes", f"{TEXT}hidden-text", f"{TEXT}hidden-paragraph", f"{TEXT}ruby-text",
+    f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls", f"{OFFICE}annotation-end",
+    f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc",
+}  # fmt: skip
+_CONTAINERS = {
+    f"{TEXT}{name}" for name in (
+        "section", "index-body", "index-title", "table-of-content", "illustration-index",
+        "table-index", "object-index", "user-index", "alphabetical-index", "bibliography",
+        "numbered-paragraph", "note-body",
+    )
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class OdfText:
+    archive: Archive
+    styles: OdfStyles
+    pictures: Pictures
+    #: What is anchored in a paragraph but is more than a line: text boxes, tables.
+    _beside: list[Block] = field(default_factory=list)
+    _notes: list[Note] = field(default_factory=list)
+    _counts: dict[str, int] = field(default_factory=dict)
+    #: The last number of each list, by its style, for those that go on.
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def blocks(self, container: Element) -> list[Block]:
+        return list(self._blocks(container))
+
+    def _blocks(self, container: Element) -> Iterator[Block]:
+        for child in container:
+            if child.tag in (f"{TEXT}p", f"{TEXT}h"):
+                yield from self._paragraph(child)
+            elif child.tag == f"{TEXT}list":
+                yield from self._list(child, 0, None)
+            elif child.tag == f"{TABLE}table":
+                yield self.table(child)
+                yield from self._aside()
+            elif child.tag in _CONTAINERS:
+                yield from self._blocks(child)
+            elif child.tag.startswith(DRAW):
+                yield from self.shape(child)
+
+    def _paragraph(self, element: Element) -> Iterator[Block]:
+        name = element.get(f"{TEXT}style-name")
+        content = self.inlines(element)
+        if content:
+            yield self._block(element, name, content)
+        yield from self._aside()
+
+    def _block(self, element: Element, name: str | None, content: list[Inline]) -> Block:
+        if element.tag == f"{TEXT}h":
+            return Heading(integer(element.get(f"{TEXT}outline-level"), 1), content)
+        level = self.styles.heading(name)
+        if level is not None:
+            return Heading(level, content)
+        if self.styles.is_code(name):
+            return Code(words(content))
+        if self.styles.is_quote(name):
+            return Quote([Paragraph(content)])
+        return Paragraph(content)
+
+    def _aside(self) -> Iterator[Block]:
+        beside, self._beside = self._beside, []
+        yield from beside
+        notes, self._notes = self._notes, []
+        yield from notes
+
+    def _list(self, element: Element, level: int, style: str | None) -> Iterator[Block]:
+        style = element.get(f"{TEXT}style-name") or style
+        form = self.styles.list_level(style, level)
+        key = f"{style}/{level}"
+        goes_on = element.get(f"{TEXT}continue-numbering") == "true"
+        goes_on = goes_on or element.get(f"{TEXT}continue-list") is not None
+        count = self._numbers.get(key, form.start - 1) if goes_on else form.start - 1
+        for item in element.iterchildren(f"{TEXT}list-item", f"{TEXT}list-header"):
+            marker, label = "", ""
+            if item.tag == f"{TEXT}list-item":
+                if not _only_nested(item):
+                    count = integer(item.get(f"{TEXT}start-value"), count + 1)
+                marker, label = _marker(form, count)
+            yield from self._item(item, level, style, marker, label)
+        self._numbers[key] = count
+
+    def _item(
+        self, item: Element, level: int, style: str | None, marker: str, label: str
+    ) -> Iterator[Block]:
+        for child in item:
+            if child.tag == f"{TEXT}list":
+                yield from self._list(child, level + 1, style)
+                continue
+            if child.tag not in (f"{TEXT}p", f"{TEXT}h"):
+                continue
+            content = self.inlines(child)
+            if content and child.tag == f"{TEXT}h":
+                yield self._block(child, None, content)
+            elif content and not marker and not label:
+                yield Item(level, "", content) if level else Paragraph(content)
+            elif content:
+                yield Item(level, marker, [*([Run(label)] if label else []), *content])
+                marker = label = ""
+            yield from self._aside()
+
+    def table(self, element: Element) -> Table:
+        rows = ([Spanning(self.blocks(cell), across, down) for cell, across, down in row]
+                for row in spanning_rows(element))  # fmt: skip
+        return Table(laid_out(rows))
+
+    def inlines(self, element: Element) -> list[Inline]:
+        found: list[Inline] = []
+        self._read(element, PLAIN, "", found)
+        is_empty = not words(found).strip() and all(isinstance(each, Run) for each in found)
+        return [] if is_empty else found
+
+    def _read(self, element: Element, style: Style, place: str, found: list[Inline]) -> None:
+        self._add(element.text, style, place, found)
+        for child in element:
+            tag = child.tag
+            if tag == f"{TEXT}span":
+                theirs, position = self.styles.character(child.get(f"{TEXT}style-name"))
+                self._read(child, style.with_marks(theirs), position or place, found)
+            elif tag == f"{TEXT}a":
+                target = child.get(LINK, "")
+                linked = style._replace(link=target) if _is_outside(target) else style
+                self._read(child, linked, place, found)
+            elif tag == f"{TEXT}s":
+                found.append(Run(" " * min(integer(child.get(f"{TEXT}c"), 1), 1000), style))
+            elif tag == f"{TEXT}tab":
+                found.append(Run("\t", style))
+            elif tag == f"{TEXT}line-break":
+                found.append(Run("\n", style))
+            elif tag in (f"{TEXT}note", f"{OFFICE}annotation"):
+                found.append(self._note(child))
+            elif tag.startswith(DRAW):
+                self._anchored(child, found)
+            elif tag not in _SKIPPED:
+                self._read(child, style, place, found)
+            self._add(child.tail, style, place, found)
+
+    def _add(self, text: str | None, style: Style, place: str, found: list[Inline]) -> None:
+        if not text:
+            return
+        text = _SPACE.sub(" ", text)
+        if place in ("super", "sub"):
+            text = raised(text) if place == "super" else lowered(text)
+        found.append(Run(text, style))
+
+    def _note(self, element: Element) -> NoteMark:
+        if element.tag == f"{OFFICE}annotation":
+            prefix, blocks = "c", self._nested(element)
+            author = element.findtext(f"{_DUBLIN}creator")
+            if author and blocks and isinstance(blocks[0], Paragraph):
+                name = Run(f"{author}:", Style(italic=True))
+                blocks[0] = Paragraph([name, Run(" "), *blocks[0].content])
+        else:
+            prefix = "e" if element.get(f"{TEXT}note-class") == "endnote" else ""
+            body = element.find(f"{TEXT}note-body")
+            blocks = self._nested(body) if body is not None else []
+        self._counts[prefix] = self._counts.get(prefix, 0) + 1
+        label = f"{prefix}{self._counts[prefix]}"
+        self._notes.append(Note(label, blocks))
+        return NoteMark(label)
+
+    def _nested(self, container: Element) -> list[Block]:
+        """Blocks inside a line; what waits to follow that line keeps waiting."""
+        beside, self._beside = self._beside, []
+        notes, self._notes = self._notes, []
+        blocks = self.blocks(container)
+        self._beside, self._notes = beside, notes
+        return blocks
+
+    def _anchored(self, element: Element, found: list[Inline]) -> None:
+        if element.tag == f"{DRAW}a":
+            for child in element:
+                self._anchored(child, found)
+            return
+        for block in self._nested_shape(element):
+            if isinstance(block, Paragraph) and not words(block.content):
+                found.extend(block.content)  # a picture, which belongs into the line
+            else:
+                self._beside.append(block)
+
+    def _nested_shape(self, element: Element) -> list[Block]:
+        beside, self._beside = self._beside, []
+        blocks = self.shape(element)
+        self._beside = beside
+        return blocks
+
+    def shape(self, element: Element) -> list[Block]:
+        """What is in a frame, a group or any other shape."""
+        if element.tag == f"{DRAW}g":
+            return [block for child in element for block in self.shape(child)]
+        if element.tag != f"{DRAW}frame":
+            return self.blocks(element) if element.tag.startswith(DRAW) else []
+        for child in element:
+            if child.tag == f"{DRAW}text-box":
+                return self.blocks(child)
+            if child.tag == f"{TABLE}table":
+                return [self.table(child)]
+            if child.tag == f"{DRAW}object" and (blocks := self._object(child)):
+                return blocks
+            if child.tag == f"{DRAW}image":
+                picture = self._picture(child, _alt(element))
+                return [Paragraph([picture])] if picture.alt or picture.file else []
+        return []
+
+    def _picture(self, image: Element, alt: str) -> Picture:
+        if not self.pictures.are_kept:
+            return Picture(alt)
+        name = posixpath.normpath(unquote(image.get(LINK) or ""))
+        data = image.findtext(f"{OFFICE}binary-data")
+        if name in self.archive:
+            return Picture(alt, self.pictures.keep(self.archive.read(name)))
+        try:
+            return Picture(alt, self.pictures.keep(base64.b64decode(data or "")))
+        except binascii.Error:
+            return Picture(alt)
+
+    def _object(self, element: Element) -> list[Block]:
+        """A formula, or the table behind a chart."""
+        name = posixpath.normpath(posixpath.join(unquote(element.get(LINK) or ""), "content.xml"))
+        root = part_of(self.archive, name)
+        if root is None:
+            return []
+        if root.tag == f"{_MATH}math":
+            text = root.findtext(f".//{_MATH}annotation") or "".join(root.itertext())
+            return [Paragraph([Run(" ".join(text.split()), Style(code=True))])]
+        table = root.find(f".//{TABLE}table")
+        return [self.table(table)] if table is not None else []
+
+
+def _only_nested(item: Element) -> bool:
+    """An item without text of its own only holds a deeper list."""
+    return all(child.tag == f"{TEXT}list" for child in item)
+
+
+def _marker(form: ListLevel, count: int) -> tuple[str, str]:
+    if not form.is_numbered:
+        return "-", ""
+    if not form.form:
+        return "", ""
+    if form.form == "decimal" and not form.prefix and form.suffix in (".", ")", ""):
+        return f"{count}.", ""
+    return "-", f"{form.prefix}{numeral(count, form.form)}{form.suffix} "
+
+
+def _is_outside(target: str) -> bool:
+    return re.match(r"(https?|mailto|ftp|tel):", target, re.IGNORECASE) is not None
+
+
+def _alt(frame: Element) -> str:
+    for name in ("desc", "title"):
+        text = frame.findtext(f"{SVG}{name}")
+        if text and text.strip():
+            return str(text.strip())
+    return ""

@@ -1,0 +1,70 @@
+"""Plain text: tables by commas or tabs, Markdown, source code, and just text."""
+
+import csv
+import io
+import re
+from pathlib import PurePath
+
+from ...errors import FileTooLarge
+from ..page import Page
+from .blocks import Grid
+from .document import OfficeDocument, page_of
+from .encodings import decoded, text_at
+from .pictures import Pictures
+
+_TABLES = {".csv", ".tsv", ".tab"}
+_MARKDOWN = {".md", ".markdown", ".mdown", ".mkd"}
+_LANGUAGES = {
+    ".json": "json", ".xml": "xml", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".ini": "ini",
+    ".py": "python", ".js": "javascript", ".ts": "typescript", ".java": "java", ".c": "c",
+    ".h": "c", ".cpp": "cpp", ".cs": "csharp", ".go": "go", ".rs": "rust", ".sh": "sh",
+    ".sql": "sql", ".css": "css", ".log": "",
+}  # fmt: skip
+#: Of two that fit as well the first: commas are in numbers and sentences too.
+_DELIMITERS = ";\t|,"
+_LOOKED_AT = 100
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
+
+def read_text(path: str, name: str | None, pictures: Pictures, max_cells: int) -> OfficeDocument:
+    """What a text is, only its name tells."""
+    text = decoded(text_at(path)).replace("\r\n", "\n").replace("\r", "\n")
+    suffix = PurePath(name or path).suffix.lower()
+    if suffix in _TABLES:
+        grid = Grid(_rows(text, suffix, max_cells))
+        return OfficeDocument(pages=[page_of(1, [grid] if grid.rows else [], pictures)])
+    markdown = text
+    if suffix in _LANGUAGES and text.strip():
+        fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
+        markdown = f"{fence}{_LANGUAGES[suffix]}\n{text.strip(chr(10))}\n{fence}\n"
+    return OfficeDocument(pages=[Page(number=1, text=text, markdown=markdown)])
+
+
+def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
+    delimiter = "" if suffix == ".csv" else "\t"
+    if text[:4].lower() == "sep=" and text[5:6] in ("\n", ""):  # as Excel writes it
+        delimiter, text = text[4], text[6:]
+    csv.field_size_limit(len(text) + 1)
+    rows: list[list[str]] = []
+    width = 1
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or delimiter_of(text)):
+        if not any(cell.strip() for cell in row):
+            continue
+        rows.append(row)
+        width = max(width, len(row))
+        if len(rows) * width > max_cells:
+            raise FileTooLarge(f"The table has more than {max_cells:,} cells", limit=max_cells)
+    return rows
+
+
+def delimiter_of(text: str) -> str:
+    """That which parts most lines into the same number of cells."""
+    sample = _QUOTED.sub("", text[:100_000])
+    lines = [line for line in sample.split("\n")[:_LOOKED_AT] if line.strip()]
+
+    def fitness(delimiter: str) -> tuple[int, int]:
+        counts = [line.count(delimiter) for line in lines]
+        usual = max(set(counts), key=lambda count: (counts.count(count), count), default=0)
+        return (counts.count(usual), usual) if usual else (0, 0)
+
+    return max(_DELIMITERS, key=fitness)

@@ -1,0 +1,76 @@
+"""The sizes of type in a document, told from a few of its pages."""
+
+import ctypes
+from collections import Counter
+from functools import cached_property
+from itertools import repeat
+
+import pypdfium2
+
+from . import pdfium
+from .document import opened_page
+from .layout.headings import LARGER, Scale
+
+MOST_PAGES = 6
+MOST_OBJECTS = 1_500
+#: More sizes than these are no levels of headings.
+MOST_SIZES = 5
+#: Of the body's letters: a size that has more is another body, for instance of a second column.
+ANOTHER_BODY = 0.2
+#: Sizes that differ by less are the same.
+ALIKE = 1.06
+
+
+class Typography:
+    """The same for all who read a part of the document; looked at when the first page is read."""
+
+    def __init__(self, document: pypdfium2.PdfDocument) -> None:
+        self._document = document
+
+    @cached_property
+    def scale(self) -> Scale | None:
+        weights: Counter[float] = Counter()
+        for number in _sample(len(self._document)):
+            with opened_page(self._document, number) as page:
+                weights.update(_sizes(pdfium.handle(page)))
+        return _scale(weights)
+
+
+def _sample(count: int) -> list[int]:
+    """The first pages and some of the others."""
+    if count <= MOST_PAGES:
+        return list(range(1, count + 1))
+    return [1, 2, 3, *(count * step // (MOST_PAGES - 2) for step in range(1, MOST_PAGES - 2))]
+
+
+def _sizes(page: int) -> Counter[float]:
+    """How much of the page is set in which size, in letters, as their widths tell."""
+    count = min(pdfium.count_objects(page), MOST_OBJECTS)
+    room = pdfium.floats(11)
+    base = ctypes.addressof(room)
+    weights: Counter[float] = Counter()
+    for address in map(pdfium.get_object, repeat(page), range(count)):
+        if not pdfium.text_size(address, base):
+            continue
+        pdfium.object_matrix(address, base + 4)
+        pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
+        size, _, _, c, d, _, _, left, bottom, right, top = room
+        height = round(2 * size * (c * c + d * d) ** 0.5) / 2
+        if 1 < height < 500:
+            weights[height] += max(right - left, top - bottom) / height
+    return weights
+
+
+def _scale(weights: Counter[float]) -> Scale | None:
+    if not weights:
+        return None
+    body, most = weights.most_common(1)[0]
+    sizes: list[float] = []
+    for size in sorted(weights, reverse=True):
+        if size < LARGER * body or weights[size] > ANOTHER_BODY * most:
+            continue
+        if not sizes or size * ALIKE < sizes[-1]:
+            sizes.append(size)
+        else:
+            sizes[-1] = size
+    return Scale(body, tuple(sizes[:MOST_SIZES]))

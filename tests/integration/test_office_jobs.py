@@ -1,0 +1,250 @@
+"""Office files through the whole service: every format, read directly and by LibreOffice."""
+
+import io
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import docx
+import openpyxl
+import pptx
+import pytest
+import pytest_asyncio
+from PIL import Image
+
+from ..documents import zipped
+from ..office_files import odf_of, ole_of
+from ..workroom import Room, workroom
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
+
+ROUTE = "/api/office/process"
+VIA_PDF = "/api/office/process-via-pdf"
+
+
+@module_wide()
+async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
+    async with workroom(tmp_path_factory.mktemp("office")) as room:
+        yield room
+
+
+@pytest.fixture
+def libreoffice() -> None:
+    """Missing: skip here, fail in CI."""
+    if shutil.which("soffice") is None:
+        end = pytest.fail if os.environ.get("CI") else pytest.skip
+        end("there is no LibreOffice")
+
+
+def saved(document: Any) -> bytes:
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+def picture() -> io.BytesIO:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 30), "red").save(file, "PNG")
+    file.seek(0)
+    return file
+
+
+def a_docx() -> bytes:
+    document = docx.Document()
+    document.add_heading("Fruit", 1)
+    document.add_paragraph("Before the table")
+    table = document.add_table(2, 2)
+    for place, text in zip(table._cells, ("Name", "Price", "Apple", "1.20"), strict=True):
+        place.text = text
+    document.add_paragraph("After the table")
+    document.add_paragraph("Ripe", style="List Bullet")
+    document.add_picture(picture())
+    return saved(document)
+
+
+def an_xlsx() -> bytes:
+    book = openpyxl.Workbook()
+    book.active.title = "Fruit"
+    for row in (("Name", "Price"), ("Apple", 1.2), ("Pear", 3)):
+        book.active.append(row)
+    book.create_sheet("Cheese").append(["Brie", 7])
+    return saved(book)
+
+
+def a_pptx() -> bytes:
+    show = pptx.Presentation()
+    for title in ("Fruit", "Cheese"):
+        slide = show.slides.add_slide(show.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = f"All about {title.lower()}"
+    return saved(show)
+
+
+def an_odt() -> bytes:
+    heading = '<text:h text:outline-level="1">Fruit</text:h>'
+    return odf_of("text", f"{heading}<text:p>An apple</text:p>")
+
+
+def an_ods() -> bytes:
+    cells = "".join(f"<table:table-cell><text:p>{t}</text:p></table:table-cell>" for t in "ab")
+    table = f"<table:table-row>{cells}</table:table-row>"
+    return odf_of("spreadsheet", f'<table:table table:name="Fruit">{table}</table:table>')
+
+
+def an_odp() -> bytes:
+    frame = "<draw:frame><draw:text-box><text:p>An apple</text:p></draw:text-box></draw:frame>"
+    return odf_of("presentation", f'<draw:page draw:name="Fruit">{frame}</draw:page>')
+
+
+def an_epub() -> bytes:
+    container = (
+        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="book.opf"/></rootfiles></container>'
+    )
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf"><manifest>'
+        '<item id="one" href="one.xhtml" media-type="application/xhtml+xml"/></manifest>'
+        '<spine><itemref idref="one"/></spine></package>'
+    )
+    chapter = '<html xmlns="http://www.w3.org/1999/xhtml"><body><h1>Fruit</h1><p>An apple</p></body></html>'
+    return zipped(
+        {
+            "mimetype": b"application/epub+zip",
+            "META-INF/container.xml": container.encode(),
+            "book.opf": package.encode(),
+            "one.xhtml": chapter.encode(),
+        }
+    )
+
+
+def rtf() -> bytes:
+    return rb"{\rtf1\ansi\deff0 {\fonttbl {\f0 Arial;}} An apple \b in bold\b0 .\par Second}"
+
+
+def html() -> bytes:
+    return b"<!doctype html><h1>Fruit</h1><ul><li>An apple</li></ul><script>alert(1)</script>"
+
+
+DOCX_MARKDOWN = """\
+# Fruit
+
+Before the table
+
+| Name | Price |
+| --- | --- |
+| Apple | 1.20 |
+
+After the table
+
+- Ripe
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "expected"),
+    [
+        (a_docx, "a.docx", DOCX_MARKDOWN),
+        (an_xlsx, "a.xlsx", "# Fruit\n\n| Name | Price |\n| --- | --- |\n| Apple | 1.2 |"),
+        (a_pptx, "a.pptx", "# Fruit\n\n- All about fruit"),
+        (an_odt, "a.odt", "# Fruit\n\nAn apple"),
+        (an_ods, "a.ods", "| a | b |"),
+        (an_odp, "a.odp", "An apple"),
+        (rtf, "a.rtf", "An apple **in bold**."),
+        (html, "a.html", "# Fruit\n\n- An apple"),
+        (an_epub, "a.epub", "# Fruit\n\nAn apple"),
+        (lambda: b"Name;Price\nApple;1,20\n", "a.csv", "| Name | Price |"),
+    ],
+    ids=["docx", "xlsx", "pptx", "odt", "ods", "odp", "rtf", "html", "epub", "csv"],
+)
+async def test_every_format_becomes_markdown(
+    room: Room, make: Callable[[], bytes], name: str, expected: str
+) -> None:
+    results = await room.read(ROUTE, make(), name)
+    assert expected in results["markdown_content"]
+    assert (await room.get(results["markdown_file"])).text.startswith(
+        results["markdown_content"].strip()
+    )
+    assert results["metadata"]["page_count"] >= 1
+    assert results["metadata"]["file_name"] == name
+    pages = [(await room.get(url)).json()["content"] for url in results["page_texts"]]
+    assert all(pages)
+    assert "alert" not in results["markdown_content"]
+
+
+async def test_each_slide_and_each_sheet_is_a_page(room: Room) -> None:
+    for content, name in ((a_pptx(), "a.pptx"), (an_xlsx(), "a.xlsx")):
+        results = await room.read(ROUTE, content, name)
+        assert results["metadata"]["page_count"] == 2
+        assert "Fruit" in results["markdown_content"].split("Cheese")[0]
+
+
+async def test_pictures_come_along_when_they_are_asked_for(room: Room) -> None:
+    results = await room.read(ROUTE, a_docx(), "a.docx", include_images="true")
+    (url,) = results["assets"]
+    assert Image.open(io.BytesIO((await room.get(url)).content)).size == (40, 30)
+    assert f"]({url.rpartition('/')[2]})" in results["markdown_content"]
+    assert (await room.read(ROUTE, a_docx(), "a.docx"))["assets"] == []
+
+
+async def test_the_same_file_is_there_at_once(room: Room) -> None:
+    content = a_pptx()
+    await room.read(ROUTE, content, "a.pptx")
+    again = await room.read(ROUTE, content, "b.pptx")
+    assert again["is_from_cache"] is True
+    assert again["metadata"]["file_name"] == "b.pptx"
+    assert "# Fruit" in again["markdown_content"]
+    assert len(again["page_texts"]) == 2
+    fresh = await room.read(ROUTE, content, "a.pptx", force_refresh="true")
+    assert fresh["is_from_cache"] is False
+
+
+@pytest.mark.usefixtures("libreoffice")
+class TestByLibreOffice:
+    async def test_pages_are_read_as_printed(self, room: Room) -> None:
+        results = await room.read(VIA_PDF, a_docx(), "a.docx", extraction_method="native")
+        assert "Before the table" in results["extracted_text"]
+        assert results["metadata"]["page_count"] == 1
+
+    async def test_a_presentation_given_as_pdf_is_converted_first(self, room: Room) -> None:
+        job_id = await room.hand_in(
+            "/api/pdf/process", a_pptx(), "a.pptx", extraction_method="preview_and_native"
+        )
+        steps = set()
+        while (job := await room.job(job_id))["completed_at"] is None:
+            steps.add(job["progress"]["step"])
+        assert job["status"] == "completed", job["error"]
+        assert "converting_pptx_to_pdf" in steps
+        assert job["results"]["metadata"]["page_count"] == 2
+        assert len(job["results"]["assets"]) == 2
+        assert "All about cheese" in job["results"]["extracted_text"]
+
+    async def test_it_is_converted_once(self, room: Room) -> None:
+        content = an_xlsx()
+        await room.read(VIA_PDF, content, "a.xlsx")
+        again = await room.read(VIA_PDF, content, "a.xlsx")
+        assert again["is_from_cache"] is True
+
+
+async def test_without_libreoffice_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with workroom(tmp_path / "data") as room:
+        error = await room.refused(VIA_PDF, a_docx(), "a.docx")
+    assert error["code"] == "ENGINE_UNAVAILABLE"
+    assert "libreoffice-writer-nogui" in error["message"]
+
+
+async def test_an_old_format_is_sent_the_other_way(room: Room) -> None:
+    error = await room.refused(ROUTE, ole_of("WordDocument"), "a.doc")
+    assert error["code"] == "UNSUPPORTED_FILE"
+    assert "via_pdf" in error["message"]
+
+
+async def test_an_encrypted_file_is_named(room: Room) -> None:
+    error = await room.refused(ROUTE, ole_of("EncryptedPackage"), "a.docx")
+    assert error["code"] == "FILE_ENCRYPTED"

@@ -1,0 +1,362 @@
+"""PDFs through the whole service: every method, with real engines."""
+
+import asyncio
+import hashlib
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pypdfium2
+import pytest
+import pytest_asyncio
+from PIL import Image
+from reportlab.lib.pdfencrypt import StandardEncryption
+from reportlab.pdfgen.canvas import Canvas
+
+from ..documents import pdf
+from ..error_rate import character_error_rate
+from ..llm_server import llm_server, says
+from ..printed import ENGLISH, GERMAN, page
+from ..workroom import Room, workroom
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module")
+
+ROUTE = "/api/pdf/process"
+THREE = pdf("One apple", "Two pears", "Three plums")
+
+
+@module_wide()
+async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
+    async with workroom(tmp_path_factory.mktemp("pdf")) as room:
+        yield room
+
+
+def scan(*pictures: Image.Image, dpi: float = 150) -> bytes:
+    """A PDF that holds nothing but pictures."""
+    file = io.BytesIO()
+    first, *others = (picture.convert("L") for picture in pictures)
+    first.save(file, "PDF", resolution=dpi, save_all=True, append_images=others)
+    return file.getvalue()
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def texts(results: dict[str, Any]) -> list[str]:
+    return [page["content"].strip() for page in results["metadata"]["text_contents"]]
+
+
+class TestNative:
+    async def test_each_page_has_its_text(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf")
+        assert texts(results) == ["One apple", "Two pears", "Three plums"]
+        assert results["extracted_text"].splitlines()[:2] == ["--- Seite 1 ---", "One apple"]
+        assert results["metadata"]["page_count"] == 3
+        assert results["metadata"]["file_name"] == "fruit.pdf"
+        assert results["metadata"]["file_size"] == len(THREE)
+
+    async def test_every_file_is_given_as_a_url_that_works(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf")
+        contents = [(await room.get(url)).json()["content"] for url in results["page_texts"]]
+        assert [content.strip() for content in contents] == [
+            "One apple", "Two pears", "Three plums",
+        ]  # fmt: skip
+        assert all(url.startswith("/api/pdf/text-content/") for url in results["page_texts"])
+        assert "Two pears" in (await room.get(results["markdown_file"])).text
+        assert "Two pears" in results["markdown_content"]
+        archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
+        assert {"document.md", "page_001.txt", "page_003.txt"} <= set(archive.namelist())
+
+    async def test_the_files_are_in_the_cache_by_content_and_method(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf")
+        place = f"cache/pdf/{hashlib.sha256(THREE).hexdigest()}/native"
+        assert results["target_dir"] == results["asset_dir"] == place
+        assert (room.data_dir / place / "page_002.txt").read_text().strip() == "Two pears"
+
+    async def test_a_range_of_pages(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf", page_start=2, page_end=2)
+        assert texts(results) == ["Two pears"]
+        assert results["metadata"]["page_count"] == 3
+        assert results["extracted_text"].startswith("--- Seite 2 ---")
+
+    async def test_a_range_behind_the_end_is_an_error(self, room: Room) -> None:
+        error = await room.refused(ROUTE, THREE, "fruit.pdf", page_start=4)
+        assert error["code"] == "VALIDATION_ERROR"
+        assert "3 pages" in error["message"]
+
+    async def test_a_scan_is_no_empty_success(self, room: Room) -> None:
+        error = await room.refused(ROUTE, scan(page(ENGLISH)), "scan.pdf")
+        assert error["code"] == "UNSUPPORTED_FILE"
+        assert "auto" in error["message"]
+
+    async def test_the_steps_can_be_watched(self, room: Room) -> None:
+        job = await room.ended(await room.hand_in(ROUTE, THREE, "fruit.pdf"))
+        assert job["progress"] == {
+            "step": "completed", "percent": 100, "message": job["progress"]["message"],
+        }  # fmt: skip
+
+
+class TestOcr:
+    @pytest.mark.parametrize(
+        ("lines", "language"), [(ENGLISH, "eng"), (GERMAN, "deu")], ids=["English", "German"]
+    )
+    @pytest.mark.parametrize("method", ["ocr", "tesseract_ocr"])
+    async def test_a_scan_is_read(
+        self, room: Room, lines: list[str], language: str, method: str
+    ) -> None:
+        results = await room.read(
+            ROUTE, scan(page(lines)), "scan.pdf", extraction_method=method, ocr_language=language
+        )
+        assert character_error_rate(" ".join(lines), flat(texts(results)[0])) < 0.01
+        found = results["metadata"]["text_contents"][0]
+        assert found["method"] == "ocr"
+        assert found["ocr_language"] == language
+        assert found["ocr_confidence"] > 80
+
+    async def test_the_language_is_found(self, room: Room) -> None:
+        both = scan(page(ENGLISH), page(GERMAN))
+        results = await room.read(ROUTE, both, "scan.pdf", extraction_method="ocr")
+        english, german = texts(results)
+        assert character_error_rate(" ".join(ENGLISH), flat(english)) < 0.01
+        assert character_error_rate(" ".join(GERMAN), flat(german)) < 0.01
+
+    @pytest.mark.parametrize("degrees", [90, 180, 270, 4])
+    async def test_a_turned_scan_is_read(self, room: Room, degrees: int) -> None:
+        turned = page(ENGLISH).rotate(degrees, expand=True, fillcolor=255)
+        results = await room.read(
+            ROUTE, scan(turned), "scan.pdf", extraction_method="ocr", ocr_language="eng"
+        )
+        assert character_error_rate(" ".join(ENGLISH), flat(texts(results)[0])) < 0.02
+
+    async def test_a_language_without_data_is_an_error_that_says_what_to_do(
+        self, room: Room
+    ) -> None:
+        error = await room.refused(
+            ROUTE, scan(page(ENGLISH)), "a.pdf", extraction_method="ocr", ocr_language="xyz"
+        )
+        assert error["code"] == "ENGINE_UNAVAILABLE"
+        assert "xyz" in error["message"]
+
+    async def test_both_texts_are_kept(self, room: Room) -> None:
+        results = await room.read(
+            ROUTE, pdf("Forty two apples"), "a.pdf", extraction_method="both", ocr_language="eng"
+        )
+        found = results["metadata"]["text_contents"][0]
+        assert {name: text.strip() for name, text in found["texts"].items()} == {
+            "native": "Forty two apples", "ocr": "Forty two apples",
+        }  # fmt: skip
+        assert results["extracted_text"].count("Forty two apples") == 2
+        assert results["markdown_content"].count("Forty two apples") == 1
+
+
+async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None:
+    pages = [page([f"Sheet {number}", *ENGLISH]) for number in range(1, 9)]
+    fields = {"extraction_method": "ocr", "ocr_language": "eng"}
+    job_id = await room.hand_in(ROUTE, scan(*pages), "scan.pdf", **fields)
+    url = f"/api/pdf/text-content/{job_id}/page_001.txt"
+    while (response := await room.client.get(url)).status_code == 404:
+        await asyncio.sleep(0.01)
+    job = await room.job(job_id)
+    assert job["status"] == "processing"
+    assert job["progress"]["step"].startswith(("processing_pages:", "downloading"))
+    assert response.json()["content"].startswith("Sheet 1")
+    assert (await room.ended(job_id))["status"] == "completed"
+
+
+class TestAuto:
+    async def test_only_pages_without_a_usable_text_are_read_by_ocr(self, room: Room) -> None:
+        mixed = joined(pdf("A page with a text layer"), scan(page(ENGLISH)))
+        results = await room.read(
+            ROUTE, mixed, "mixed.pdf", extraction_method="auto", ocr_language="eng"
+        )
+        first, second = results["metadata"]["text_contents"]
+        assert first["method"] == "native"
+        assert "reason" not in first
+        assert second["method"] == "ocr"
+        assert second["reason"]
+        assert character_error_rate(" ".join(ENGLISH), flat(second["content"])) < 0.01
+
+    async def test_a_page_with_nothing_on_it_is_not_read_by_ocr(self, room: Room) -> None:
+        blank = joined(pdf("Something"), pdf(""))
+        results = await room.read(ROUTE, blank, "blank.pdf", extraction_method="auto")
+        assert [each["method"] for each in results["metadata"]["text_contents"]] == ["native"] * 2
+
+
+class TestPictures:
+    async def test_a_preview_has_pictures_and_no_text(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview")
+        assert results["markdown_content"] is None
+        assert results["page_texts"] == []
+        names = [url.rpartition("/")[2] for url in results["assets"]]
+        assert names == ["preview_001.jpg", "preview_002.jpg", "preview_003.jpg"]
+        picture = Image.open(io.BytesIO((await room.get(results["assets"][0])).content))
+        assert picture.format == "JPEG"
+        assert max(picture.size) == 640
+        previews = await room.get(results["previews_archive_url"])
+        assert zipfile.ZipFile(io.BytesIO(previews.content)).namelist() == names
+
+    async def test_a_preview_beside_the_text(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview_and_native")
+        assert texts(results) == ["One apple", "Two pears", "Three plums"]
+        assert len(results["assets"]) == 3
+
+    async def test_pictures_of_the_pages_beside_any_method(self, room: Room) -> None:
+        results = await room.read(ROUTE, THREE, "fruit.pdf", include_images="true")
+        assert [url.rpartition("/")[2] for url in results["assets"]] == [
+            "image_001.jpg", "image_002.jpg", "image_003.jpg",
+        ]  # fmt: skip
+        archive = await room.get(results["images_archive_url"])
+        assert len(zipfile.ZipFile(io.BytesIO(archive.content)).namelist()) == 3
+
+    async def test_a_huge_page_is_drawn_within_the_budget(self, room: Room) -> None:
+        huge = pdf("Huge").replace(b"[0 0 612 792]", b"[0 0 14400 14400]")
+        results = await room.read(
+            ROUTE, huge, "huge.pdf", extraction_method="native", include_images="true"
+        )
+        picture = Image.open(io.BytesIO((await room.get(results["assets"][0])).content))
+        assert picture.size == (4096, 4096)
+
+    async def test_a_tiny_page_has_a_picture_too(self, room: Room) -> None:
+        tiny = pdf("").replace(b"[0 0 612 792]", b"[0 0 1 1]")
+        results = await room.read(ROUTE, tiny, "tiny.pdf", extraction_method="preview")
+        assert len(results["assets"]) == 1
+
+
+class TestVision:
+    @pytest.mark.parametrize(
+        ("method", "kept"),
+        [
+            ("llm", set()),
+            ("llm_and_native", {"llm", "native"}),
+            ("llm_and_ocr", {"llm", "ocr"}),
+        ],
+    )
+    async def test_a_model_reads_the_pages(
+        self, tmp_path: Path, method: str, kept: set[str]
+    ) -> None:
+        async with (
+            llm_server(says("# Fruit\n\nAn apple")) as server,
+            workroom(tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}) as room,
+        ):
+            results = await room.read(
+                ROUTE, pdf("One apple", "Two pears"), "fruit.pdf", extraction_method=method
+            )
+        assert results["markdown_content"] == "# Fruit\n\nAn apple\n\n# Fruit\n\nAn apple\n"
+        first = results["metadata"]["text_contents"][0]
+        assert set(first.get("texts", {})) == kept
+        assert results["llm_info"]["total_tokens"] == 240
+        if "native" in kept:
+            assert first["texts"]["native"].strip() == "One apple"
+
+    async def test_without_a_model_the_error_says_what_to_set(self, room: Room) -> None:
+        error = await room.refused(ROUTE, THREE, "fruit.pdf", extraction_method="llm")
+        assert error["code"] == "ENGINE_UNAVAILABLE"
+        assert "llm.vision_model" in error["message"]
+
+
+class TestCache:
+    async def test_the_same_file_of_another_user_is_there_at_once_and_tells_nothing(
+        self, room: Room
+    ) -> None:
+        content = pdf("A secret of two")
+        mine = await room.hand_in(ROUTE, content, "mine.pdf", user="anna")
+        assert (await room.ended(mine, "anna"))["results"]["is_from_cache"] is False
+        theirs = await room.hand_in(ROUTE, content, "theirs.pdf", user="bert")
+        job = await room.ended(theirs, "bert")
+        assert job["results"]["is_from_cache"] is True
+        assert texts(job["results"]) == ["A secret of two"]
+        assert job["results"]["metadata"]["file_name"] == "theirs.pdf"
+        told = str(job)
+        assert mine not in told
+        assert "mine.pdf" not in told
+        assert "anna" not in told
+        url = job["results"]["page_texts"][0]
+        other = url.replace(theirs, mine)
+        answer = await room.client.get(other, headers={"X-User-ID": "bert"})
+        assert answer.status_code == 404
+
+    @pytest.mark.parametrize(
+        "fields",
+        [{"force_refresh": "true"}, {"force_overwrite": "true"}, {"use_cache": "false"}],
+        ids=str,
+    )
+    async def test_who_wants_it_done_again_gets_it_done_again(
+        self, room: Room, fields: dict[str, str]
+    ) -> None:
+        content = pdf(f"Again and again {fields}")
+        await room.read(ROUTE, content, "a.pdf")
+        assert (await room.read(ROUTE, content, "a.pdf"))["is_from_cache"] is True
+        again = await room.read(ROUTE, content, "a.pdf", **fields)
+        assert again["is_from_cache"] is False
+        assert "Again and again" in again["extracted_text"]
+
+    async def test_other_options_are_other_work(self, room: Room) -> None:
+        content = pdf("Options matter")
+        await room.read(ROUTE, content, "a.pdf")
+        with_pictures = await room.read(ROUTE, content, "a.pdf", include_images="true")
+        assert with_pictures["is_from_cache"] is False
+
+    async def test_pages_that_are_known_are_not_read_again(self, room: Room) -> None:
+        content = pdf("Page one is known", "Page two is not")
+        await room.read(ROUTE, content, "a.pdf", page_end=1)
+        directory = room.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}/native"
+        (directory / "page_001.txt").unlink()  # if it is made again, it is there again
+        (directory / "page_001.txt").write_text("from the cache")
+        results = await room.read(ROUTE, content, "a.pdf")
+        assert (await room.get(results["page_texts"][0])).json()["content"] == "from the cache"
+
+    async def test_a_failure_is_not_kept(self, room: Room) -> None:
+        for _ in range(2):
+            error = await room.refused(ROUTE, b"%PDF-1.7\nnothing", "broken.pdf")
+            assert error["code"] == "FILE_CORRUPT"
+
+
+class TestPasswords:
+    @pytest.fixture
+    def locked(self) -> bytes:
+        file = io.BytesIO()
+        canvas = Canvas(file, encrypt=StandardEncryption("sesame", ownerPassword="boss"))
+        canvas.drawString(72, 700, "Behind a lock")
+        canvas.save()
+        return file.getvalue()
+
+    async def test_the_right_one_opens(self, room: Room, locked: bytes) -> None:
+        results = await room.read(ROUTE, locked, "locked.pdf", password="sesame")
+        assert texts(results) == ["Behind a lock"]
+
+    @pytest.mark.parametrize("fields", [{}, {"password": "wrong"}], ids=["none", "wrong"])
+    async def test_none_and_a_wrong_one_do_not(
+        self, room: Room, locked: bytes, fields: dict[str, str]
+    ) -> None:
+        await room.read(ROUTE, locked, "locked.pdf", password="sesame")
+        error = await room.refused(ROUTE, locked, "locked.pdf", **fields)
+        assert error["code"] == "FILE_ENCRYPTED"
+
+
+async def test_nothing_is_left_behind(room: Room) -> None:
+    await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview", force_refresh="true")
+    await room.refused(ROUTE, b"%PDF-1.7\nnothing", "broken.pdf")
+    kept = [left for left in room.left_over() if "/uploads/" not in left]
+    assert kept == []
+
+
+async def test_a_template_is_not_left_out_in_silence(room: Room) -> None:
+    error = await room.refused(ROUTE, THREE, "fruit.pdf", template="Session")
+    assert error["code"] == "ENGINE_UNAVAILABLE"
+
+
+def joined(*documents: bytes) -> bytes:
+    """The pages of several PDFs in one."""
+    target = pypdfium2.PdfDocument.new()
+    for document in documents:
+        with pypdfium2.PdfDocument(document) as source:
+            target.import_pages(source)
+    file = io.BytesIO()
+    target.save(file)
+    target.close()
+    return file.getvalue()

@@ -1,0 +1,138 @@
+"""Recognised lines put together to text and Markdown."""
+
+import pytest
+
+from secretary.engines.ocr import Line, open_engine
+from secretary.processors.paragraphs import as_markdown, as_text
+from secretary.processors.recognition import recognise
+
+from ..printed import GERMAN, Print, sheet
+
+
+def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) -> list[Line]:
+    """Below each other; an empty one leaves a gap, a `#` makes one high."""
+    found = []
+    for index, text in enumerate(texts):
+        baseline = 100 + index * pitch
+        high = text.startswith("# ")
+        text = text.removeprefix("# ")
+        box = (100, int(baseline - height), 100 + 10 * len(text), int(baseline + 4))
+        if text:
+            found.append(
+                Line(
+                    text=text,
+                    confidence=95,
+                    box=box,
+                    baseline=baseline,
+                    height=height * (1.5 if high else 1),
+                    block=block,
+                )
+            )
+    return found
+
+
+def test_text_keeps_its_lines_and_markdown_joins_them() -> None:
+    page = lines("The first paragraph has", "two lines that belong", "", "The second has one.")
+    assert as_text(page) == (
+        "The first paragraph has\ntwo lines that belong\n\nThe second has one."
+    )
+    assert as_markdown(page) == (
+        "The first paragraph has two lines that belong\n\nThe second has one."
+    )
+
+
+def test_a_short_line_with_a_full_stop_ends_its_paragraph() -> None:
+    texts = ["Here begins a paragraph that", "ends soon.", "And here is the following", "one."]
+    page = lines(*texts)
+    assert as_markdown(page).split("\n\n") == [
+        "Here begins a paragraph that ends soon.",
+        "And here is the following one.",
+    ]
+
+
+def test_blocks_are_apart() -> None:
+    assert as_text(lines("left") + lines("right", block=2)) == "left\n\nright"
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "joined"),
+    [
+        ("die Bundes-", "regierung tagt", "die Bundesregierung tagt"),
+        ("der Ein-", "und Ausgang", "der Ein- und Ausgang"),
+        ("die CDU-", "Fraktion sagt", "die CDU-Fraktion sagt"),
+        ("Seiten 10-", "20 sind neu", "Seiten 10-20 sind neu"),
+        ("a break -", "and then more", "a break - and then more"),
+    ],
+)
+def test_a_word_that_was_split_is_whole_again(above: str, below: str, joined: str) -> None:
+    assert as_markdown(lines(above, below)) == joined
+
+
+def test_high_lines_are_headings() -> None:
+    page = lines("# Minutes", "Ordinary text follows here, and there is", "more of it below.")
+    assert as_markdown(page) == (
+        "## Minutes\n\nOrdinary text follows here, and there is more of it below."
+    )
+
+
+def test_a_page_in_one_size_has_no_headings() -> None:
+    assert "#" not in as_markdown(lines("All of this", "is of the same size"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "markdown"),
+    [
+        (["• apples", "• pears and", "plums"], "- apples\n- pears and plums"),
+        (["1. first", "2. second"], "1. first\n2. second"),
+        (["a) first", "b) second"], "a) first\nb) second"),
+        (["e Apples", "e Pears"], "- Apples\n- Pears"),
+        (["- one"], "- one"),
+        (["e Apples are read as they are"], "e Apples are read as they are"),
+        (["We met on the", "14. March was a Saturday"], "We met on the 14. March was a Saturday"),
+    ],
+)
+def test_items_become_a_list(texts: list[str], markdown: str) -> None:
+    assert as_markdown(lines(*texts)) == markdown
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("# of items", "\\# of items"),
+        ("2 * 3 = 6", "2 \\* 3 = 6"),
+        ("<script>", "\\<script>"),
+        ("a < b", "a < b"),
+        ("snake_case", "snake_case"),
+        ("> quoted", "\\> quoted"),
+    ],
+)
+def test_print_that_looks_like_markup_stays_print(text: str, markdown: str) -> None:
+    page = lines("x", "", "y")
+    only = Line(
+        text=text, confidence=95, box=(1, 1, 9, 9), baseline=9, height=15, block=page[0].block
+    )
+    assert as_markdown([only]) == markdown
+
+
+def test_nothing_stays_nothing() -> None:
+    assert (as_text([]), as_markdown([])) == ("", "")
+
+
+def test_a_printed_page_gets_its_structure_back() -> None:
+    body = [*GERMAN[:3], "", *GERMAN[3:]]
+    prints = [Print(50, 70, "Protokoll der Sitzung", 22, "Helvetica-Bold")]
+    prints += [Print(50, 110 + 15 * i, line) for i, line in enumerate(body) if line]
+    prints.append(Print(50, 260, "Beschlüsse", 15, "Helvetica-Bold"))
+    items = ["Das Dach wird ausgebessert", "Die Bücher werden verliehen", "Das Fest findet statt"]
+    prints += [Print(50, 285 + 15 * i, f"{i + 1}. {item}") for i, item in enumerate(items)]
+    picture = sheet(prints, height=360, dpi=200)
+    found = recognise(picture, engine=open_engine(), languages="deu", dpi=200)
+    assert found.markdown == (
+        "# Protokoll der Sitzung\n\n"
+        f"{' '.join(GERMAN[:3])}\n\n"
+        f"{' '.join(GERMAN[3:])}\n\n"
+        "## Beschlüsse\n\n"
+        "1. Das Dach wird ausgebessert\n"
+        "2. Die Bücher werden verliehen\n"
+        "3. Das Fest findet statt"
+    )

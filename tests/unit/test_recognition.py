@@ -1,0 +1,208 @@
+"""From a picture to its text, with the real engine."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+from PIL import Image, ImageDraw, ImageOps
+
+from secretary.engines.ocr import Recognised, open_engine
+from secretary.errors import EngineUnavailable
+from secretary.processors.pictures import open_frame
+from secretary.processors.recognition import recognise
+
+from ..error_rate import character_error_rate
+from ..printed import ENGLISH, GERMAN, Print, page, sheet
+
+PRINTED = {"eng": "\n".join(ENGLISH), "deu": "\n".join(GERMAN)}
+LINES = {"eng": ENGLISH, "deu": GERMAN}
+
+
+def read(picture: Image.Image, languages: str | None = "eng", dpi: int | None = None) -> Recognised:
+    return recognise(picture, engine=open_engine(), languages=languages, dpi=dpi)
+
+
+@pytest.mark.parametrize("language", ["eng", "deu"])
+@pytest.mark.parametrize("dpi", [150, 200, 300])
+def test_a_plain_page_is_read_without_an_error(language: str, dpi: int) -> None:
+    found = read(page(LINES[language], dpi=dpi), language, dpi)
+    assert found.text == PRINTED[language]
+    assert found.confidence > 90
+    assert (found.languages, found.rotation, found.skew) == (language, 0, 0)
+    assert found.words == len(PRINTED[language].split())
+
+
+@pytest.mark.parametrize(
+    ("language", "given"), [("deu", "de-DE"), ("eng", "en"), ("deu", "eng+deu")]
+)
+def test_languages_are_known_by_their_usual_names(language: str, given: str) -> None:
+    assert read(page(LINES[language]), given).text == PRINTED[language]
+
+
+def test_a_language_that_is_not_installed_is_an_error() -> None:
+    with pytest.raises(EngineUnavailable, match="language tlh"):
+        read(page(ENGLISH), "tlh")
+
+
+@pytest.mark.parametrize("language", ["eng", "deu"])
+@pytest.mark.parametrize("repeated", [1, 3])
+def test_the_language_is_found_out(language: str, repeated: int) -> None:
+    found = read(page(LINES[language] * repeated), None)
+    assert character_error_rate(PRINTED[language] * repeated, found.text) < 0.002
+    assert language in found.languages
+
+
+def test_a_page_in_two_languages_is_read_in_both() -> None:
+    prints = [Print(50, 60 + 16 * i, line) for i, line in enumerate(ENGLISH * 2)]
+    prints += [Print(50, 330 + 16 * i, line) for i, line in enumerate(GERMAN)]
+    found = read(sheet(prints, height=480), None)
+    assert character_error_rate(PRINTED["eng"] * 2 + PRINTED["deu"], found.text) < 0.01
+    assert set(found.languages.split("+")) == {"deu", "eng"}
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+@pytest.mark.parametrize("languages", ["deu", None])
+def test_a_page_that_lies_or_stands_on_its_head_is_turned(
+    degrees: int, languages: str | None
+) -> None:
+    lying = page(GERMAN * 2).rotate(degrees, expand=True)
+    found = read(lying, languages)
+    assert found.rotation == degrees
+    assert character_error_rate(PRINTED["deu"] * 2, found.text) < 0.005
+
+
+@pytest.mark.parametrize("degrees", [1, -3, 7, -10])
+def test_a_page_that_slipped_is_levelled(degrees: int) -> None:
+    found = read(slipped(page(ENGLISH), degrees))
+    assert found.skew == pytest.approx(degrees, abs=0.3)
+    assert character_error_rate(PRINTED["eng"], found.text) < 0.005
+
+
+def test_a_page_that_lies_and_slipped_is_turned_by_both() -> None:
+    found = read(slipped(page(GERMAN * 2), 94), "deu")
+    assert (found.rotation, round(found.skew)) == (90, 4)
+    assert character_error_rate(PRINTED["deu"] * 2, found.text) < 0.005
+
+
+def slipped(picture: Image.Image, degrees: float) -> Image.Image:
+    return picture.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+
+
+def shaded(picture: Image.Image) -> Image.Image:
+    """As under a lamp that stands at the right."""
+    light = numpy.linspace(0.3, 1, picture.width)[None, :]
+    return Image.fromarray((numpy.asarray(picture) * light).astype(numpy.uint8))
+
+
+def noisy(picture: Image.Image) -> Image.Image:
+    noise = numpy.random.default_rng(1).normal(0, 25, (picture.height, picture.width))
+    pale = 128 + (numpy.asarray(picture, numpy.float64) - 128) * 0.6
+    return Image.fromarray((pale + noise).clip(0, 255).astype(numpy.uint8))
+
+
+@pytest.mark.parametrize("language", ["eng", "deu"])
+@pytest.mark.parametrize(
+    ("name", "picture"),
+    [
+        ("one bit", lambda p: p.convert("1", dither=Image.Dither.NONE)),
+        ("CMYK", lambda p: p.convert("CMYK")),
+        ("white on black", ImageOps.invert),
+        ("faint", lambda p: p.point(lambda value: 205 + value * 22 // 255)),
+        ("shaded", shaded),
+        ("noisy", noisy),
+        ("on brown paper", lambda p: ImageOps.colorize(p, "#301", "#c96")),
+    ],
+)
+def test_a_picture_that_is_hard_on_the_eye_is_read(
+    name: str, picture: object, language: str
+) -> None:
+    assert callable(picture)
+    found = read(picture(page(LINES[language], dpi=200)), language)
+    assert character_error_rate(PRINTED[language], found.text) < 0.005, name
+
+
+@pytest.mark.parametrize(("size", "dpi"), [(11, 72), (6, 150), (11, 96), (11, 600)])
+@pytest.mark.parametrize("language", ["eng", "deu"])
+def test_tiny_and_huge_print_is_read(size: float, dpi: int, language: str) -> None:
+    found = read(page(LINES[language], size=size, dpi=dpi), language)
+    assert character_error_rate(PRINTED[language], found.text) < 0.01
+
+
+def test_columns_are_read_one_after_the_other() -> None:
+    left = [
+        "Anyone who wants to borrow",
+        "a book needs a card, which",
+        "is free for children and",
+        "costs two pounds a year",
+        "for everybody else in town.",
+    ]
+    right = [
+        "Our rooms are open daily",
+        "from nine in the morning",
+        "until six, on Saturdays",
+        "until noon; the reading",
+        "room stays open longer.",
+    ]
+    prints = [Print(40, 60 + 16 * i, line) for i, line in enumerate(left)]
+    prints += [Print(260, 60 + 16 * i, line) for i, line in enumerate(right)]
+    found = read(sheet(prints, width=440, height=180, dpi=200))
+    assert found.text.split("\n\n") == ["\n".join(left), "\n".join(right)]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (10, 3), (800, 1000)])
+@pytest.mark.parametrize("colour", ["white", "black", "#888"])
+def test_a_blank_picture_has_no_text(size: tuple[int, int], colour: str) -> None:
+    found = read(Image.new("RGB", size, colour), None)
+    assert (found.text, found.markdown, found.confidence, found.words) == ("", "", 0, 0)
+
+
+def test_paper_alone_has_no_text() -> None:
+    grain = numpy.random.default_rng(1).normal(235, 3, (600, 800)).clip(0, 255)
+    assert read(Image.fromarray(grain.astype(numpy.uint8))).text == ""
+
+
+def test_a_drawing_has_next_to_no_text() -> None:
+    picture = Image.new("L", (800, 600), 255)
+    draw = ImageDraw.Draw(picture)
+    for place in range(40, 360, 40):
+        draw.ellipse((place, place, 800 - place, 600 - place // 2), outline=0, width=3)
+    assert len(read(picture).text) < 10
+
+
+def test_the_same_picture_gives_the_same_result() -> None:
+    picture = noisy(slipped(page(GERMAN, size=9), 2))
+    first = read(picture, None)
+    read(page(ENGLISH), None)
+    assert read(picture, None) == first
+
+
+def test_a_heic_photo_is_read() -> None:
+    path = Path(__file__).parents[1] / "pictures" / "words.heic"
+    assert read(open_frame(str(path), 1, max_pixels=10**6)).text == "Minutes of the meeting"
+
+
+def test_every_page_of_a_tiff_is_read(tmp_path: Path) -> None:
+    pages = [page([line], dpi=150).convert("1") for line in GERMAN[:3]]
+    path = str(tmp_path / "a.tif")
+    pages[0].save(path, save_all=True, append_images=pages[1:], compression="group4")
+    found = [read(open_frame(path, n, max_pixels=10**7), "deu").text for n in (1, 2, 3)]
+    assert found == GERMAN[:3]
+
+
+def test_a_photo_is_read_as_its_camera_was_held(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = str(tmp_path / "a.jpg")
+    page(ENGLISH).rotate(90, expand=True).save(path, exif=exif, quality=80)
+    found = read(open_frame(path, 1, max_pixels=10**7))
+    assert (found.rotation, character_error_rate(PRINTED["eng"], found.text)) == (0, 0)
+
+
+def test_print_on_nothing_is_read(tmp_path: Path) -> None:
+    ink = ImageOps.invert(page(GERMAN))
+    picture = Image.new("RGBA", ink.size, (0, 0, 0, 0))
+    picture.putalpha(ink)
+    path = str(tmp_path / "a.png")
+    picture.save(path)
+    found = read(open_frame(path, 1, max_pixels=10**7), "deu")
+    assert found.text == PRINTED["deu"]

@@ -1,0 +1,103 @@
+"""The service in this process: its API on a real socket, its worker with real engines."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from secretary.api import create_api
+from secretary.app import make_desk, make_worker, opened_store
+from secretary.config import load
+from secretary.events import Hub
+from secretary.running import run_worker
+
+from .streaming import served
+
+SECONDS = 100
+
+
+@dataclass(frozen=True)
+class Room:
+    client: httpx.AsyncClient
+    data_dir: Path
+
+    async def hand_in(
+        self, route: str, content: bytes, name: str, *, user: str | None = None, **fields: Any
+    ) -> str:
+        """A file is uploaded; the id of its job."""
+        headers = {"X-User-ID": user} if user else {}
+        data = {key: str(value) for key, value in fields.items()}
+        files = {"file": (name, content)}
+        response = await self.client.post(route, files=files, data=data, headers=headers)
+        assert response.status_code == 202, response.text
+        job_id: str = response.json()["job_id"]
+        return job_id
+
+    async def submit(self, job_type: str, **parameters: Any) -> str:
+        body = {"job_type": job_type, "parameters": parameters}
+        response = await self.client.post("/api/jobs", json=body)
+        assert response.status_code == 202, response.text
+        job_id: str = response.json()["data"]["job_id"]
+        return job_id
+
+    async def job(self, job_id: str, user: str | None = None) -> dict[str, Any]:
+        headers = {"X-User-ID": user} if user else {}
+        response = await self.client.get(f"/api/jobs/{job_id}", headers=headers)
+        document: dict[str, Any] = response.json()["data"]
+        return document
+
+    async def ended(self, job_id: str, user: str | None = None) -> dict[str, Any]:
+        async with asyncio.timeout(SECONDS):
+            while (job := await self.job(job_id, user))["completed_at"] is None:
+                await asyncio.sleep(0.02)
+        return job
+
+    async def read(
+        self, route: str, content: bytes, name: str, *, user: str | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        """The results of a file."""
+        job = await self.ended(await self.hand_in(route, content, name, user=user, **fields), user)
+        assert job["status"] == "completed", job["error"]
+        results: dict[str, Any] = job["results"]
+        return results
+
+    async def refused(self, route: str, content: bytes, name: str, **fields: Any) -> dict[str, Any]:
+        """The error of a file."""
+        job = await self.ended(await self.hand_in(route, content, name, **fields))
+        assert job["status"] == "failed", job["results"]
+        error: dict[str, Any] = job["error"]
+        return error
+
+    async def get(self, url: str) -> httpx.Response:
+        response = await self.client.get(url)
+        assert response.status_code == 200, response.text
+        return response
+
+    def left_over(self) -> list[str]:
+        """What ended jobs have left where nobody looks: scratch, uploads, unfinished files."""
+        scratch = self.data_dir.glob("jobs/*/*.scratch")
+        uploads = self.data_dir.glob("uploads/job-*")
+        unfinished = self.data_dir.glob("cache/*/*/*/.*")
+        return sorted(str(path) for path in (*scratch, *uploads, *unfinished))
+
+
+@asynccontextmanager
+async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Room]:
+    """Settings by group: `workroom(path, documents={"page_timeout_sec": 1})`."""
+    groups = {"storage": {}, **groups}
+    groups["storage"] = {"data_dir": str(data_dir), **groups["storage"]}
+    settings = load(environment={}, overrides=groups)
+    async with opened_store(settings) as store:
+        parts = make_worker(settings, store)
+        working = asyncio.create_task(run_worker(parts))
+        hub = Hub(store)
+        api = create_api(make_desk(settings, store), hub=hub, max_body_bytes=1024 * 1024)
+        async with served(api) as (url, _), httpx.AsyncClient(base_url=url, timeout=60) as client:
+            yield Room(client, data_dir)
+        await hub.close()
+        parts.worker.drain()
+        await working
