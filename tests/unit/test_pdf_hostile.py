@@ -11,7 +11,7 @@ from secretary.processors.pdf.document import opened_page, opened_pdf
 from secretary.processors.pdf.drawing import draw_page
 from secretary.processors.pdf.native import NativePage, read_page
 
-from ..documents import written, pdf
+from ..documents import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
 #: Many times what is needed, on a busy machine.
