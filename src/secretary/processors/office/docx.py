@@ -26,7 +26,7 @@ from .docx_styles import Meaning, Styles, W, value
 from .docx_text import NOTES, TextReader
 from .ooxml import MARKUP, RELATION, Part, alternative, facts_of, main_part
 from .pictures import Pictures
-from .spans import repeated
+from .spans import refuse_beyond, repeated
 from .xml_parts import Element, integer
 
 _WRAPPERS = {
@@ -135,6 +135,7 @@ class _Reader:
     def _rows(self, table: Element) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
         above: list[Cell] = []
+        count = 0
         for row in _children(table, f"{W}tr"):
             properties = row.find(f"{W}trPr")
             if properties is not None and properties.find(f"{W}del") is not None:
@@ -143,6 +144,8 @@ class _Reader:
             line: list[Cell] = [()] * min(skipped, 100)
             for cell in _children(row, f"{W}tc"):
                 line += self._cells(cell, above[len(line) :])
+            count += len(line)
+            refuse_beyond(count)
             rows.append(line)
             above = line
         return rows

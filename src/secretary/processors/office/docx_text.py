@@ -19,6 +19,8 @@ _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
 _HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)
+#: What is longer is of no kind that we know.
+_INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
 #: Notes by how they are marked: the prefix of their labels.
 NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
@@ -112,7 +114,7 @@ class TextReader:
 
     def _follow_field(self, child: Element, name: str, found: list[Inline]) -> None:
         if name == "instrText":
-            if self._fields:
+            if self._fields and len(self._fields[-1].instruction) < _INSTRUCTION:
                 self._fields[-1].instruction += child.text or ""
             return
         match child.get(f"{W}fldCharType"):

@@ -60,7 +60,7 @@ class _Reader:
         self._groups = [Group(self.flow)]
         self._cells: list[CellForm] = []
         self._next_cell = CellForm()
-        self._bytes = b""
+        self._bytes: list[bytes] = []
         self._skipped = 0
         self._high = 0
         self._is_optional = False
@@ -104,13 +104,13 @@ class _Reader:
         if self._group.role == "pict":
             self._picture_data(data.decode("latin-1"))
         elif self._group.role != "ignored":
-            self._bytes += data
+            self._bytes.append(data)
 
     def _flush(self) -> None:
         """Bytes are letters only together: some have two."""
-        data, self._bytes = self._bytes, b""
-        if not data:
+        if not self._bytes:
             return
+        data, self._bytes = b"".join(self._bytes), []
         font = self._fonts.font(self._group.font)
         if font.is_symbols and self._group.role != "fonttbl":
             self._write("".join(symbol(font.name or "symbol", byte) for byte in data))

@@ -16,7 +16,7 @@ from .blocks import (
     Table,
     words,
 )
-from .spans import repeated
+from .spans import refuse_beyond, repeated
 from .style_names import code_like, contents_level, heading_level, quote_like
 
 _PLAIN_NUMBER = re.compile(r"\(?(\d+)[.)]?")
@@ -135,6 +135,7 @@ def _upright(inline: Inline) -> Inline:
 def _grid(rows: list[tuple[list[list[Block]], list[CellForm]]]) -> list[list[Cell]]:
     borders = _borders([form.right for _, forms in rows for form in forms])
     grid: list[list[Cell]] = []
+    count = 0
     for cells, forms in rows:
         line: list[Cell] = []
         for at, cell in enumerate(cells):
@@ -146,6 +147,8 @@ def _grid(rows: list[tuple[list[list[Block]], list[CellForm]]]) -> list[list[Cel
             if form.right:
                 reached = min(range(len(borders)), key=lambda b: abs(borders[b] - form.right)) + 1
                 line.extend([()] * (reached - len(line)))
+        count += len(line)
+        refuse_beyond(count)
         grid.append(line)
     return grid
 
