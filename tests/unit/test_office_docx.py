@@ -228,6 +228,29 @@ def test_text_boxes_follow_their_paragraph_once(tmp_path: Path) -> None:
     assert markdown(docx_of(body), "docx", tmp_path) == "Anchor\n\nBoxed\n"
 
 
+def test_charts_and_diagrams_tell_what_is_in_them(tmp_path: Path) -> None:
+    space = "http://schemas.openxmlformats.org/drawingml/2006"
+    points = "<c:{0}><c:pt idx='0'><c:v>{1}</c:v></c:pt><c:pt idx='1'><c:v>{2}</c:v></c:pt></c:{0}>"
+    chart = (
+        f'<c:chartSpace xmlns:c="{space}/chart"><c:ser><c:tx><c:v>Sales</c:v></c:tx>'
+        f"{points.format('cat', 'Q1', 'Q2')}{points.format('val', '1', '2.5')}</c:ser>"
+        "</c:chartSpace>"
+    )
+    points = "<dgm:pt><dgm:t><a:p><a:r><a:t>{}</a:t></a:r></a:p></dgm:t></dgm:pt>"
+    diagram = (
+        f'<dgm:dataModel xmlns:dgm="{space}/diagram" xmlns:a="{space}/main"><dgm:ptLst>'
+        f"{points.format('Plan')}<dgm:pt/>{points.format('Do')}</dgm:ptLst></dgm:dataModel>"
+    )
+    body = (
+        f'<w:p><w:r><w:drawing><c:chart xmlns:c="{space}/chart" r:id="chart"/></w:drawing></w:r>'
+        f'</w:p><w:p><w:r><w:drawing><dgm:relIds xmlns:dgm="{space}/diagram" r:dm="diagramData"/>'
+        "</w:drawing></w:r></w:p>"
+    )
+    assert markdown(docx_of(body, chart=chart, diagramData=diagram), "docx", tmp_path) == (
+        "|  | Sales |\n| --- | --- |\n| Q1 | 1 |\n| Q2 | 2.5 |\n\n- Plan\n- Do\n"
+    )
+
+
 def test_listings_and_code_are_code(tmp_path: Path) -> None:
     document = docx.Document()
     code = document.styles.add_style("Source Code", WD_STYLE_TYPE.PARAGRAPH)

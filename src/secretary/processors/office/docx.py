@@ -20,6 +20,7 @@ from .blocks import (
     words,
 )
 from .charts import chart_blocks
+from .diagrams import DIAGRAM, diagram_blocks
 from .document import OfficeDocument, page_of
 from .docx_numbering import Label, Numbering
 from .docx_styles import Meaning, Styles, W, value
@@ -100,6 +101,8 @@ class _Reader:
         for box in boxes:
             if box.tag == f"{W}txbxContent":
                 yield from self._blocks(box)
+            elif box.tag == f"{DIAGRAM}relIds":
+                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATION}dm")))
             else:
                 yield from chart_blocks(self._part.by_id(box.get(f"{RELATION}id")))
         yield from self._context.notes.take(self._context)

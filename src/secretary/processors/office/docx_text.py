@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from .blocks import PLAIN, Inline, NoteMark, Run, Style
+from .diagrams import DIAGRAM
 from .docx_styles import Styles, W, is_on, styled, value
 from .equations import M, latex
 from .ooxml import DRAWING, MARKUP, RELATION, Part, alternative
@@ -24,6 +25,7 @@ _INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
 #: Notes by how they are marked: the prefix of their labels.
 NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+_BOXES = {f"{W}txbxContent", _CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
 _LEFT_OUT = {
     f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
@@ -44,7 +46,7 @@ class TextReader:
     pictures: Pictures
     #: The label of a note, by what marks it and its id.
     label_of: Callable[[str, str], str | None]
-    #: Text boxes and charts met in the paragraph; they follow it.
+    #: Text boxes, charts and diagrams met in the paragraph; they follow it.
     boxes: list[Element] = field(default_factory=list)
     _fields: list[_Field] = field(default_factory=list)
 
@@ -141,7 +143,7 @@ class TextReader:
     def _read_shapes(self, shape: Element, found: list[Inline]) -> None:
         alt = _alt(shape)
         for element in _outside_boxes(shape):
-            if element.tag in (f"{W}txbxContent", _CHART):
+            if element.tag in _BOXES:
                 self.boxes.append(element)
             elif element.tag == f"{_PICTURE}pic":
                 named = element.find(f"{_PICTURE}nvPicPr/{_PICTURE}cNvPr")
@@ -171,7 +173,7 @@ def _outside_boxes(shape: Element) -> Iterator[Element]:
             return
     for child in shape:
         yield child
-        if child.tag not in (f"{W}txbxContent", _CHART):
+        if child.tag not in _BOXES:
             yield from _outside_boxes(child)
 
 

@@ -9,9 +9,9 @@ from .archive import MIB
 from .blocks import PLAIN, Note, NoteMark, Paragraph, Picture, Run, Style
 from .document import OfficeDocument, page_of
 from .pictures import Pictures
-from .rtf_flow import CellForm, ParagraphForm, RtfFlow
+from .rtf_flow import ParagraphForm, RowForms, RtfFlow
 from .rtf_fonts import Fonts
-from .rtf_groups import Group, format_characters, format_paragraph
+from .rtf_groups import KNOWN, LEFT_OUT, Group, format_characters, format_paragraph
 from .rtf_tokens import Token, tokens
 from .scripts import lowered, raised
 from .symbols import symbol
@@ -23,18 +23,6 @@ _SIGNS = {
     "emspace": " ", "enspace": " ", "qmspace": " ", "lbr": "\n",
 }  # fmt: skip
 _SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
-#: Groups that are no part of the text.
-_LEFT_OUT = {
-    "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
-    "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
-    "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
-    "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
-}  # fmt: skip
-#: Groups that a reader may pass over, but we do not.
-_KNOWN = {
-    "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
-    "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
-}  # fmt: skip
 _FACTS = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
 _HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)
 _EQUATION = re.compile(r"m[A-Za-z]+")
@@ -58,8 +46,7 @@ class _Reader:
         self._fonts = Fonts()
         self._styles: dict[int, str] = {}
         self._groups = [Group(self.flow)]
-        self._cells: list[CellForm] = []
-        self._next_cell = CellForm()
+        self._rows = RowForms()
         self._bytes: list[bytes] = []
         self._skipped = 0
         self._high = 0
@@ -142,15 +129,17 @@ class _Reader:
         is_optional, self._is_optional = self._is_optional, False
         if self._group.role == "ignored":
             return
-        is_unknown = is_optional and word not in _KNOWN and not _EQUATION.fullmatch(word)
-        if is_unknown or word in _LEFT_OUT or _EQUATION_FORM.fullmatch(word):
+        is_unknown = is_optional and word not in KNOWN and not _EQUATION.fullmatch(word)
+        if is_unknown or word in LEFT_OUT or _EQUATION_FORM.fullmatch(word):
             self._group.role = "ignored"
         elif word == "u":
             self._unicode(number or 0)
         elif word in _SIGNS:
             self._write(_SIGNS[word])
         elif not (
-            self._destination(word) or self._table(word, number) or self._paragraph(word, number)
+            self._destination(word)
+            or self._rows.take(word, number, self._group.flow, self._group.form)
+            or self._paragraph(word, number)
         ):
             self._setting(word, number)
             format_paragraph(self._group, word, number, self._styles)
@@ -247,32 +236,6 @@ class _Reader:
         name = self._pictures.keep(bytes.fromhex(digits[: len(digits) // 2 * 2]))
         if name is not None:
             group.flow.add(Picture("", name))
-
-    def _table(self, word: str, number: int | None) -> bool:
-        group = self._group
-        match word:
-            case "trowd":
-                self._cells, self._next_cell = [], CellForm()
-            case "cellx":
-                self._next_cell.right = number or 0
-                self._cells.append(self._next_cell)
-                self._next_cell = CellForm()
-            case "clmrg":
-                self._next_cell.is_covered = True
-            case "clvmrg":
-                self._next_cell.goes_on = True
-            case "cell":
-                form = group.form
-                group.flow.end_cell(ParagraphForm(form.style, form.outline, form.level, 1))
-            case "nestcell":
-                group.flow.end_cell(group.form)
-            case "row":
-                group.flow.end_row(1, self._cells)
-            case "nestrow":
-                group.flow.end_row(max(group.form.depth, 2), self._cells)
-            case _:
-                return False
-        return True
 
     def _paragraph(self, word: str, number: int | None) -> bool:
         group = self._group
