@@ -197,6 +197,15 @@ def test_links_and_fields_show_their_results(tmp_path: Path) -> None:
     )
 
 
+def test_fields_that_show_their_instruction(tmp_path: Path) -> None:
+    body = (
+        '<w:p><w:r><w:t>Dear </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r>'
+        "<w:r><w:instrText>MACROBUTTON NoMacro [your name]</w:instrText></w:r>"
+        '<w:r><w:fldChar w:fldCharType="end"/></w:r></w:p>'
+    )
+    assert markdown(docx_of(body), "docx", tmp_path) == "Dear [your name]\n"
+
+
 def test_footnotes_endnotes_and_comments_become_notes(tmp_path: Path) -> None:
     body = (
         '<w:p><w:r><w:t>One</w:t></w:r><w:r><w:footnoteReference w:id="7"/></w:r>'

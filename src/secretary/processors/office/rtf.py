@@ -8,6 +8,7 @@ from ...errors import FileTooLarge
 from .archive import MIB
 from .blocks import PLAIN, Note, NoteMark, Paragraph, Picture, Run, Style
 from .document import OfficeDocument, page_of
+from .fields import link_of, text_of
 from .pictures import Pictures
 from .rtf_flow import ParagraphForm, RowForms, RtfFlow
 from .rtf_fonts import Fonts
@@ -24,7 +25,6 @@ _SIGNS = {
 }  # fmt: skip
 _SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
 _FACTS = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
-_HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)
 _EQUATION = re.compile(r"m[A-Za-z]+")
 _EQUATION_FORM = re.compile(r"m[A-Za-z]+Pr")
 
@@ -195,9 +195,10 @@ class _Reader:
             self.facts[name] = text
 
     def _end_instruction(self, group: Group) -> None:
-        found = _HYPERLINK.match("".join(group.text or ()))
-        if found:
-            self._link = found[1] or found[2]
+        instruction = "".join(group.text or ())
+        self._link = link_of(instruction) or self._link
+        if text := text_of(instruction):
+            self._write(text)
 
     def _end_author(self, group: Group) -> None:
         self._author = "".join(group.text or ())
