@@ -10,6 +10,7 @@ from .blocks import Block, Kind, blocks_of
 from .columns import reading_order
 from .drawings import Box, Drawings, Ruling, read_drawings, turned_box
 from .grids import find_grids, grid_table, merged
+from .headings import parted_headings
 from .lines import Line, line_of
 from .margins import is_page_number, without_line_numbers, without_margins
 from .plain import plain_blocks
@@ -44,7 +45,8 @@ def analyse(page: int, layer: TextLayer, box: Box, *, tagged: bool = False) -> A
     structure = believed(read_structure(page), read.runs) if tagged else Structure()
     tables, runs = tagged_tables(structure, without_line_numbers(read.runs))
     ruled, runs = _ruled_tables(layer, runs, read.quarter, drawings)
-    blocks = _blocks(runs, tables + ruled, turned_box(box, read.quarter), structure.tags)
+    page_box = turned_box(box, read.quarter)
+    blocks = parted_headings(_blocks(runs, tables + ruled, page_box, structure.tags))
     if read.turned:
         blocks += blocks_of([line_of([piece]) for piece in pieces_of(read.turned)])
     every = read.runs + read.turned
