@@ -10,6 +10,8 @@ import pypdfium2
 from . import pdfium
 from .document import opened_page
 from .layout.headings import LARGER, Scale
+from .layout.styles import font_traits
+from .structure import read_structure
 
 MOST_PAGES = 6
 MOST_OBJECTS = 1_500
@@ -29,11 +31,20 @@ class Typography:
 
     @cached_property
     def scale(self) -> Scale | None:
-        weights: Counter[float] = Counter()
+        pages = []
         for number in _sample(len(self._document)):
             with opened_page(self._document, number) as page:
-                weights.update(_sizes(pdfium.handle(page)))
-        return _scale(weights)
+                pages.append(_sizes(pdfium.handle(page)))
+        return _scale(_without_front(pages))
+
+    @cached_property
+    def tagged(self) -> bool:
+        """The file says which lines are headings, on some page at least."""
+        for number in _sample(len(self._document)):
+            with opened_page(self._document, number) as page:
+                if read_structure(pdfium.handle(page)).has_headings:
+                    return True
+        return False
 
 
 def _sample(count: int) -> list[int]:
@@ -49,15 +60,36 @@ def _sizes(page: int) -> Counter[float]:
     room = pdfium.floats(11)
     base = ctypes.addressof(room)
     weights: Counter[float] = Counter()
+    code: Counter[float] = Counter()
+    fonts: dict[int, bool] = {}
     for address in map(pdfium.get_object, repeat(page), range(count)):
         if not pdfium.text_size(address, base):
             continue
+        font = pdfium.text_font(address)
+        if font not in fonts:
+            fonts[font] = font_traits(font)[2]
         pdfium.object_matrix(address, base + 4)
         pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
         size, _, _, c, d, _, _, left, bottom, right, top = room
         height = round(2 * size * (c * c + d * d) ** 0.5) / 2
         if 1 < height < 500:
-            weights[height] += max(right - left, top - bottom) / height
+            kind = code if fonts[font] else weights
+            kind[height] += max(right - left, top - bottom) / height
+    # Listings say nothing about the text around them, unless there is none.
+    return weights or code
+
+
+def _without_front(pages: list[Counter[float]]) -> Counter[float]:
+    """On the first page much is large; only the largest is a heading, unless others have it too."""
+    weights: Counter[float] = Counter()
+    for page in pages[1:]:
+        weights.update(page)
+    if not weights:
+        return pages[0] if pages else weights
+    largest = max(pages[0], default=0.0)
+    for size, weight in pages[0].items():
+        if size == largest or size in weights:
+            weights[size] += weight
     return weights
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .rows import Piece
+from .runs import Run
 
 #: Dots that lead the eye to a page number.
 LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
@@ -26,8 +27,10 @@ class Line:
     #: Its last word goes on in the next line.
     cut: bool
     mark: int = -1
-    #: Ends with a number that stands apart, as the lines of a table of contents do.
+    #: In pieces, or ends with a number that stands apart: of a table, or a table of contents.
     entry: bool = False
+    #: Characters at its beginning that are bold, where the others are not.
+    bold_start: int = 0
 
     @property
     def top(self) -> float:
@@ -47,7 +50,7 @@ def line_of(row: Sequence[Piece]) -> Line:
         mono += count * style.mono
     enough = NEARLY_ALL * whole
     text = " ".join([piece.text for piece in row])
-    entry = len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None
+    entry = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
     if "..." in text or ". . ." in text or "…" in text or "___" in text:
         text, count = LEADERS.subn(" ", text)
         entry = entry or count > 0
@@ -56,5 +59,14 @@ def line_of(row: Sequence[Piece]) -> Line:
     size = max(sizes, key=lambda size: sizes[size])
     return Line(
         text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
-        runs[-1].cut, runs[0].mark, entry,
+        runs[-1].cut, runs[0].mark, entry, _bold_start(runs) if 0 < bold < enough else 0,
     )  # fmt: skip
+
+
+def _bold_start(runs: Sequence[Run]) -> int:
+    length = 0
+    for number, run in enumerate(runs):
+        if not run.style.bold:
+            return length
+        length += len(run.text) + (number > 0)
+    return length
