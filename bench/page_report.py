@@ -21,7 +21,9 @@ job is completed; "at work": from the job's start to its end. Times raw: round b
 pypdfium2. Cached: the plain file again, as the client sees it. The aims are for the plain file."""
 OCR_NOTES = """\
 Scans of {pages} pages each, {rounds} round(s). Tesseract reads the pictures that are in the PDFs.
-One core: OMP_THREAD_LIMIT=1, one page after the other. CER: characters to change for each one."""
+One core: OMP_THREAD_LIMIT=1, one page after the other, a process for each, as the program is used.
+Ours draws pages at a resolution of its own, so that scans of another are not read pixel by pixel
+alike; compare the CER as well: characters to change for each one."""
 MEMORY_NOTES = """\
 The most resident memory at any time: of the process that serves and directs, of the largest of two
 child processes, and of all processes added up (what they share is counted more than once)."""
@@ -61,15 +63,16 @@ def cached_table(found: Speed) -> str:
 def ocr_table(rows: Iterable[Recognition]) -> str:
     rows = list(rows)
     scans = list(dict.fromkeys(name for row in rows for name in row.pages_per_s))
-    lines = [["", *(f"{name}: pages/s | CER %" for name in scans), "times tesseract"]]
+    lines = [["", *(f"{name}: pages/s | times tesseract | CER %" for name in scans)]]
     lines = [[part for title in lines[0] for part in title.split(" | ")]]
     for row in rows:
         cells = []
         for name in scans:
             rate = row.error_rates.get(name)
             cells.append(report.median(row.pages_per_s.get(name, [])))
+            cells.append(report.median(row.times_tesseract.get(name, [])))
             cells.append(report.number(None if rate is None else rate * 100))
-        lines.append([row.name, *cells, report.median(row.times_tesseract)])
+        lines.append([row.name, *cells])
     return report.table(lines)
 
 
@@ -96,8 +99,10 @@ def aims(found: Speed | None, rows: Mapping[str, Recognition]) -> list[list[str]
         lines.append(["cached, ms", aim_text, report.number(value), "yes" if met else "no"])
     if rows:
         for count, aim in OCR_AIMS.items():
-            ratios = rows[ocr_speed.our_name(count)].times_tesseract
-            lines.append(_at_least(f"OCR, {count} process(es), times tesseract", aim, ratios))
+            by_scan = rows[ocr_speed.our_name(count)].times_tesseract.values()
+            ratios = min(by_scan, key=statistics.median, default=[])
+            name = f"OCR, {count} process(es), times tesseract, worst scan"
+            lines.append(_at_least(name, aim, ratios))
     return [["aim", "wanted", "found", "reached"], *lines] if lines else []
 
 
