@@ -30,9 +30,9 @@ def without_running_lines(page: str, lines: frozenset[Key]) -> str:
         return page
     blocks = page.split("\n\n")
     gone = {place for place, key in _edges(blocks) if key in lines}
-    if not gone:
-        return page
-    return "\n\n".join(block for place, block in enumerate(blocks) if place not in gone)
+    left = "\n\n".join(block for place, block in enumerate(blocks) if place not in gone)
+    # Pages that are all alike, say of labels or forms, have no running lines: that is their text.
+    return left if 2 * len(left) > len(page) else page
 
 
 def _edges(blocks: list[str]) -> Iterator[tuple[int, Key]]:
