@@ -1,6 +1,6 @@
 """Lines that come back at the edges of pages."""
 
-from secretary.processors.pdf.running_lines import running_lines, without_running_lines
+from secretary.processors.running_lines import running_lines, without_running_lines
 
 
 def cleaned(pages: list[str]) -> list[str]:
@@ -32,6 +32,25 @@ def test_numbered_chapters_are_no_running_lines() -> None:
 def test_a_heading_on_every_page_is_one() -> None:
     pages = [f"# The ledger\n\nText {word} here, at length." for word in ("a", "b", "c")]
     assert cleaned(pages) == [f"Text {word} here, at length." for word in ("a", "b", "c")]
+
+
+def test_one_on_some_pages_that_follow_each_other_is_none() -> None:
+    texts = [f"Text {letter} here, at length." for letter in "abcdefghi"]
+    pages = [f"# Results\n\n{text}" if n < 4 else text for n, text in enumerate(texts)]
+    assert cleaned(pages) == pages
+
+
+def test_a_line_that_comes_back_now_and_then_stays() -> None:
+    texts = [f"Text {letter} here, at length." for letter in "abcdefghijklmnopqrst"]
+    pages = [f"Summary\n\n{text}" if n % 5 == 0 else text for n, text in enumerate(texts)]
+    assert cleaned(pages) == pages
+
+
+def test_left_and_right_pages_may_differ() -> None:
+    texts = [f"Text {letter} here, at length." for letter in "abcdefgh"]
+    heads = ("The book", "The chapter")
+    pages = [f"{heads[n % 2]}\n\n{text}" for n, text in enumerate(texts)]
+    assert cleaned(pages) == texts
 
 
 def test_tables_and_items_are_never_left_out() -> None:
