@@ -80,7 +80,7 @@ def _tag(kind: str, tag: Tag | None, lists: int, number: int) -> Tag | None:
         return Tag("H", int(match[1]), number)
     if kind == "LI":
         return Tag("LI", max(lists - 1, 0), number)
-    if kind == "Code":
+    if kind == "Code" and tag is None:
         return Tag("Code", 0, number)
     if kind == "Title":
         return Tag("H", 1, number)

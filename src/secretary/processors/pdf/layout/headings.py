@@ -35,7 +35,8 @@ RUN_IN = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){1,4}\.?|[A-Z]\.\d{1,2}\.?)\s+\S")
 LONGEST_RUN_IN = 90
 DEPTH = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s")
 CAPTION = re.compile(
-    r"(?:table|figure|fig\.|tabelle|abbildung|abb\.|listing|source|quelle)\s*\d*", re.I
+    r"(?:table|figure|fig\.|tab\.|tabelle|abbildung|abb\.|listing)\s*\d|(?:source|quelle)\s*:",
+    re.IGNORECASE,
 )
 WORDS = re.compile(r"[^\W\d_]{2,}")
 
@@ -142,7 +143,7 @@ def mark_tagged_headings(blocks: Sequence[Block], scale: Scale | None) -> None:
             block.kind, block.level = Kind.HEADING, block.tag.level
         elif scale and block.lines[0].size >= TITLE * scale.body and is_heading(block, scale.body):
             # Titles are often tagged as paragraphs.
-            block.kind, block.level = Kind.HEADING, 1
+            block.kind, block.level = Kind.HEADING, scale.level(block.lines[0].size)
 
 
 def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:
