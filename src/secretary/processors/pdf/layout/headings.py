@@ -69,9 +69,11 @@ def heading_sizes(blocks: Sequence[Block], body: float) -> list[float]:
 
 
 def is_heading(block: Block, body: float) -> bool:
-    if block.kind not in (Kind.PARAGRAPH, Kind.ITEM) or len(block.lines) > MOST_LINES:
+    if block.kind not in (Kind.PARAGRAPH, Kind.ITEM, Kind.CODE) or len(block.lines) > MOST_LINES:
         return False
     first, last = block.lines[0], block.lines[-1]
+    if block.kind is Kind.CODE and (first.size < MUCH_LARGER * body or first is not last):
+        return False
     text = block.text
     if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text) or last.entry:
         return False
