@@ -80,7 +80,12 @@ ODF_NAMES = " ".join(
 
 
 def odf_of(
-    family: str, body: str, *, styles: str = "", is_encrypted: bool = False, **parts: bytes
+    family: str,
+    body: str,
+    *,
+    styles: str = "",
+    is_encrypted: bool = False,
+    parts: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """`family` is `text`, `spreadsheet` or `presentation`; other parts by their names."""
     mime_type = f"application/vnd.oasis.opendocument.{family}"
@@ -101,13 +106,19 @@ def odf_of(
             "mimetype": mime_type.encode(),
             "META-INF/manifest.xml": manifest.encode(),
             "content.xml": content.encode(),
-            **parts,
+            **(parts or {}),
         }
     )
 
 
-def odt_of(body: str, *, styles: str = "", is_encrypted: bool = False, **parts: bytes) -> bytes:
-    return odf_of("text", body, styles=styles, is_encrypted=is_encrypted, **parts)
+def odt_of(
+    body: str,
+    *,
+    styles: str = "",
+    is_encrypted: bool = False,
+    parts: Mapping[str, bytes] | None = None,
+) -> bytes:
+    return odf_of("text", body, styles=styles, is_encrypted=is_encrypted, parts=parts)
 
 
 def ole_of(*streams: str) -> bytes:

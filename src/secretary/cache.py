@@ -53,11 +53,15 @@ class Cache:
     def entry(
         self, kind: str, sha256: str, method: str, *, options: Mapping[str, Any], version: str
     ) -> Entry:
-        """The place of this work, made if need be. What another version made is thrown away."""
+        """The place of this work, made if need be. What another version made is thrown away,
+        unless a process of that version may still be at it."""
         name = f"cache/{kind}/{sha256}/{method}{_mark(options)}"
         directory = self.data_directory / name
         known = _noted(directory)
         if known is not None and known.get("version") != version:
+            if _used_at(directory) > time.time() - IN_USE.total_seconds():
+                options = {**options, "version": version}
+                return self.entry(kind, sha256, method, options=options, version=version)
             remove_whole(directory)
             known = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -88,6 +92,13 @@ class Cache:
             except OSError:  # removed meanwhile
                 continue
             yield used_at, sum(sizes), directory
+
+
+def _used_at(directory: Path) -> float:
+    try:
+        return directory.stat().st_mtime
+    except OSError:  # removed meanwhile
+        return 0.0
 
 
 def digest_of(path: Path) -> str:

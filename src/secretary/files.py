@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from .archive import pack
 from .cache import Cache
 from .errors import NotFound
-from .job import MORE_IN, Job
+from .job import MORE_IN, Job, JobStatus
 from .uploads import Uploads
 
 
@@ -42,6 +43,19 @@ class JobFiles:
             pass
         raise NotFound("There is no such file")
 
+    def archive(self, job: Job) -> Path:
+        """The ZIP with everything the job has made. Takes a while: unless the job made it itself,
+        it is packed when it is first asked for."""
+        results = job.results or {}
+        name = results.get("archive_filename")
+        if job.status is not JobStatus.COMPLETED or not isinstance(name, str):
+            raise NotFound(f"The job {job.job_id} has no archive")
+        directory = Path(self.of_attempt(job))
+        target = directory / name
+        if target.parent == directory and directory.is_dir() and not target.exists():
+            pack(directory, target, without=frozenset({str(results.get(MORE_IN))}))
+        return self.locate(job, name)
+
     def filled(self, job: Job) -> Job:
         """The job with all of its results: long texts are in a file. Takes a while."""
         if not job.has_more_results:
@@ -49,7 +63,7 @@ class JobFiles:
         results = dict(job.results or {})
         name = results.pop(MORE_IN)
         try:
-            more = json.loads(self.locate(job, name).read_bytes())
+            more = json.loads(self.locate(job, str(name)).read_bytes())
         except (NotFound, OSError, ValueError):
             more = {}  # removed by hand: what is left is told
         metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}

@@ -1,5 +1,6 @@
 """PDFs through the whole service: every method, with real engines."""
 
+import asyncio
 import hashlib
 import io
 import zipfile
@@ -151,6 +152,20 @@ class TestOcr:
         }  # fmt: skip
         assert results["extracted_text"].count("Forty two apples") == 2
         assert results["markdown_content"].count("Forty two apples") == 1
+
+
+async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None:
+    pages = [page([f"Sheet {number}", *ENGLISH]) for number in range(1, 9)]
+    fields = {"extraction_method": "ocr", "ocr_language": "eng"}
+    job_id = await room.hand_in(ROUTE, scan(*pages), "scan.pdf", **fields)
+    url = f"/api/pdf/text-content/{job_id}/page_001.txt"
+    while (response := await room.client.get(url)).status_code == 404:
+        await asyncio.sleep(0.01)
+    job = await room.job(job_id)
+    assert job["status"] == "processing"
+    assert job["progress"]["step"].startswith(("processing_pages:", "downloading"))
+    assert response.json()["content"].startswith("Sheet 1")
+    assert (await room.ended(job_id))["status"] == "completed"
 
 
 class TestAuto:

@@ -19,6 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "logs": set(),
     "trace": set(),
     "resources": set(),
+    "remote": set(),
     "processes": set(),
     "machine": {"processes"},
     "network": {
@@ -41,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     "uploads": {"errors", "file_kinds", "file_names"},
     "cache": set(),
     "document_options": set(),
-    "files": {"uploads", "cache", "job", "errors"},
+    "archive": set(),
+    "files": {"uploads", "archive", "cache", "job", "errors"},
     "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
     "handler": {
         "engines.llm", "sources", "cache", "document_options", "job", "errors", "resources",
@@ -52,8 +54,8 @@ ALLOWED: dict[str, set[str]] = {
     "engines.llm": {"errors", "resources"},
     "processors": {"engines", "file_kinds", "errors"},
     "handlers": {
-        "handler", "sources", "cache", "processors", "engines", "file_kinds", "job", "errors",
-        "version",
+        "handler", "remote", "sources", "cache", "processors", "engines", "file_kinds", "job",
+        "errors", "version",
     },
     "sandbox": {"processes", "resources", "errors", "sandbox.frames"},
     "sandbox.frames": set(),
@@ -117,6 +119,7 @@ OWNERS = {
     "httpcore": {"network.transport"},
     "httpx2": set(),
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
+    "lxml": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},
 }

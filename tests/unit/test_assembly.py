@@ -28,7 +28,9 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def put_together(shelf: Shelf, numbers: range = range(1, 3), **more: Any) -> module.Assembled:
-    return assemble(Assembly(shelf=shelf, numbers=numbers, archives={"archive.zip": ""}, **more))
+    return assemble(
+        Assembly(shelf=shelf, numbers=numbers, archives={"images.zip": "image_"}, **more)
+    )
 
 
 def shown(shelf: Shelf, name: str) -> bytes:
@@ -69,17 +71,12 @@ def test_what_is_too_long_for_an_answer_is_in_the_files_only(shelf: Shelf) -> No
     assert len(shown(shelf, "document.md")) > module.MAX_RESULTS_BYTES
 
 
-def test_an_archive_holds_everything(shelf: Shelf) -> None:
-    zips = {"archive.zip": "", "previews.zip": "preview_"}
+def test_an_archive_of_pictures_holds_those_of_its_kind(shelf: Shelf) -> None:
+    zips = {"images.zip": "image_", "previews.zip": "preview_"}
     assemble(Assembly(shelf=shelf, numbers=range(1, 3), archives=zips))
-    with zipfile.ZipFile(Path(shelf.shown, "archive.zip")) as archive:
-        assert sorted(archive.namelist()) == [
-            "document.md", "document.txt", "image_001.jpg", "page_001.txt", "page_002.txt",
-            "preview_001.jpg",
-        ]  # fmt: skip
-        assert archive.read("page_002.txt") == b"Two"
-    with zipfile.ZipFile(Path(shelf.shown, "previews.zip")) as archive:
-        assert archive.namelist() == ["preview_001.jpg"]
+    for name, member in (("images.zip", "image_001.jpg"), ("previews.zip", "preview_001.jpg")):
+        with zipfile.ZipFile(Path(shelf.shown, name)) as archive:
+            assert archive.namelist() == [member]
 
 
 def test_pictures_alone_are_no_text(shelf: Shelf) -> None:
@@ -96,7 +93,7 @@ def test_the_same_pages_need_not_be_put_together_again(shelf: Shelf, tmp_path: P
     other = Shelf(shelf.directory, str(tmp_path / "other"))
     assert put_together(other, may_reuse=True) == first
     assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [
-        "archive.zip", "document.md", "document.txt", "image_001.jpg", "page_001.txt",
+        "document.md", "document.txt", "image_001.jpg", "images.zip", "page_001.txt",
         "page_002.txt", "preview_001.jpg", "texts.json",
     ]  # fmt: skip
 

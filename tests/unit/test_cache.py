@@ -23,9 +23,13 @@ def entry(cache: Cache, sha256: str = A, *, version: str = "1", **options: objec
 def filled(cache: Cache, sha256: str, *, size: int = 1000, used_ago: float = 7200) -> Path:
     directory = entry(cache, sha256).directory
     (directory / "page_001.txt").write_bytes(bytes(size))
-    used_at = time.time() - used_ago
-    os.utime(directory, (used_at, used_at))
+    unused_for_long(directory, used_ago)
     return directory
+
+
+def unused_for_long(directory: Path, seconds: float = 7200) -> None:
+    used_at = time.time() - seconds
+    os.utime(directory, (used_at, used_at))
 
 
 def test_an_entry_has_a_place_that_its_content_and_method_name(cache: Cache) -> None:
@@ -58,9 +62,21 @@ def test_what_another_version_made_is_thrown_away(cache: Cache) -> None:
     old = entry(cache, version="1")
     (old.directory / "page_001.txt").write_text("old")
     old.note({"page_count": 3})
+    unused_for_long(old.directory)
     new = entry(cache, version="2")
+    assert new.directory == old.directory
     assert new.facts is None
     assert list(new.directory.iterdir()) == []
+
+
+def test_what_another_version_may_be_using_stays(cache: Cache) -> None:
+    old = entry(cache, version="1")
+    old.note({"page_count": 3})
+    new = entry(cache, version="2")
+    new.note({"page_count": 4})
+    assert new.directory != old.directory
+    assert entry(cache, version="1").facts == {"page_count": 3}
+    assert entry(cache, version="2").facts == {"page_count": 4}
 
 
 def test_files_of_a_job_outlive_the_entry_they_are_linked_to(cache: Cache, tmp_path: Path) -> None:

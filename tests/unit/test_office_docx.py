@@ -314,12 +314,37 @@ def test_characters_that_markdown_would_take_for_marks_are_escaped(tmp_path: Pat
     texts = {
         "a *star* and 2 * 3": "a \\*star\\* and 2 * 3",
         "snake_case and _this_": "snake_case and \\_this\\_",
+        "__init__": "\\_\\_init\\_\\_",
         "&lt;b> &amp;amp; `x` [y](z) [w]": "\\<b> \\&amp; \\`x\\` \\[y](z) [w]",
         "# no heading": "\\# no heading",
         "1. stays a number": "1. stays a number",
     }
     body = "".join(paragraph(text) for text in texts)
     assert markdown(docx_of(body), "docx", tmp_path) == "\n\n".join(texts.values()) + "\n"
+
+
+def test_marks_are_put_where_they_are_marks(tmp_path: Path) -> None:
+    document = docx.Document()
+    for before, bold, after in (
+        ("", "Note:", "text"), ("see", "(here)", "now"), ("a ", "b ", "c"), ("x", "...", "y"),
+        ("", "A: ", "b"),
+    ):  # fmt: skip
+        line = document.add_paragraph(before)
+        line.add_run(bold).bold = True
+        line.add_run(after)
+    assert markdown(saved(document, tmp_path), "docx", tmp_path) == (
+        "**Note**:text\n\nsee(**here**)now\n\na **b** c\n\nx...y\n\n**A:** b\n"
+    )
+
+
+def test_signs_are_not_escaped_where_they_mean_nothing(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.add_heading("*All* > # 1", 1)
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "> 5", "# 1"
+    assert markdown(saved(document, tmp_path), "docx", tmp_path) == (
+        "# \\*All\\* > # 1\n\n| > 5 | # 1 |\n| --- | --- |\n"
+    )
 
 
 def test_the_properties_of_a_document_are_told(tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ class TestPages:
         body = f"<table><tr><td><h2>Head</h2><td>{inner}</table>"
         assert html(body, tmp_path) == "## Head\n\n| a | b |\n| --- | --- |\n"
 
+    def test_what_is_beside_the_cells_of_a_table_is_not_lost(self, tmp_path: Path) -> None:
+        body = "<table>loose<tr><p>astray</p><td>a<td>b</table><li>alone</li><p>after</p>"
+        assert html(body, tmp_path) == (
+            "loose\n\nastray\n\n| a | b |\n| --- | --- |\n\n- alone\n\nafter\n"
+        )
+
+    def test_a_fragment_is_a_page_by_its_name(self, tmp_path: Path) -> None:
+        assert markdown(b"<h2>Part</h2>", "text", tmp_path, name="a.HTM") == "## Part\n"
+
     def test_listings_and_quotes(self, tmp_path: Path) -> None:
         body = (
             '<pre><code class="language-py">def f():\n    return "`"</code></pre>'

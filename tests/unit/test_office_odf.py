@@ -103,7 +103,7 @@ class TestTexts:
             "<svg:desc>A dot</svg:desc></draw:frame>.</text:p><text:p>Box<draw:frame>"
             "<draw:text-box><text:p>Inside</text:p></draw:text-box></draw:frame></text:p>"
         )
-        file = odt_of(body, **{"Pictures/a.png": PNG})
+        file = odt_of(body, parts={"Pictures/a.png": PNG})
         page = read(file, "odt", tmp_path, include_images=True).pages[0]
         assert page.markdown == "See ![A dot](image_001.png).\n\nBox\n\nInside\n"
         assert page.pictures == ("image_001.png",)
@@ -113,7 +113,7 @@ class TestTexts:
             f"<office:document-meta {ODF_NAMES}><office:meta><dc:title>On odt</dc:title>"
             "<meta:initial-creator>Anna</meta:initial-creator></office:meta></office:document-meta>"
         )
-        facts = read(odt_of("<text:p/>", **{"meta.xml": meta.encode()}), "odt", tmp_path).facts
+        facts = read(odt_of("<text:p/>", parts={"meta.xml": meta.encode()}), "odt", tmp_path).facts
         assert facts == {"title": "On odt", "author": "Anna"}
 
     def test_an_encrypted_one_is_refused_by_name(self, tmp_path: Path) -> None:

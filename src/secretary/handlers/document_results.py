@@ -1,6 +1,7 @@
 """The results of documents, in the form that all of them share."""
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
@@ -8,14 +9,13 @@ from ..job import MORE_IN, Job
 from ..processors.assembly import MARKDOWN_FILE, RESULTS_FILE, TEXT_FILE, Assembled
 from ..sources import SourceFile
 
-ARCHIVE = "archive.zip"
 PREVIEWS = "previews.zip"
 IMAGES = "images.zip"
 
 
 def archives_of(*, images: bool, previews: bool) -> dict[str, str]:
     """The zips to make, and how the names of the pictures begin that go into them."""
-    zips = {ARCHIVE: ""}
+    zips = {}
     if images:
         zips[IMAGES] = "image_"
     if previews:
@@ -50,7 +50,7 @@ def document_results(
         "asset_dir": directory,
         "target_dir": directory,
         "archive_url": f"/api/jobs/{job.job_id}/download-archive",
-        "archive_filename": ARCHIVE,
+        "archive_filename": f"{PurePath(source.name).stem or 'document'}_files.zip",
         "pages_archive_url": archive(IMAGES) or archive(PREVIEWS),
         "images_archive_url": archive(IMAGES),
         "previews_archive_url": archive(PREVIEWS),

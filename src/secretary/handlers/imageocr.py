@@ -9,6 +9,8 @@ from ..cache import Entry
 from ..file_kinds import PICTURES
 from ..handler import JobContext, handles
 from ..processors.methods import ALIASES, METHODS
+from ..processors.page_task import Unfinished
+from ..remote import Remote
 from .documents import Document, find
 from .paged import Opened, Wish, read_pages
 from .parameters import LANGUAGES, LanguageParameters
@@ -16,6 +18,9 @@ from .pdf import TIMEOUT
 
 #: `native` and `auto` are what clients of PDFs send; a picture can only be read.
 MethodName = Literal["ocr", "tesseract_ocr", "llm", "llm_and_ocr", "preview", "native", "auto"]
+
+INSPECT: Remote[dict[str, Any]] = Remote("processors.picture_pages", "inspect_picture")
+MAKE_PAGES: Remote[list[Unfinished]] = Remote("processors.picture_pages", "make_picture_pages")
 
 
 class ImageParameters(LanguageParameters):
@@ -32,27 +37,20 @@ class ImageParameters(LanguageParameters):
 
 @handles("imageocr", ImageParameters, timeout=TIMEOUT)
 async def imageocr(ctx: JobContext[ImageParameters]) -> dict[str, Any]:
-    # Loaded when the first job comes: the API knows this handler too, and never runs it.
-    from ..processors.picture_pages import make_picture_pages
-
     wish = ctx.parameters.wish()
     if METHODS[wish.method].llm:
         ctx.llm.model("vision")  # before any work: is there one?
     document = await find(ctx, PICTURES)
     opened = partial(_opened, ctx, document)
-    return await read_pages(
-        ctx, document, wish, kind="imageocr", make=make_picture_pages, opened=opened
-    )
+    return await read_pages(ctx, document, wish, kind="imageocr", make=MAKE_PAGES, opened=opened)
 
 
 async def _opened(ctx: JobContext[Any], document: Document, entry: Entry) -> Opened:
-    from ..processors.picture_pages import inspect_picture
-
     facts = entry.facts
     if facts is None:
         limits = ctx.documents
         facts = await ctx.run(
-            inspect_picture, document.path, limits.max_pixels, wall_time=limits.page_timeout
+            INSPECT, document.path, limits.max_pixels, wall_time=limits.page_timeout
         )
         entry.note(facts)
     return Opened(document.path, facts)

@@ -6,9 +6,12 @@ from pydantic import Field
 
 from ..file_kinds import OFFICE
 from ..handler import JobContext, handles
+from ..remote import Remote
 from .document_results import archives_of
 from .documents import check_pages, conclude, find, made_after, opened_entry
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
+
+MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")
 
 
 class OfficeParameters(PdfParameters):
@@ -26,9 +29,6 @@ async def office(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
 
 
 async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
-    # Loaded when the first job comes: the API knows this handler too, and never runs it.
-    from ..processors.office_pages import make_office_pages
-
     document = await find(ctx, OFFICE)
     images = ctx.parameters.include_images
     # Of a text only its name tells whether it is a table.
@@ -46,7 +46,7 @@ async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
     made = facts is None or bool(made_after(ctx))
     if facts is None or made:
         facts = await ctx.run(
-            make_office_pages,
+            MAKE_PAGES,
             document.path,
             document.kind,
             document.source.name,

@@ -10,6 +10,8 @@ from pydantic import Field
 from ..cache import Entry
 from ..handler import JobContext, handles
 from ..processors.methods import ALIASES, METHODS
+from ..processors.page_task import Unfinished
+from ..remote import Remote
 from .documents import Document, find
 from .paged import Opened, Wish, read_pages
 from .parameters import LANGUAGES, LanguageParameters
@@ -26,6 +28,10 @@ CONVERTED = "converted.pdf"
 TIMEOUT = timedelta(hours=12)
 #: How long LibreOffice gets to end by itself before its process is killed.
 GRACE = timedelta(seconds=10)
+
+INSPECT: Remote[dict[str, Any]] = Remote("processors.pdf.pages", "inspect_pdf")
+MAKE_PAGES: Remote[list[Unfinished]] = Remote("processors.pdf.pages", "make_pdf_pages")
+TO_PDF: Remote[str] = Remote("processors.libreoffice", "to_pdf")
 
 
 class PdfParameters(LanguageParameters):
@@ -53,22 +59,17 @@ async def pdf(ctx: JobContext[PdfParameters]) -> dict[str, Any]:
 
 
 async def read_pdf(ctx: JobContext[Any], wish: Wish, kinds: frozenset[str]) -> dict[str, Any]:
-    # Loaded when the first job comes: the API knows this handler too, and never runs it.
-    from ..processors.pdf.pages import make_pdf_pages
-
     if METHODS[wish.method].llm:
         ctx.llm.model("vision")  # before any work: is there one?
     document = await find(ctx, kinds)
     opened = partial(_opened, ctx, document, wish.password)
-    return await read_pages(ctx, document, wish, kind="pdf", make=make_pdf_pages, opened=opened)
+    return await read_pages(ctx, document, wish, kind="pdf", make=MAKE_PAGES, opened=opened)
 
 
 async def _opened(
     ctx: JobContext[Any], document: Document, password: str | None, entry: Entry
 ) -> Opened:
     """Converted, if it is no PDF, and looked at, unless all that is known already."""
-    from ..processors.pdf.pages import inspect_pdf
-
     path = document.path
     if document.kind != "pdf":
         path = f"{entry.directory}/{CONVERTED}"
@@ -76,18 +77,16 @@ async def _opened(
             await _convert(ctx, document, path)
     facts = entry.facts
     if facts is None:
-        facts = await ctx.run(inspect_pdf, path, password, wall_time=ctx.documents.page_timeout)
+        facts = await ctx.run(INSPECT, path, password, wall_time=ctx.documents.page_timeout)
         entry.note(facts)
     return Opened(path, facts)
 
 
 async def _convert(ctx: JobContext[Any], document: Document, path: str) -> None:
-    from ..processors.libreoffice import to_pdf
-
     await ctx.progress(f"converting_{document.kind}_to_pdf", 7, "LibreOffice makes a PDF of it")
     limit = ctx.documents.conversion_timeout
     made = await ctx.run(
-        partial(to_pdf, timeout_s=limit.total_seconds()),
+        partial(TO_PDF, timeout_s=limit.total_seconds()),
         document.path,
         document.kind,
         str(ctx.scratch),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import FileCorrupt
 from .page import Page
-from .shelf import Place, Shelf, load, page_file
+from .shelf import Shelf, load_all, page_file
 
 MARKDOWN_FILE = "document.md"
 TEXT_FILE = "document.txt"
@@ -19,8 +19,6 @@ RESULTS_FILE = "texts.json"
 #: Texts up to this size are part of the results; longer ones are in the files only, so that no
 #: answer takes all the memory of a client, or ours.
 MAX_RESULTS_BYTES = 8 * 1024 * 1024
-#: What cannot be made smaller.
-PACKED = frozenset({".jpg", ".jpeg", ".png", ".gif", ".webp", ".zip"})
 #: What a job shows as `document.md` is kept as `document.1-20.md`, if it is that of these pages.
 KEPT = "assembled.json"
 
@@ -43,7 +41,7 @@ class Assembly:
 
     shelf: Shelf
     numbers: range
-    #: The name of each zip, and how the names of its pictures begin; '' is for everything.
+    #: The name of each zip, and how the names of its pictures begin.
     archives: Mapping[str, str]
     #: Pages made earlier than this are not taken.
     made_after: float = 0.0
@@ -64,7 +62,8 @@ def assemble(assembly: Assembly) -> Assembled:
         return known
     done = _put_together(assembly)
     for name, beginning in assembly.archives.items():
-        _pack(assembly, name, _members(done, beginning))
+        members = [picture for picture in done.pictures if picture.startswith(beginning)]
+        _pack(assembly, name, members)
         done.files.append(name)
     with assembly.shelf.writing(assembly.kept_as(KEPT)) as path:
         Path(path).write_text(json.dumps(asdict(done)))
@@ -102,11 +101,11 @@ def _put_together(assembly: Assembly) -> Assembled:
 
 
 def _pages(assembly: Assembly) -> Iterator[Page]:
-    places: Mapping[int, Place] = assembly.shelf.places(made_after=assembly.made_after)
+    places = assembly.shelf.places(made_after=assembly.made_after)
     for number in assembly.numbers:
         if number not in places:
             raise FileCorrupt(f"What was made of page {number} is gone; try again", page=number)
-        page = load(places[number])
+    for page in load_all(places[number] for number in assembly.numbers):
         assembly.shelf.show_page(page)
         yield page
 
@@ -156,20 +155,12 @@ class _Told:
         return results
 
 
-def _members(done: Assembled, beginning: str) -> list[str]:
-    pictures = [name for name in done.pictures if name.startswith(beginning)]
-    texts = [MARKDOWN_FILE, TEXT_FILE, *done.page_texts] if done.has_text else []
-    return pictures if beginning else [*texts, *pictures]
-
-
-def _pack(assembly: Assembly, name: str, members: Sequence[str]) -> None:
+def _pack(assembly: Assembly, name: str, pictures: Sequence[str]) -> None:
     shelf = assembly.shelf
     with (
         shelf.writing(assembly.kept_as(name)) as path,
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
     ):
-        for member in members:
-            packed = Path(member).suffix in PACKED
-            kind = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
-            archive.write(f"{shelf.shown}/{member}", member, kind)
+        for picture in pictures:
+            archive.write(f"{shelf.shown}/{picture}", picture)
     shelf.show(assembly.kept_as(name), name)

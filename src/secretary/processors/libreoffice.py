@@ -19,8 +19,10 @@ from ..errors import (
 )
 from ..file_kinds import kind_of
 from .office.archive import declared_bytes
+from .office.encodings import decoded, text_at
 from .office.odf_package import refuse_encrypted_odf
 from .office.ole import ole_kind
+from .office.text import delimiter_of
 
 MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
@@ -39,11 +41,12 @@ _FILTERS = {
     "rtf": "Rich Text Format",
     "html": "HTML (StarWriter)",
     "text": "Text (encoded):UTF8",
-    "csv": "Text - txt - csv (StarCalc):44,34,76,1",
+    "csv": "Text - txt - csv (StarCalc):{},34,76,1",
     "doc": "MS Word 97",
     "xls": "MS Excel 97",
     "ppt": "MS PowerPoint 97",
 }
+_TEXTS = {"text", "csv"}
 _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
 #: By the mark of the sandbox its processes are found, whoever their parent is by then.
 _PASSED_ON = {"PATH", "LANG", "TZ", "SECRETARY_SANDBOX"}
@@ -59,7 +62,10 @@ def to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
     with _work_directory(into) as work:
         # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
-        shutil.copyfile(path, source)
+        if kind in _TEXTS:
+            source.write_text(decoded(text_at(path)), encoding="utf-8")
+        else:
+            shutil.copyfile(path, source)
         _write_profile(work / "profile" / "user")
         (work / "tmp").mkdir()
         _run(_command(program, kind, source, work), work, timeout_s)
@@ -108,11 +114,14 @@ def _work_directory(into: str) -> Iterator[Path]:
 
 
 def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
+    name = _FILTERS[kind]
+    if kind == "csv":
+        name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
     return [
         program,
         f"-env:UserInstallation={(work / 'profile').resolve().as_uri()}",
         "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
-        f"--infilter={_FILTERS[kind]}",
+        f"--infilter={name}",
         "--convert-to", "pdf",
         "--outdir", str(work / "out"),
         str(source),

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
-
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from .methods import Method
 from .page import Page
-from .pictures import save_jpeg
 from .shelf import Shelf
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 PREVIEW_SIDE = 640
 IMAGE_SIDE = 4096
@@ -91,7 +91,7 @@ def _joined(texts: Mapping[str, str]) -> str:
     return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
 
 
-def save_pictures(task: PageTask, number: int, picture: Image.Image) -> tuple[str, ...]:
+def save_pictures(task: PageTask, number: int, picture: "Image") -> tuple[str, ...]:
     """The pictures that the method asks for: large ones, and small ones to look through."""
     names = []
     if task.with_images:
@@ -101,16 +101,23 @@ def save_pictures(task: PageTask, number: int, picture: Image.Image) -> tuple[st
     return tuple(names)
 
 
-def _save(shelf: Shelf, name: str, picture: Image.Image, side: int) -> str:
+def _save(shelf: Shelf, name: str, picture: "Image", side: int) -> str:
     quality = PREVIEW_QUALITY if side == PREVIEW_SIDE else IMAGE_QUALITY
     file = BytesIO()
-    save_jpeg(picture, file, max_side=side, quality=quality)
+    _save_jpeg(picture, file, max_side=side, quality=quality)
     shelf.write(name, file.getvalue())
     return name
 
 
-def picture_for_model(task: PageTask, number: int, picture: Image.Image) -> str:
+def picture_for_model(task: PageTask, number: int, picture: "Image") -> str:
     """The path of a picture that a vision model can read."""
     path = f"{task.scratch}/model_{number:03d}.jpg"
-    save_jpeg(picture, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
+    _save_jpeg(picture, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
     return path
+
+
+def _save_jpeg(picture: "Image", file: str | BytesIO, *, max_side: int, quality: int) -> None:
+    # Loaded here: the worker knows the tasks too, and never draws.
+    from .pictures import save_jpeg
+
+    save_jpeg(picture, file, max_side=max_side, quality=quality)

@@ -12,7 +12,8 @@ LOW_LINE, GOOD_LINE, HIGH_LINE = 15.0, 30.0, 80.0
 #: Noise is smoothed away, and low letters would go with it.
 LOW_NOISY_LINE = 17.0
 MAX_ENLARGEMENT = 4.0
-MAX_PIXELS = 40_000_000
+#: What is larger is made smaller, and what is smaller is not.
+MAX_PIXELS, MIN_PIXELS = 40_000_000, 1_000_000
 #: A picture no larger than this is tried as a whole.
 SMALL_PIXELS = 400_000
 #: How much neighbouring pixels differ by chance, against the depth of the print.
@@ -121,8 +122,10 @@ def _scale(grey: Image.Image, line_height: float | None, low: float) -> float:
     scale = 1.0
     if line_height and not low <= line_height <= HIGH_LINE:
         scale = min(GOOD_LINE / line_height, MAX_ENLARGEMENT)
-    most: float = (MAX_PIXELS / (grey.width * grey.height)) ** 0.5
-    return min(scale, most)
+    pixels = grey.width * grey.height
+    least: float = min(1.0, (MIN_PIXELS / pixels) ** 0.5)
+    most: float = (MAX_PIXELS / pixels) ** 0.5
+    return min(max(scale, least), most)
 
 
 def _levelled(grey: Image.Image, skew: float) -> Image.Image:

@@ -6,8 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
+from typing import BinaryIO
 from uuid import uuid4
 
 from .page import Page
@@ -63,6 +64,7 @@ class Shelf:
         os.replace(unfinished, f"{self.directory}/{name}")
 
     def show(self, name: str, shown_as: str | None = None) -> None:
+        """Link it, instead of what may be there under that name."""
         source, target = f"{self.directory}/{name}", f"{self.shown}/{shown_as or name}"
         try:
             os.link(source, target)
@@ -94,22 +96,31 @@ class Shelf:
                     start += len(line)
 
     def show_page(self, page: Page) -> None:
-        for name in page.pictures:
-            self.show(name)
-        if page.text:
-            self.show(page_file(page.number))
+        """Unless it is shown already: who makes a page shows it."""
+        texts = (page_file(page.number),) if page.text else ()
+        for name in (*page.pictures, *texts):
+            if not os.path.exists(f"{self.shown}/{name}"):
+                self.show(name)
 
 
 def show_known(shelf: Shelf, places: Iterable[Place]) -> None:
     """Pages that an earlier job, or an earlier attempt, has made."""
-    for place in places:
-        shelf.show_page(load(place))
+    for page in load_all(places):
+        shelf.show_page(page)
 
 
-def load(place: Place) -> Page:
-    with open(place.file, "rb") as file:
-        file.seek(place.start)
-        record = json.loads(file.read(place.size).split(b" ", 2)[2])
+def load_all(places: Iterable[Place]) -> Iterator[Page]:
+    with ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for place in places:
+            if place.file not in files:
+                files[place.file] = stack.enter_context(open(place.file, "rb"))
+            files[place.file].seek(place.start)
+            yield _page(files[place.file].read(place.size))
+
+
+def _page(line: bytes) -> Page:
+    record = json.loads(line.split(b" ", 2)[2])
     return Page(**{**record, "pictures": tuple(record["pictures"])})
 
 

@@ -75,7 +75,7 @@ def examine(picture: Image.Image) -> Findings:
         is_lying=is_lying,
         skew=skew if abs(skew) >= MIN_SKEW else 0.0,
         line_count=len(lines),
-        line_height=float(numpy.median(heights)) * scale if heights else None,
+        line_height=_line_height(heights, len(rows), scale),
         sample=_sample(rows, lines),
     )
 
@@ -153,10 +153,19 @@ def _lines(rows: NDArray[numpy.int64]) -> list[tuple[int, int]]:
     """Top and bottom of each run of rows with ink in them."""
     if not rows.any():
         return []
-    has_ink = rows > 0.08 * numpy.percentile(rows[rows > 0], 90)
+    # The edge of a sheet on a dark table is ink in every row.
+    usual, much = numpy.percentile(rows, 10), numpy.percentile(rows[rows > 0], 90)
+    has_ink = rows > usual + 0.08 * (much - usual)
     edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([0], has_ink.astype(numpy.int8), [0]))))
     runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     return [(top, bottom) for top, bottom in runs if bottom - top > 2]
+
+
+def _line_height(heights: list[int], rows: int, scale: int) -> float | None:
+    """None where a few runs fill the picture: then they are something else than lines."""
+    usual = float(numpy.median(heights)) if heights else 0.0
+    is_small = rows < 300
+    return usual * scale if usual and (is_small or usual < rows / 8) else None
 
 
 def _sample(rows: NDArray[numpy.int64], lines: list[tuple[int, int]]) -> Band | None:

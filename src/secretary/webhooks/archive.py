@@ -2,18 +2,15 @@
 
 from ..errors import NotFound
 from ..files import JobFiles
-from ..job import Job, JobStatus
+from ..job import Job
 
 MAX_BYTES = 5 * 1024 * 1024
 
 
 def read_archive(files: JobFiles, job: Job) -> bytes | None:
     """The ZIP with everything a job made; None if there is none, or it is too large."""
-    name = (job.results or {}).get("archive_filename")
-    if job.status is not JobStatus.COMPLETED or not isinstance(name, str):
-        return None
     try:
-        file = files.locate(job, name)
+        file = files.archive(job)
     except NotFound:
         return None
     return file.read_bytes() if file.stat().st_size < MAX_BYTES else None

@@ -11,7 +11,7 @@ from .ooxml import DRAWING, MARKUP, RELATION, Part, alternative
 from .pictures import Pictures
 from .scripts import lowered, raised
 from .symbols import symbol
-from .xml_parts import Element
+from .xml_parts import Element, integer
 
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
 _PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
@@ -80,7 +80,7 @@ class TextReader:
         style = self._style(properties)
         if style is None:
             return
-        position = value(properties, "vertAlign")
+        position = _position(properties)
         for child in run:
             name = child.tag.rpartition("}")[2]
             if name in ("fldChar", "instrText"):
@@ -150,6 +150,15 @@ class TextReader:
             elif element.tag == f"{_VECTOR}imagedata":
                 identity = element.get(f"{RELATION}id")
                 found.append(self.part.picture(identity, alt, self.pictures))
+
+
+def _position(properties: Element | None) -> str | None:
+    """Raised or lowered by name, or by a distance."""
+    named = value(properties, "vertAlign")
+    distance = integer(value(properties, "position"))
+    if named or not distance:
+        return named
+    return "superscript" if distance > 0 else "subscript"
 
 
 def _outside_boxes(shape: Element) -> Iterator[Element]:

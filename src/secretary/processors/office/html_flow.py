@@ -19,6 +19,7 @@ from .blocks import (
     Table,
     words,
 )
+from .numerals import numeral
 from .scripts import lowered, raised
 from .spans import Spanning, laid_out
 from .xml_parts import Element, integer
@@ -38,6 +39,7 @@ _STYLES = {
     **dict.fromkeys(("s", "del", "strike"), Style(strike=True)),
     **dict.fromkeys(("code", "kbd", "samp", "tt"), Style(code=True)),
 }
+_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
 
@@ -61,6 +63,8 @@ class _List:
     marker: str = ""
     #: Of one item only, which is in no list.
     is_stray: bool = False
+    #: How it is numbered, if not by numbers.
+    form: str = ""
 
 
 class Flow:
@@ -90,8 +94,6 @@ class Flow:
         if self._listing is not None:
             self._listing.append(text)
             return
-        if self._levels[-1].name in ("table", "tr"):
-            return  # space between cells; what else is there belongs nowhere
         text = _SPACE.sub(" ", text)
         if not self._line or self._ends_in_space():
             text = text.lstrip(" ")
@@ -115,7 +117,8 @@ class Flow:
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()
                 start = integer(element.get("start"), 1) - 1
-                self._lists.append(_List(name == "ol", start))
+                form = _FORMS.get(element.get("type") or "", "")
+                self._lists.append(_List(name == "ol", start, form=form))
             case "li":
                 self._flush()
                 self._begin_item(element)
@@ -181,15 +184,15 @@ class Flow:
             self._lists.append(_List(False, 0, is_stray=True))
         current = self._lists[-1]
         current.count = integer(element.get("value"), current.count + 1)
-        current.marker = f"{current.count}." if current.is_ordered else "-"
+        current.marker = f"{current.count}." if current.is_ordered and not current.form else "-"
+        if current.is_ordered and current.form:
+            self._line.append(Run(f"{numeral(current.count, current.form)}. "))
 
     def _flush(self) -> None:
         line, self._line = self._line, []
         if not words(line).strip() and all(isinstance(each, Run) for each in line):
             return
         level = self._levels[-1]
-        if level.name in ("table", "tr"):
-            return
         if self._heading is not None:
             self._add(Heading(self._heading, line))
         elif len(self._lists) > level.depth:
@@ -200,7 +203,9 @@ class Flow:
             self._add(Paragraph(line))
 
     def _add(self, block: Block) -> None:
-        self._levels[-1].blocks.append(block)
+        """What is in a table but in none of its cells goes before it."""
+        level = next(each for each in reversed(self._levels) if each.name != "tr")
+        level.blocks.append(block)
 
     def _open(self, name: str, element: Element) -> None:
         if name in ("td", "th", "tr") and all(each.name != "table" for each in self._levels):

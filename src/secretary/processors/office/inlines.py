@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from typing import NamedTuple
 
 from .blocks import PLAIN, Inline, Inlines, NoteMark, Picture, Run, Style
 
@@ -13,7 +14,7 @@ _SPECIAL = re.compile(r"[\\*_`\[<&~]")
 _ESCAPES = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])"  # a backslash that would escape what follows
     r"|(?<=\S)\*|\*(?=\S)"  # not the sign between two numbers
-    r"|(?<!\w)_|_(?!\w)"  # not those inside a name
+    r"|(?<![^\W_])_|_(?![^\W_])"  # not those inside a name
     r"|`"
     r"|\[(?=[^\[\]]*\][(\[:]|\^)"
     r"|<(?=[A-Za-z/!?])"
@@ -21,17 +22,23 @@ _ESCAPES = re.compile(
     r"|~(?=~)"
 )
 _LINE_START = re.compile(r"(?m)^(\s*)(#{1,6}(?=\s|$)|>|=+$|-{2,}$|~{3})")
+_LEADING = re.compile(r"[^\w\s]+")
+_TRAILING = re.compile(r"[^\w\s]+$")
 _BREAK = "  \n"
 
 
-def markdown_of(content: Inlines, *, is_bold_known: bool = False) -> str:
-    """`is_bold_known`: where all is bold anyhow, as in headings, it is not said again."""
+def markdown_of(content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True) -> str:
+    """`is_bold_known`: where all is bold anyhow, as in headings, it is not said again.
+
+    `begins_line`: signs that mean something at the start of a line are escaped there.
+    """
     parts: list[str] = []
     for link, runs in groupby(_joined(content, is_bold_known), key=_link):
         text = _emphasised(list(runs))
         parts.append(_linked(text, link) if link else text)
     text = "".join(parts).strip(" \t\n\r")
-    text = _LINE_START.sub(r"\1\\\2", text)
+    if begins_line:
+        text = _LINE_START.sub(r"\1\\\2", text)
     return re.sub(r"[ \t]*\n", _BREAK, text) if "\n" in text else text
 
 
@@ -77,31 +84,70 @@ def _linked(text: str, link: str) -> str:
     return f"{before}[{core.replace(chr(10), ' ')}]({target_of(link)}){after}"
 
 
+class _Piece(NamedTuple):
+    """Text without the white space around it, and the marks round the text."""
+
+    before: str
+    core: str
+    after: str
+    marks: tuple[str, ...]
+
+
 def _emphasised(runs: list[Inline]) -> str:
     """Marks nest and never touch white space: `**a** b`, not `**a **b`."""
     parts: list[str] = []
     open_marks: list[str] = []
     space = ""
-    for run in runs:
-        text, wanted = _written(run)
-        core = text.strip()
-        if not core:
-            space += text
+    for piece in _apart([_piece(run) for run in runs]):
+        if not piece.core:
+            space += piece.before
             continue
-        start = text.index(core)
         kept = 0
-        while kept < len(open_marks) and open_marks[kept] in wanted:
+        while kept < len(open_marks) and open_marks[kept] in piece.marks:
             kept += 1
         parts.extend(reversed(open_marks[kept:]))
         del open_marks[kept:]
-        parts.append(space + text[:start])
-        opened = [mark for mark in wanted if mark not in open_marks]
+        parts.append(space + piece.before)
+        opened = [mark for mark in piece.marks if mark not in open_marks]
         parts.extend(opened)
         open_marks += opened
-        parts.append(core)
-        space = text[start + len(core) :]
+        parts.append(piece.core)
+        space = piece.after
     parts.extend(reversed(open_marks))
     return "".join(parts) + space
+
+
+def _piece(run: Inline) -> _Piece:
+    text, marks = _written(run)
+    core = text.strip()
+    start = text.index(core) if core else len(text)
+    return _Piece(text[:start], core, text[start + len(core) :], marks)
+
+
+def _apart(pieces: list[_Piece]) -> list[_Piece]:
+    """Between a letter and a sign no mark is one (`**a:**b`): such signs go outside."""
+    for at, piece in enumerate(pieces):
+        if not piece.marks or not piece.core or piece.core[0] == "`":
+            continue
+        before = pieces[at - 1].core[-1:] if at and not _is_parted(pieces[at - 1], piece) else ""
+        behind = pieces[at + 1] if at + 1 < len(pieces) else None
+        after = behind.core[:1] if behind and not _is_parted(piece, behind) else ""
+        lead = _LEADING.match(piece.core) if before.isalnum() else None
+        tail = _TRAILING.search(piece.core) if after.isalnum() else None
+        start = lead.end() if lead else 0
+        end = tail.start() if tail else len(piece.core)
+        if start >= end:
+            pieces[at] = piece._replace(marks=())
+        elif lead or tail:
+            core = piece.core
+            pieces[at] = _Piece(
+                piece.before + core[:start], core[start:end], core[end:] + piece.after, piece.marks
+            )
+    return pieces
+
+
+def _is_parted(one: _Piece, two: _Piece) -> bool:
+    return bool(one.after or two.before or one.marks == two.marks)
 
 
 def _written(inline: Inline) -> tuple[str, tuple[str, ...]]:

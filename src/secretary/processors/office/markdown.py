@@ -92,8 +92,8 @@ class _Places:
 def _written(block: Block, notes: list[Note]) -> str:
     match block:
         case Heading(level, content):
-            text = markdown_of(content, is_bold_known=True)
-            text = re.sub(r"\s*\n", " ", text).removeprefix("\\")
+            text = markdown_of(content, is_bold_known=True, begins_line=False)
+            text = re.sub(r"\s*\n", " ", text)
             return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
         case Paragraph(content):
             return markdown_of(content)
@@ -137,11 +137,12 @@ def _cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
 def _lines(block: Block, notes: list[Note], is_head: bool) -> Iterator[str]:
     match block:
         case Heading(_, content):
-            yield markdown_of(content, is_bold_known=True)
+            yield markdown_of(content, is_bold_known=True, begins_line=False)
         case Paragraph(content):
-            yield markdown_of(content, is_bold_known=is_head)
+            yield markdown_of(content, is_bold_known=is_head, begins_line=False)
         case Item(level, marker, content):
-            yield "&nbsp;" * 2 * level + f"{marker} {markdown_of(content)}".strip()
+            text = markdown_of(content, begins_line=False)
+            yield "&nbsp;" * 2 * level + f"{marker} {text}".strip()
         case Code(text):
             yield from (f"`{line}`" for line in text.split("\n") if line.strip())
         case Quote(blocks):

@@ -125,7 +125,16 @@ def _styled(element: Element, style: Style, position: str) -> tuple[Style, str]:
         bold=style.bold if weight is None else weight in ("bold", "600", "700", "800", "900"),
         italic=style.italic if slant is None else slant in ("italic", "oblique"),
         strike=style.strike if line is None else line != "none",
-    ), position if place is None else place.partition(" ")[0]
+    ), position if place is None else _position(place)
+
+
+def _position(text: str) -> str:
+    """`super 58%`, or how far it is raised: `-33% 58%`."""
+    first = text.partition(" ")[0]
+    if first in ("super", "sub"):
+        return first
+    raised_by = integer(first.removesuffix("%"))
+    return "super" if raised_by > 0 else "sub" if raised_by < 0 else ""
 
 
 def _level(element: Element) -> ListLevel:

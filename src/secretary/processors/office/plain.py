@@ -56,7 +56,9 @@ def _cell(cell: Cell, notes: list[Note]) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return re.sub(r"\s*[\t\n\r]\s*", " ", text).strip() if text else text
+    if "\n" in text or "\t" in text or "\r" in text:
+        text = re.sub(r"\s*[\t\n\r]\s*", " ", text)
+    return text.strip()
 
 
 def _text(content: Inlines) -> str:

@@ -1,6 +1,7 @@
 """Any office file to Markdown, page by page. Runs in a process of its own."""
 
 from collections.abc import Callable
+from pathlib import PurePath
 
 from lxml import etree
 
@@ -29,6 +30,7 @@ _SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
     "ods": read_ods,
     "xlsx": read_xlsx,
 }
+_PAGES = {".html", ".htm", ".xhtml"}
 
 
 def read_office(
@@ -54,6 +56,9 @@ def read_office(
             with opened_archive(path, max_expanded_bytes) as archive:
                 return _SHEETS[kind](archive, pictures, max_cells)
         match kind:
+            case "text" if PurePath(name or path).suffix.lower() in _PAGES:
+                # A page that does not begin as pages do: a fragment, or XHTML.
+                return read_html(path, pictures)
             case "html":
                 return read_html(path, pictures)
             case "rtf":

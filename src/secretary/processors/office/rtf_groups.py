@@ -64,6 +64,8 @@ def format_characters(
             group.style, group.script, group.is_hidden = PLAIN, "", False
         case "super" | "sub":
             group.script = word if is_on else ""
+        case "up" | "dn":
+            group.script = ("super" if word == "up" else "sub") if is_on else ""
         case "nosupersub":
             group.script = ""
         case "cs":

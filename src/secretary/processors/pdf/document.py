@@ -8,6 +8,7 @@ import pypdfium2
 import pypdfium2.raw
 
 from ...errors import FileCorrupt, FileEncrypted
+from .repair import DAMAGED, repaired_pdf
 
 #: PDFium's own number for a missing or wrong password.
 WRONG_PASSWORD = 4
@@ -15,14 +16,29 @@ WRONG_PASSWORD = 4
 
 @contextmanager
 def opened_pdf(path: str, password: str | None = None) -> Iterator[pypdfium2.PdfDocument]:
+    with _opened(path, password) as document:
+        yield document
+
+
+def _opened(path: str, password: str | None) -> pypdfium2.PdfDocument:
     try:
         document = pypdfium2.PdfDocument(path, password=password)
     except pypdfium2.PdfiumError as error:
         if error.err_code == WRONG_PASSWORD:
             raise FileEncrypted("The PDF needs a password, or another one") from None
-        raise FileCorrupt("The PDF is damaged and cannot be opened") from None
-    with document:
-        yield document
+        return _mended(path, password)
+    if not len(document):
+        document.close()
+        return _mended(path, password)
+    return document
+
+
+def _mended(path: str, password: str | None) -> pypdfium2.PdfDocument:
+    content = repaired_pdf(path, password)
+    try:
+        return pypdfium2.PdfDocument(content)
+    except pypdfium2.PdfiumError:
+        raise FileCorrupt(DAMAGED) from None
 
 
 class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # it has no types

@@ -17,6 +17,9 @@ from .ruled import between, ruled_groups, ruled_tables
 from .runs import PageRuns, Run, read_runs, single_words, words_of
 from .tables import Table
 
+#: Beyond this a page is read as it comes: no layout is worth the time.
+MOST_LINES = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
@@ -30,6 +33,8 @@ def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
     plain = plain_blocks(page, layer, box)
     if plain is not None:
         return Analysis(plain, Drawings(), 0.0)
+    if layer.text.count("\n") > MOST_LINES:
+        return Analysis(_as_it_comes(layer), Drawings(), 0.0)
     read = read_runs(layer)
     drawings = read_drawings(page, read.quarter)
     tables, runs = _ruled_tables(layer, read, drawings)
@@ -40,6 +45,11 @@ def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
     total = sum(len(run.text) for run in every)
     hidden = sum(len(run.text) for run in every if run.style.hidden)
     return Analysis(blocks, drawings, hidden / total if total else 0.0)
+
+
+def _as_it_comes(layer: TextLayer) -> list[Block]:
+    texts = " ".join(layer.text.split()).replace("\ufffe", "-")
+    return [Block(Kind.PARAGRAPH, [Line(texts, 0, 0, 0, 1.0, False, False, False, False)])]
 
 
 def _ruled_tables(

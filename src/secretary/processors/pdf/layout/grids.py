@@ -1,8 +1,10 @@
 """Tables with rulings: the lines drawn around their cells say what belongs together."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import neg
 
 from .drawings import Drawings, Ruling
 from .rows import Piece
@@ -19,17 +21,19 @@ FILLED = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    across: list[Ruling]
-    down: list[Ruling]
     #: Left to right, and top to bottom.
     xs: list[float]
     ys: list[float]
+    across: list[Ruling]
+    #: Cells (row, column) that have a line at their left, and at their top.
+    lined_left: set[tuple[int, int]]
+    lined_top: set[tuple[int, int]]
 
     def column(self, x: float) -> int:
-        return bisect_right(self.xs, x) - 1
+        return min(max(bisect_right(self.xs, x) - 1, 0), len(self.xs) - 2)
 
     def row(self, y: float) -> int:
-        return bisect_right([-edge for edge in self.ys], -y) - 1
+        return min(max(bisect_right(self.ys, -y, key=neg) - 1, 0), len(self.ys) - 2)
 
     def holds(self, run: Run) -> bool:
         x, y = (run.left + run.right) / 2, run.base + 0.3 * run.style.size
@@ -109,7 +113,21 @@ def _grid(across: list[Ruling], down: list[Ruling]) -> Grid | None:
     ys = _edges([line.at for line in across], [y for line in down for y in line[1:]])
     if len(xs) < 3 or len(ys) < 3 or len(xs) * len(ys) > MOST_CELLS:
         return None
-    return Grid(across, down, xs, ys[::-1])
+    ys.reverse()
+    left = {(row, column) for column, row in _lined(down, xs, ys)}
+    return Grid(xs, ys, across, left, set(_lined(across, ys, xs)))
+
+
+def _lined(
+    lines: list[Ruling], edges: list[float], others: list[float]
+) -> Iterator[tuple[int, int]]:
+    """Which edge has a line, and between which two of the others."""
+    middles = [(a + b) / 2 for a, b in pairwise(others)]
+    for line in lines:
+        edge = min(range(len(edges)), key=lambda number: abs(edges[number] - line.at))
+        for place, middle in enumerate(middles):
+            if line.start - NEAR <= middle <= line.end + NEAR:
+                yield edge, place
 
 
 def _edges(lines: list[float], ends: list[float]) -> list[float]:
@@ -162,27 +180,15 @@ def _parts(grid: Grid, run: Run, split: Callable[[Run], list[Run]]) -> list[Run]
 
 def _cell(grid: Grid, row: int, run: Run) -> tuple[int, int]:
     """Cells that no line parts are one: its text goes to the first of them."""
-    row = min(max(row, 0), len(grid.ys) - 2)
-    column = min(max(grid.column((run.left + run.right) / 2), 0), len(grid.xs) - 2)
-    middle = (grid.ys[row] + grid.ys[row + 1]) / 2
-    inner = grid.xs[1:-1]
-    if not any(_covers(grid.down, edge, middle) for edge in inner):
+    if not any((row, column) in grid.lined_left for column in range(1, len(grid.xs) - 1)):
         # No line parts any cells of this row: it is not shaded, where others are.
-        column = min(max(grid.column(run.left + 1), 0), len(grid.xs) - 2)
-        return row, column
-    while column > 0 and not _covers(grid.down, grid.xs[column], middle):
+        return row, grid.column(run.left + 1)
+    column = grid.column((run.left + run.right) / 2)
+    while column > 0 and (row, column) not in grid.lined_left:
         column -= 1
-    middle = (grid.xs[column] + grid.xs[column + 1]) / 2
-    while row > 0 and not _covers(grid.across, grid.ys[row], middle):
+    while row > 0 and (row, column) not in grid.lined_top:
         row -= 1
     return row, column
-
-
-def _covers(lines: Sequence[Ruling], at: float, middle: float) -> bool:
-    return any(
-        abs(line.at - at) <= NEAR and line.start - NEAR <= middle <= line.end + NEAR
-        for line in lines
-    )
 
 
 def _without_empty(cells: list[list[str]]) -> list[list[str]]:

@@ -96,7 +96,7 @@ def _end(parts: Sequence[Sequence[Row]], start: int) -> int:
             if len(parts[place]) == 1 and rows and place + 1 < len(parts) - 1:
                 continue
             break
-        gaps = column_gaps(rows + full, full[0][0].size)
+        gaps = column_gaps((rows + full)[-40:], full[0][0].size)
         astray = sum(not fits(row, gaps) for row in parts[place])
         if len(gaps) < max(1, 0.6 * count) or astray > 0.4 * len(parts[place]):
             break

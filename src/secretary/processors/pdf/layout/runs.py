@@ -19,8 +19,6 @@ from .styles import FAR, Drawn, Style, drawn_texts, near
 
 LINE = re.compile("[^\\s\ufffe](?:[^\\r\\n\ufffe]*[^\\s\ufffe])?")
 WORD = re.compile("\\S+")
-#: Beyond this a page is read as it comes: no layout is worth the time.
-MOST_LINES = 20_000
 #: In ems: a gap that is no space between two words of a sentence.
 HOLE = 1.0
 #: Characters: shorter runs say little about how wide letters are.
@@ -142,7 +140,7 @@ def joined(words: Iterable[Run], hole: float) -> list[Run]:
 def _spans(layer: TextLayer) -> tuple[list[Span], list[int | None]]:
     """Pieces of lines, each drawn by one operator, and the addresses of what they are drawn by."""
     text, handle = layer.text, layer.handle
-    ends = [match.span() for match in LINE.finditer(text)][:MOST_LINES]
+    ends = [match.span() for match in LINE.finditer(text)]
     firsts = map(pdfium.char_object, repeat(handle), layer.places([start for start, _ in ends]))
     lasts = map(pdfium.char_object, repeat(handle), layer.places([end - 1 for _, end in ends]))
     spans: list[Span] = []
