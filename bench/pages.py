@@ -32,12 +32,14 @@ from documents.speed import Speed, measure_speed
 from documents.tools import SECRETARY, TOOLS
 
 WORK = quality.WORK
+#: A first look goes without them.
+SLOW = ("pymupdf4llm", "markitdown")
 PARTS = ("quality", "speed", "ocr", "memory")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`every_tool`: also those that take a second for a page."""
+    """`every_tool`: also those that take a minute for the documents."""
 
     pages: int = 200
     rounds: int = 7
@@ -101,7 +103,7 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
             as_jobs = read_as_jobs([sample.pdf for sample in samples], root)
             run.scores = [quality.scored(SECRETARY.name, as_jobs, samples)]
             for tool in TOOLS:
-                if tool != SECRETARY and (plan.every_tool or tool.name != "pymupdf4llm"):
+                if tool != SECRETARY and (plan.every_tool or tool.name not in SLOW):
                     _say(f"quality: {tool.name}")
                     run.scores.append(quality.measure(tool, samples))
         case "speed":
@@ -118,6 +120,8 @@ def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
     parts = []
     if run.scores:
         parts += [quality.by_tool(run.scores), page_report.QUALITY_NOTES.format(split=split)]
+        if not plan.every_tool:
+            parts.append(f"Left out for being slow: {', '.join(SLOW)}")
         parts += quality.lacking(run.scores, run.missing)
     if run.speed:
         parts += [page_report.speed_table(run.speed), page_report.cached_table(run.speed)]

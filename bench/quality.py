@@ -88,7 +88,8 @@ def by_tool(rows: Sequence[Row]) -> str:
     lines = [["", "version", *MEASURES, "CPU s"]]
     for row in rows:
         cells = _cells(list(row.scores.values()))
-        lines.append([row.tool, row.version, *cells, report.number(row.cpu_s)])
+        spent = report.number(row.cpu_s) if row.scores else "missing"
+        lines.append([row.tool, row.version, *cells, spent])
     return report.table(lines)
 
 

@@ -14,7 +14,7 @@ PROSE = (
     "counted them since the fire, although the council asks for the number every spring. "
 )
 
-Draw = Callable[[Canvas], None]
+Draw = Callable[[Canvas], object]
 
 
 def pdf_of(*pages: Draw, size: tuple[float, float] = A4) -> bytes:

@@ -78,7 +78,9 @@ def corpus(work: Path, split: Split | None = None) -> Corpus:
     lacking = {producer for producer, program in PROGRAMS.items() if not shutil.which(program)}
     here = [sample for sample in samples if sample.producer not in lacking]
     if not all(sample.pdf.exists() and sample.markdown.exists() for sample in here):
-        directory.mkdir(parents=True, exist_ok=True)
+        for old in work.glob("corpus-*"):
+            shutil.rmtree(old)
+        directory.mkdir(parents=True)
         _make(here, directory)
     chosen = [sample for sample in here if split in (None, sample.split)]
     gone = [sample for sample in samples if sample.producer in lacking]

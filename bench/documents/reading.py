@@ -42,8 +42,8 @@ def python_of(tool: Tool, work: Path) -> Path:
         return Path(sys.executable)
     try:
         return install.environment(work / f"reader-{tool.name}", tool.requirements)
-    except (subprocess.SubprocessError, OSError) as error:
-        raise Missing(f"{' '.join(tool.requirements)} cannot be installed: {error}") from None
+    except (subprocess.SubprocessError, OSError):
+        raise Missing(f"pip cannot install {' '.join(tool.requirements)}") from None
 
 
 def read(tool: Tool, files: Sequence[Path], work: Path) -> Readings:

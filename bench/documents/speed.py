@@ -13,9 +13,11 @@ from .reading import Missing, read
 from .service import Done, Service, serving
 from .tools import PDFIUM, SECRETARY, TOOLS
 
-#: Those that take seconds for the file are measured in the first round only.
-SLOW = ("pypdf", "markitdown", "kreuzberg")
-TOOLS_MEASURED = ("pdftotext", "pymupdf", "xberg", "pdf-inspector", "pdf_oxide", *SLOW)
+#: It takes half a minute for the file, and is measured in the first round only.
+SLOW = ("markitdown",)
+TOOLS_MEASURED = (
+    "pdftotext", "pymupdf", "pypdf", "kreuzberg", "xberg", "pdf-inspector", "pdf_oxide", *SLOW
+)  # fmt: skip
 #: What of our time goes into reading itself, the rest being the way of a job.
 ALONE = "secretary, reading alone"
 PROCESSES = (1, 2)

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-LIMIT_S = 60
+LIMIT_S = 180
 
 
 def main(module: str, output: str, *files: str) -> None:

@@ -44,16 +44,17 @@ class JobFiles:
         raise NotFound("There is no such file")
 
     def archive(self, job: Job) -> Path:
-        """The ZIP with everything the job has made. Takes a while: unless the job made it itself,
-        it is packed when it is first asked for."""
+        """The ZIP with everything the job has made. Takes a while: that of a document is packed
+        when it is first asked for."""
         results = job.results or {}
         name = results.get("archive_filename")
         if job.status is not JobStatus.COMPLETED or not isinstance(name, str):
             raise NotFound(f"The job {job.job_id} has no archive")
         directory = Path(self.of_attempt(job))
         target = directory / name
-        if target.parent == directory and directory.is_dir() and not target.exists():
-            pack(directory, target, without=frozenset({str(results.get(MORE_IN))}))
+        is_ours = job.has_more_results and target.parent == directory
+        if is_ours and directory.is_dir() and not target.exists():
+            pack(directory, target, without=frozenset({str(results[MORE_IN])}))
         return self.locate(job, name)
 
     def filled(self, job: Job) -> Job:

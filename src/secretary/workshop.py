@@ -66,9 +66,10 @@ def run_directory(parent: Path) -> Iterator[Path]:
     except OSError as error:
         text = f"{parent} cannot be written: {error.strerror}. Name another place with --data-dir."
         raise InvalidSettings(text) from None
-    lock = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR)
+    lock = os.open(directory / "new", os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(directory / "new", directory / LOCK)  # never seen without its lock held
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)

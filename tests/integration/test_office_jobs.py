@@ -110,7 +110,8 @@ def an_epub() -> bytes:
         '<item id="one" href="one.xhtml" media-type="application/xhtml+xml"/></manifest>'
         '<spine><itemref idref="one"/></spine></package>'
     )
-    chapter = '<html xmlns="http://www.w3.org/1999/xhtml"><body><h1>Fruit</h1><p>An apple</p></body></html>'
+    body = "<body><h1>Fruit</h1><p>An apple</p></body>"
+    chapter = f'<html xmlns="http://www.w3.org/1999/xhtml">{body}</html>'
     return zipped(
         {
             "mimetype": b"application/epub+zip",

@@ -148,8 +148,12 @@ class TestArchive:
         self, files: JobFiles, job: Job, name: object
     ) -> None:
         with pytest.raises(NotFound):
-            files.archive(completed(job, archive_filename=name))
+            files.archive(completed(job, archive_filename=name, more_in="texts.json"))
         assert list(files.root.rglob("x.zip")) == []
+
+    def test_one_that_a_job_only_speaks_of_is_none(self, files: JobFiles, job: Job) -> None:
+        with pytest.raises(NotFound):
+            files.archive(completed(job, archive_filename="own.zip"))
 
     def test_a_job_that_has_not_completed_has_none(self, files: JobFiles, job: Job) -> None:
         failed = job.model_copy(update={"results": {"archive_filename": "a.zip"}})

@@ -197,6 +197,15 @@ def test_links_and_fields_show_their_results(tmp_path: Path) -> None:
     )
 
 
+def test_fields_that_show_their_instruction(tmp_path: Path) -> None:
+    body = (
+        '<w:p><w:r><w:t>Dear </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r>'
+        "<w:r><w:instrText>MACROBUTTON NoMacro [your name]</w:instrText></w:r>"
+        '<w:r><w:fldChar w:fldCharType="end"/></w:r></w:p>'
+    )
+    assert markdown(docx_of(body), "docx", tmp_path) == "Dear [your name]\n"
+
+
 def test_footnotes_endnotes_and_comments_become_notes(tmp_path: Path) -> None:
     body = (
         '<w:p><w:r><w:t>One</w:t></w:r><w:r><w:footnoteReference w:id="7"/></w:r>'
@@ -226,6 +235,29 @@ def test_text_boxes_follow_their_paragraph_once(tmp_path: Path) -> None:
         "</mc:AlternateContent></w:r></w:p>"
     )
     assert markdown(docx_of(body), "docx", tmp_path) == "Anchor\n\nBoxed\n"
+
+
+def test_charts_and_diagrams_tell_what_is_in_them(tmp_path: Path) -> None:
+    space = "http://schemas.openxmlformats.org/drawingml/2006"
+    points = "<c:{0}><c:pt idx='0'><c:v>{1}</c:v></c:pt><c:pt idx='1'><c:v>{2}</c:v></c:pt></c:{0}>"
+    chart = (
+        f'<c:chartSpace xmlns:c="{space}/chart"><c:ser><c:tx><c:v>Sales</c:v></c:tx>'
+        f"{points.format('cat', 'Q1', 'Q2')}{points.format('val', '1', '2.5')}</c:ser>"
+        "</c:chartSpace>"
+    )
+    points = "<dgm:pt><dgm:t><a:p><a:r><a:t>{}</a:t></a:r></a:p></dgm:t></dgm:pt>"
+    diagram = (
+        f'<dgm:dataModel xmlns:dgm="{space}/diagram" xmlns:a="{space}/main"><dgm:ptLst>'
+        f"{points.format('Plan')}<dgm:pt/>{points.format('Do')}</dgm:ptLst></dgm:dataModel>"
+    )
+    body = (
+        f'<w:p><w:r><w:drawing><c:chart xmlns:c="{space}/chart" r:id="chart"/></w:drawing></w:r>'
+        f'</w:p><w:p><w:r><w:drawing><dgm:relIds xmlns:dgm="{space}/diagram" r:dm="diagramData"/>'
+        "</w:drawing></w:r></w:p>"
+    )
+    assert markdown(docx_of(body, chart=chart, diagramData=diagram), "docx", tmp_path) == (
+        "|  | Sales |\n| --- | --- |\n| Q1 | 1 |\n| Q2 | 2.5 |\n\n- Plan\n- Do\n"
+    )
 
 
 def test_listings_and_code_are_code(tmp_path: Path) -> None:

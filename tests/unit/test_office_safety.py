@@ -264,6 +264,17 @@ class TestDepth:
         )
 
 
+@pytest.mark.timeout(20)
+def test_white_space_without_end_is_no_trouble(tmp_path: Path) -> None:
+    gap = " " * 300_000
+    file = docx_of(
+        f"<w:p><w:r><w:t>a{gap}b</w:t><w:br/><w:t>{gap}c!{'!' * 300_000}</w:t></w:r></w:p>"
+    )
+    assert len(markdown(file, "docx", tmp_path)) > 600_000
+    rows = f'"a{gap}b\nc{gap}d",{"=" * 300_000}\n'.encode() * 3
+    assert len(markdown(rows, "text", tmp_path, name="a.csv")) > 600_000
+
+
 class TestDamage:
     @pytest.mark.parametrize("kind", PARTS)
     @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])

@@ -1,8 +1,10 @@
 """Recognised lines put together to text and Markdown."""
 
+import re
+
 import pytest
 
-from secretary.engines.ocr import Line, open_engine
+from secretary.engines.ocr import Line, Word, open_engine
 from secretary.processors.paragraphs import as_markdown, as_text
 from secretary.processors.recognition import recognise
 
@@ -21,6 +23,7 @@ def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) ->
             found.append(
                 Line(
                     text=text,
+                    words=words(text),
                     confidence=95,
                     box=box,
                     baseline=baseline,
@@ -29,6 +32,14 @@ def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) ->
                 )
             )
     return found
+
+
+def words(text: str, left: int = 100) -> tuple[Word, ...]:
+    """Each letter and each space is ten pixels wide."""
+    return tuple(
+        Word(match[0], left + 10 * match.start(), left + 10 * match.end())
+        for match in re.finditer(r"\S+", text)
+    )
 
 
 def test_text_keeps_its_lines_and_markdown_joins_them() -> None:
@@ -107,15 +118,71 @@ def test_items_become_a_list(texts: list[str], markdown: str) -> None:
     ],
 )
 def test_print_that_looks_like_markup_stays_print(text: str, markdown: str) -> None:
-    page = lines("x", "", "y")
     only = Line(
-        text=text, confidence=95, box=(1, 1, 9, 9), baseline=9, height=15, block=page[0].block
+        text=text, words=(), confidence=95, box=(1, 1, 9, 9), baseline=9, height=15, block=1
     )
     assert as_markdown([only]) == markdown
 
 
+def test_rows_that_leave_the_same_gaps_are_a_table() -> None:
+    page = lines(
+        "The following was delivered:",
+        "",
+        "Item         Pieces",
+        "Screws       200",
+        "A|B          1",
+        "Total        201",
+        "",
+        "With kind regards",
+    )
+    assert as_markdown(page) == (
+        "The following was delivered:\n\n"
+        "| Item | Pieces |\n| --- | --- |\n| Screws | 200 |\n| A\\|B | 1 |\n| Total | 201 |\n\n"
+        "With kind regards"
+    )
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        # The gaps are at different places.
+        ["this is      spaced out", "and so is that        line", "as       is the third of them"],
+        # Two rows can be anything.
+        ["Name:        Miller", "Place:       Berlin"],
+        # A list, far from its numbers.
+        ["1.       apples", "2.       pears", "3.       plums"],
+    ],
+)
+def test_other_gaps_make_no_table(texts: list[str]) -> None:
+    assert "|" not in as_markdown(lines(*texts))
+
+
 def test_nothing_stays_nothing() -> None:
     assert (as_text([]), as_markdown([])) == ("", "")
+
+
+def test_a_printed_table_is_found() -> None:
+    rows = [
+        ["Artikel", "Menge", "Preis"],
+        ["Schrauben", "200", "0,05 Euro"],
+        ["Muttern", "150", "0,04 Euro"],
+        ["Dübel 8 mm", "50", "0,10 Euro"],
+    ]
+    prints = [
+        Print(x, 60 + 18 * i, cell)
+        for i, row in enumerate(rows)
+        for x, cell in zip((50, 200, 300), row, strict=True)
+    ]
+    picture = sheet(prints, height=160, dpi=200)
+    found = recognise(picture, engine=open_engine(), languages="deu", dpi=200)
+    assert found.text.splitlines()[1] == "Schrauben 200 0,05 Euro"
+    assert found.markdown.splitlines() == [
+        "| Artikel | Menge | Preis |",
+        "| --- | --- | --- |",
+        "| Schrauben | 200 | 0,05 Euro |",
+        "| Muttern | 150 | 0,04 Euro |",
+        "| Dübel 8 mm | 50 | 0,10 Euro |",
+    ]
 
 
 def test_a_printed_page_gets_its_structure_back() -> None:

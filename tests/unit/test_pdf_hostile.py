@@ -11,7 +11,7 @@ from secretary.processors.pdf.document import opened_page, opened_pdf
 from secretary.processors.pdf.drawing import draw_page
 from secretary.processors.pdf.native import NativePage, read_page
 
-from ..documents import _written, pdf
+from ..documents import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
 #: Many times what is needed, on a busy machine.
@@ -29,7 +29,7 @@ def page_of(tmp_path: Path, content: bytes) -> NativePage:
 
 
 def with_stream(stream: bytes, box: bytes = b"0 0 612 792") -> bytes:
-    return _written(
+    return written(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [5 0 R] /Count 1 >>",

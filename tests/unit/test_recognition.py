@@ -100,6 +100,24 @@ def noisy(picture: Image.Image) -> Image.Image:
     return Image.fromarray((pale + noise).clip(0, 255).astype(numpy.uint8))
 
 
+def speckled(picture: Image.Image) -> Image.Image:
+    values = numpy.array(picture)
+    values[numpy.random.default_rng(1).random(values.shape) < 0.02] = 40
+    return Image.fromarray(values)
+
+
+@pytest.mark.parametrize("degrees", [0, 6])
+def test_a_photo_of_a_page_on_a_table_is_read(degrees: int) -> None:
+    printed = page(GERMAN * 2, dpi=170)
+    room = (printed.width * 5 // 4, printed.height * 4 // 3)
+    turned = printed.rotate(degrees, Image.Resampling.BICUBIC, expand=True)
+    shape = Image.new("L", printed.size, 255).rotate(degrees, expand=True)
+    photo = Image.new("L", room, 60)
+    photo.paste(turned, ((room[0] - turned.width) // 2, (room[1] - turned.height) // 2), shape)
+    found = read(shaded(photo), "deu")
+    assert character_error_rate(PRINTED["deu"] * 2, found.text) < 0.01
+
+
 @pytest.mark.parametrize("language", ["eng", "deu"])
 @pytest.mark.parametrize(
     ("name", "picture"),
@@ -110,6 +128,7 @@ def noisy(picture: Image.Image) -> Image.Image:
         ("faint", lambda p: p.point(lambda value: 205 + value * 22 // 255)),
         ("shaded", shaded),
         ("noisy", noisy),
+        ("speckled", speckled),
         ("on brown paper", lambda p: ImageOps.colorize(p, "#301", "#c96")),
     ],
 )
@@ -156,8 +175,9 @@ def test_a_blank_picture_has_no_text(size: tuple[int, int], colour: str) -> None
     assert (found.text, found.markdown, found.confidence, found.words) == ("", "", 0, 0)
 
 
-def test_paper_alone_has_no_text() -> None:
-    grain = numpy.random.default_rng(1).normal(235, 3, (600, 800)).clip(0, 255)
+@pytest.mark.parametrize("deviation", [3, 10, 30])
+def test_paper_alone_has_no_text(deviation: int) -> None:
+    grain = numpy.random.default_rng(1).normal(200, deviation, (600, 800)).clip(0, 255)
     assert read(Image.fromarray(grain.astype(numpy.uint8))).text == ""
 
 

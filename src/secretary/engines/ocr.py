@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import EngineUnavailable
 
@@ -10,9 +10,16 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
+class Word(NamedTuple):
+    text: str
+    left: int
+    right: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     text: str
+    words: tuple[Word, ...]
     #: 0 to 100.
     confidence: float
     #: Left, top, right, bottom, in pixels.

@@ -5,12 +5,13 @@ import hashlib
 import importlib.metadata
 import os
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
 from .languages import language_codes
-from .ocr import Line
+from .ocr import Line, Word
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -156,31 +157,36 @@ def _not_installed() -> EngineUnavailable:
 
 
 def _lines(api: Any, library: Any) -> list[Line]:
-    if not api.Recognize():
-        return []
-    lines: list[Line] = []
-    iterator = api.GetIterator()
+    iterator = api.GetIterator() if api.Recognize() else None
     if iterator is None:
         return []
     level = library.RIL
+    lines: list[Line] = []
     block = 0
-    for place in library.iterate_level(iterator, level.TEXTLINE):
+    for place in library.iterate_level(iterator, level.WORD):
         block += place.IsAtBeginningOf(level.BLOCK)
-        text = _text(place, level.TEXTLINE)
-        box = place.BoundingBox(level.TEXTLINE)
-        if text and box:
-            rows = place.RowAttributes()
-            lines.append(
-                Line(
-                    text=text,
-                    confidence=place.Confidence(level.TEXTLINE),
-                    box=box,
-                    height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
-                    baseline=_middle(place.Baseline(level.TEXTLINE), box),
-                    block=block,
-                )
-            )
-    return lines
+        # What is asked about a line is answered for the rest of it: ask at its first word.
+        if place.IsAtBeginningOf(level.TEXTLINE):
+            lines.append(_line(place, level.TEXTLINE, block))
+        text = _text(place, level.WORD)
+        if text:
+            left, _, right, _ = place.BoundingBox(level.WORD)
+            lines[-1] = replace(lines[-1], words=(*lines[-1].words, Word(text, left, right)))
+    return [line for line in lines if line.text]
+
+
+def _line(place: Any, level: int, block: int) -> Line:
+    box = place.BoundingBox(level)
+    rows = place.RowAttributes()
+    return Line(
+        text=_text(place, level),
+        words=(),
+        confidence=place.Confidence(level),
+        box=box,
+        baseline=_middle(place.Baseline(level), box),
+        height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
+        block=block,
+    )
 
 
 def _text(place: Any, level: int) -> str:

@@ -20,7 +20,6 @@ from ..errors import (
 from ..file_kinds import kind_of
 from .office.archive import declared_bytes
 from .office.encodings import decoded, text_at
-from .office.odf_package import refuse_encrypted_odf
 from .office.ole import ole_kind
 from .office.text import delimiter_of
 
@@ -100,6 +99,9 @@ def _checked(path: str, kind: str) -> str:
             text = "The document is larger than allowed once it is unpacked"
             raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
         if kind.startswith("od"):
+            # Loaded here, because most processes that import this convert nothing.
+            from .office.odf_package import refuse_encrypted_odf
+
             refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
     return kind
 

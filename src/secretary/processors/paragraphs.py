@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from ..engines.ocr import Line
+from .tables import Table, with_tables
 
 #: A line so much higher than most of the text is a heading, of the level given.
 HEADINGS = ((1.8, 1), (1.4, 2), (1.22, 3))
@@ -22,21 +23,26 @@ HYPHENS = ("-", "\N{HYPHEN}", "\N{SOFT HYPHEN}")
 
 
 def as_text(lines: Sequence[Line]) -> str:
-    return "\n\n".join("\n".join(line.text for line in group) for group in _paragraphs(lines))
+    groups = _paragraphs(lines, _usual_height(lines))
+    return "\n\n".join("\n".join(line.text for line in group) for group in groups)
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
     usual = _usual_height(lines)
     parts: list[tuple[str, bool]] = []
-    for group in _paragraphs(lines):
-        level = _heading_level(group, usual)
-        if level:
-            parts.append(("#" * level + " " + _escaped(_joined(group)), False))
-        else:
-            parts += _items(group)
+    for part in with_tables(lines):
+        if isinstance(part, Table):
+            parts.append((part.markdown(), False))
+            continue
+        for group in _paragraphs(part, usual):
+            level = _heading_level(group, usual)
+            if level:
+                parts.append(("#" * level + " " + _escaped(_joined(group)), False))
+            else:
+                parts += _items(group)
     pieces = [parts[0][0]] if parts else []
-    for (_, was_item), (part, is_item) in pairwise(parts):
-        pieces += ["\n" if was_item and is_item else "\n\n", part]
+    for (_, was_item), (part_text, is_item) in pairwise(parts):
+        pieces += ["\n" if was_item and is_item else "\n\n", part_text]
     return "".join(pieces)
 
 
@@ -51,8 +57,7 @@ def _usual_height(lines: Sequence[Line]) -> float:
     return 0.0
 
 
-def _paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    usual = _usual_height(lines)
+def _paragraphs(lines: Sequence[Line], usual: float) -> Iterator[list[Line]]:
     everywhere = _usual_pitch(lines)
     for _, group in groupby(lines, key=lambda line: line.block):
         block = list(group)

@@ -8,7 +8,7 @@ from ..engines.languages import language_codes
 from ..engines.ocr import Line, OcrEngine, Recognised
 from .language import detect_language
 from .paragraphs import as_markdown, as_text
-from .sheet import Sheet, prepare
+from .sheet import Sheet, prepare, without_specks
 from .straightening import examine
 
 #: Part of a cache key: another number means that pictures are prepared or put together anew.
@@ -27,7 +27,7 @@ ENOUGH_LETTERS = 15
 #: By how much another turn must be read better to be believed.
 CLEARLY_BETTER = 12.0
 #: Lines below are specks and drawings that were taken for letters.
-NO_TEXT_CONFIDENCE = 20.0
+NO_TEXT_CONFIDENCE = 45.0
 
 
 def recognise(
@@ -35,7 +35,7 @@ def recognise(
 ) -> Recognised:
     """A picture without any text gives an empty one: that is no error."""
     codes = "+".join(language_codes(languages or ""))
-    grey = image if image.mode == "L" else image.convert("L")
+    grey = without_specks(image if image.mode == "L" else image.convert("L"))
     findings = examine(grey)
     if findings.is_blank:
         return _recognised([], codes, None)

@@ -3,17 +3,23 @@
 from dataclasses import dataclass, replace
 
 import numpy
+from numpy.typing import NDArray
 from PIL import Image, ImageFilter, ImageOps
 
-from .straightening import Band, Findings
+from .straightening import Band, Findings, noise_of
 
 #: Lines lower than this are enlarged, higher ones made smaller: engines read at about this height.
 LOW_LINE, GOOD_LINE, HIGH_LINE = 15.0, 30.0, 80.0
 #: Noise is smoothed away, and low letters would go with it.
 LOW_NOISY_LINE = 17.0
+#: Lower still are no letters.
+NO_LINE = 5.0
 MAX_ENLARGEMENT = 4.0
-#: What is larger is made smaller, and what is smaller is not.
-MAX_PIXELS, MIN_PIXELS = 40_000_000, 1_000_000
+#: The share of pixels that are dark all alone. Print has next to none.
+SPECKS = 0.003
+QUIET = 8.0
+#: What is larger is made smaller; what is not so large is not made smaller; what may become large.
+MAX_PIXELS, MIN_PIXELS, MAX_ENLARGED = 40_000_000, 1_000_000, 12_000_000
 #: A picture no larger than this is tried as a whole.
 SMALL_PIXELS = 400_000
 #: How much neighbouring pixels differ by chance, against the depth of the print.
@@ -65,6 +71,27 @@ class Sheet:
         return self.image.crop(band)
 
 
+def without_specks(grey: Image.Image) -> Image.Image:
+    """Each speck would be tried as a letter, at great length."""
+    values = numpy.asarray(grey)
+    starts = numpy.linspace(0, max(0, len(values) - 48), 6).astype(int)
+    bands = [values[start : start + 48] < 128 for start in sorted(set(starts.tolist()))]
+    alone = sum(_count_alone(band) for band in bands)
+    is_speckled = alone > SPECKS * sum(band.size for band in bands)
+    # Between specks the paper is quiet; where it is not, this is grain.
+    if is_speckled and noise_of(values) < QUIET:
+        return grey.filter(ImageFilter.MedianFilter(3))
+    return grey
+
+
+def _count_alone(dark: NDArray[numpy.bool_]) -> int:
+    if min(dark.shape) < 3:
+        return 0
+    middle = dark[1:-1, 1:-1]
+    beside = dark[1:-1, :-2] | dark[1:-1, 2:] | dark[:-2, 1:-1] | dark[2:, 1:-1]
+    return int((middle & ~beside).sum())
+
+
 def prepare(grey: Image.Image, findings: Findings, dpi: int | None) -> Sheet:
     """Only what the findings call for: a plain scan goes through as it is."""
     contrast = findings.contrast
@@ -75,7 +102,7 @@ def prepare(grey: Image.Image, findings: Findings, dpi: int | None) -> Sheet:
     if contrast < FAINT:
         grey = _strengthened(grey)
         contrast = 255.0
-    is_noisy = _noise(grey) > NOISE * contrast
+    is_noisy = noise_of(numpy.asarray(grey)) > NOISE * contrast
     scale = _scale(grey, findings.line_height, LOW_NOISY_LINE if is_noisy else LOW_LINE)
     if scale != 1:
         size = (max(1, round(grey.width * scale)), max(1, round(grey.height * scale)))
@@ -109,23 +136,16 @@ def _strengthened(grey: Image.Image) -> Image.Image:
     )
 
 
-def _noise(grey: Image.Image) -> float:
-    """Told by the quietest part of all rows, so that print does not count."""
-    values = numpy.asarray(grey)[:: max(1, grey.height // 200)].astype(numpy.float32)
-    if values.shape[1] < 3:
-        return 0.0
-    bend = numpy.abs(2 * values[:, 1:-1] - values[:, :-2] - values[:, 2:])
-    return float(numpy.percentile(bend, 25)) / 0.78  # of normal noise this gives the deviation
-
-
 def _scale(grey: Image.Image, line_height: float | None, low: float) -> float:
     scale = 1.0
-    if line_height and not low <= line_height <= HIGH_LINE:
-        scale = min(GOOD_LINE / line_height, MAX_ENLARGEMENT)
     pixels = grey.width * grey.height
-    least: float = min(1.0, (MIN_PIXELS / pixels) ** 0.5)
+    if line_height and line_height > HIGH_LINE:
+        scale = max(GOOD_LINE / line_height, min(1.0, (MIN_PIXELS / pixels) ** 0.5))
+    elif line_height and NO_LINE <= line_height < low:
+        scale = min(GOOD_LINE / line_height, max(1.0, (MAX_ENLARGED / pixels) ** 0.5))
+        scale = min(scale, MAX_ENLARGEMENT)
     most: float = (MAX_PIXELS / pixels) ** 0.5
-    return min(max(scale, least), most)
+    return min(scale, most)
 
 
 def _levelled(grey: Image.Image, skew: float) -> Image.Image:

@@ -1,6 +1,7 @@
 """How a picture of text must be turned, lit and scaled to be read; found on a small copy of it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ MIN_SKEW = 0.4
 MAX_DOTS = 40_000
 #: Differences in grey that can be print. Paper alone has less.
 MIN_CONTRAST = 10.0
+#: Nothing but noise reaches four times its own deviation.
+CHANCE = 5.0
 #: How much clearer lines must be the other way round before the picture counts as lying.
 LYING = 1.25
 
@@ -32,7 +35,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    #: The darkest print against its paper, 0 to 255.
+    #: The darkest print against its paper, up to 255; 0 where there is nothing but paper.
     contrast: float
     is_inverted: bool
     #: The brightness of the paper, on a coarse grid; None where it is about the same everywhere.
@@ -48,7 +51,7 @@ class Findings:
 
     @property
     def is_blank(self) -> bool:
-        return self.contrast < MIN_CONTRAST
+        return not self.contrast
 
 
 def examine(picture: Image.Image) -> Findings:
@@ -61,8 +64,8 @@ def examine(picture: Image.Image) -> Findings:
     paper = _paper(small)
     depth = _spread(paper, small.shape) - small
     contrast = float(numpy.percentile(depth, 99.8)) if depth.size else 0.0
-    if contrast < MIN_CONTRAST:
-        return Findings(contrast, is_inverted, None, False, 0.0, 0, None, None)
+    if contrast < max(MIN_CONTRAST, CHANCE * noise_of(small)):
+        return Findings(0.0, is_inverted, None, False, 0.0, 0, None, None)
     ink = depth > contrast * 0.4
     is_lying, skew = _direction(ink)
     rows = _rows(numpy.rot90(ink, -1) if is_lying else ink, skew)
@@ -78,6 +81,15 @@ def examine(picture: Image.Image) -> Findings:
         line_height=_line_height(heights, len(rows), scale),
         sample=_sample(rows, lines),
     )
+
+
+def noise_of(grey: NDArray[Any]) -> float:
+    """How far pixels deviate by chance; told by the quietest part of all rows, so without print."""
+    values = grey[:: max(1, len(grey) // 200)].astype(numpy.float32)
+    if values.shape[1] < 3:
+        return 0.0
+    bend = numpy.abs(2 * values[:, 1:-1] - values[:, :-2] - values[:, 2:])
+    return float(numpy.percentile(bend, 25)) / 0.78  # of normal noise this gives the deviation
 
 
 def _paper(grey: Grey) -> Grey:

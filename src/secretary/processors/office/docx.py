@@ -20,13 +20,14 @@ from .blocks import (
     words,
 )
 from .charts import chart_blocks
+from .diagrams import DIAGRAM, diagram_blocks
 from .document import OfficeDocument, page_of
 from .docx_numbering import Label, Numbering
 from .docx_styles import Meaning, Styles, W, value
 from .docx_text import NOTES, TextReader
 from .ooxml import MARKUP, RELATION, Part, alternative, facts_of, main_part
 from .pictures import Pictures
-from .spans import repeated
+from .spans import refuse_beyond, repeated
 from .xml_parts import Element, integer
 
 _WRAPPERS = {
@@ -100,6 +101,8 @@ class _Reader:
         for box in boxes:
             if box.tag == f"{W}txbxContent":
                 yield from self._blocks(box)
+            elif box.tag == f"{DIAGRAM}relIds":
+                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATION}dm")))
             else:
                 yield from chart_blocks(self._part.by_id(box.get(f"{RELATION}id")))
         yield from self._context.notes.take(self._context)
@@ -135,6 +138,7 @@ class _Reader:
     def _rows(self, table: Element) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
         above: list[Cell] = []
+        count = 0
         for row in _children(table, f"{W}tr"):
             properties = row.find(f"{W}trPr")
             if properties is not None and properties.find(f"{W}del") is not None:
@@ -143,6 +147,8 @@ class _Reader:
             line: list[Cell] = [()] * min(skipped, 100)
             for cell in _children(row, f"{W}tc"):
                 line += self._cells(cell, above[len(line) :])
+            count += len(line)
+            refuse_beyond(count)
             rows.append(line)
             above = line
         return rows

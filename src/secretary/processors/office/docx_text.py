@@ -1,12 +1,13 @@
 """What is in a paragraph of a Word document: text, fields, links, notes, pictures."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from .blocks import PLAIN, Inline, NoteMark, Run, Style
+from .diagrams import DIAGRAM
 from .docx_styles import Styles, W, is_on, styled, value
 from .equations import M, latex
+from .fields import link_of, text_of
 from .ooxml import DRAWING, MARKUP, RELATION, Part, alternative
 from .pictures import Pictures
 from .scripts import lowered, raised
@@ -18,10 +19,12 @@ _PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawi
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
-_HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)
+#: What is longer is of no kind that we know.
+_INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
 #: Notes by how they are marked: the prefix of their labels.
 NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+_BOXES = {f"{W}txbxContent", _CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
 _LEFT_OUT = {
     f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
@@ -42,7 +45,7 @@ class TextReader:
     pictures: Pictures
     #: The label of a note, by what marks it and its id.
     label_of: Callable[[str, str], str | None]
-    #: Text boxes and charts met in the paragraph; they follow it.
+    #: Text boxes, charts and diagrams met in the paragraph; they follow it.
     boxes: list[Element] = field(default_factory=list)
     _fields: list[_Field] = field(default_factory=list)
 
@@ -61,7 +64,7 @@ class TextReader:
             elif tag == f"{W}hyperlink":
                 self._read(child, found, self.part.link(child.get(f"{RELATION}id")) or link)
             elif tag == f"{W}fldSimple":
-                self._read(child, found, _link_of(child.get(f"{W}instr", "")) or link)
+                self._read(child, found, link_of(child.get(f"{W}instr", "")) or link)
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
                 found.append(Run(latex(child), Style(math=True)))
             elif tag == f"{MARKUP}AlternateContent":
@@ -112,7 +115,7 @@ class TextReader:
 
     def _follow_field(self, child: Element, name: str, found: list[Inline]) -> None:
         if name == "instrText":
-            if self._fields:
+            if self._fields and len(self._fields[-1].instruction) < _INSTRUCTION:
                 self._fields[-1].instruction += child.text or ""
             return
         match child.get(f"{W}fldCharType"):
@@ -124,9 +127,12 @@ class TextReader:
                     found.append(Run(_TICKED if is_ticked else _UNTICKED))
             case "separate" if self._fields:
                 self._fields[-1].is_result = True
-                self._fields[-1].link = _link_of(self._fields[-1].instruction)
+                self._fields[-1].link = link_of(self._fields[-1].instruction)
             case "end" if self._fields:
-                self._fields.pop()
+                ended = self._fields.pop()
+                text = None if ended.is_result else text_of(ended.instruction)
+                if text and not self._is_instruction:
+                    found.append(Run(text))
 
     @property
     def _is_instruction(self) -> bool:
@@ -139,7 +145,7 @@ class TextReader:
     def _read_shapes(self, shape: Element, found: list[Inline]) -> None:
         alt = _alt(shape)
         for element in _outside_boxes(shape):
-            if element.tag in (f"{W}txbxContent", _CHART):
+            if element.tag in _BOXES:
                 self.boxes.append(element)
             elif element.tag == f"{_PICTURE}pic":
                 named = element.find(f"{_PICTURE}nvPicPr/{_PICTURE}cNvPr")
@@ -169,7 +175,7 @@ def _outside_boxes(shape: Element) -> Iterator[Element]:
             return
     for child in shape:
         yield child
-        if child.tag not in (f"{W}txbxContent", _CHART):
+        if child.tag not in _BOXES:
             yield from _outside_boxes(child)
 
 
@@ -200,11 +206,6 @@ def _text(child: Element, name: str) -> str | None:
             return symbol(child.get(f"{W}font", ""), code)
         case _:
             return None
-
-
-def _link_of(instruction: str) -> str | None:
-    found = _HYPERLINK.match(instruction)
-    return (found[1] or found[2]) if found else None
 
 
 def _tick(control: Element) -> str | None:

@@ -21,9 +21,7 @@ _ESCAPES = re.compile(
     r"|&(?=#?\w+;)"
     r"|~(?=~)"
 )
-_LINE_START = re.compile(r"(?m)^(\s*)(#{1,6}(?=\s|$)|>|=+$|-{2,}$|~{3})")
-_LEADING = re.compile(r"[^\w\s]+")
-_TRAILING = re.compile(r"[^\w\s]+$")
+_LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|-{2,}$|~{3})")
 _BREAK = "  \n"
 
 
@@ -39,7 +37,9 @@ def markdown_of(content: Inlines, *, is_bold_known: bool = False, begins_line: b
     text = "".join(parts).strip(" \t\n\r")
     if begins_line:
         text = _LINE_START.sub(r"\1\\\2", text)
-    return re.sub(r"[ \t]*\n", _BREAK, text) if "\n" in text else text
+    if "\n" not in text:
+        return text
+    return _BREAK.join(line.rstrip(" \t") for line in text.split("\n"))
 
 
 def escaped(text: str) -> str:
@@ -132,18 +132,23 @@ def _apart(pieces: list[_Piece]) -> list[_Piece]:
         before = pieces[at - 1].core[-1:] if at and not _is_parted(pieces[at - 1], piece) else ""
         behind = pieces[at + 1] if at + 1 < len(pieces) else None
         after = behind.core[:1] if behind and not _is_parted(piece, behind) else ""
-        lead = _LEADING.match(piece.core) if before.isalnum() else None
-        tail = _TRAILING.search(piece.core) if after.isalnum() else None
-        start = lead.end() if lead else 0
-        end = tail.start() if tail else len(piece.core)
-        if start >= end:
+        core = piece.core
+        start, end = 0, len(core)
+        while before.isalnum() and start < end and _is_sign(core[start]):
+            start += 1
+        while after.isalnum() and start < end and _is_sign(core[end - 1]):
+            end -= 1
+        if start == end:
             pieces[at] = piece._replace(marks=())
-        elif lead or tail:
-            core = piece.core
+        elif end - start < len(core):
             pieces[at] = _Piece(
                 piece.before + core[:start], core[start:end], core[end:] + piece.after, piece.marks
             )
     return pieces
+
+
+def _is_sign(char: str) -> bool:
+    return not (char.isalnum() or char.isspace() or char == "_")
 
 
 def _is_parted(one: _Piece, two: _Piece) -> bool:

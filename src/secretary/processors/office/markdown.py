@@ -93,7 +93,7 @@ def _written(block: Block, notes: list[Note]) -> str:
     match block:
         case Heading(level, content):
             text = markdown_of(content, is_bold_known=True, begins_line=False)
-            text = re.sub(r"\s*\n", " ", text)
+            text = " ".join(line.rstrip() for line in text.split("\n"))
             return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
         case Paragraph(content):
             return markdown_of(content)
@@ -131,7 +131,8 @@ def _table(rows: Sequence[Sequence[Cell]], notes: list[Note]) -> str:
 def _cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
     lines = [line for block in cell for line in _lines(block, notes, is_head)]
     text = LINE_BREAK.join(line for line in lines if line)
-    return re.sub(r" *\n", LINE_BREAK, text).replace("|", "\\|")
+    text = LINE_BREAK.join(line.rstrip(" ") for line in text.split("\n"))
+    return text.replace("|", "\\|")
 
 
 def _lines(block: Block, notes: list[Note], is_head: bool) -> Iterator[str]:
@@ -169,7 +170,7 @@ def _grid(grid: Grid) -> str:
 def _text(text: str) -> str:
     text = escaped(text.strip())
     if "\n" in text or "\r" in text:
-        text = re.sub(r"\s*(\r\n|\r|\n)\s*", LINE_BREAK, text)
+        text = LINE_BREAK.join(line.strip() for line in re.split("[\r\n]+", text))
     return text.replace("|", "\\|").replace("\t", " ")
 
 

@@ -180,7 +180,7 @@ def _shown_fraction(tokens: tuple[Token, ...], value: float) -> str:
     at = [token.kind for token in tokens].index("slash")
     size = sum(token.kind == "digit" for token in tokens[at:])
     has_whole = any(token.text == " " for token in tokens[:at])
-    number = Fraction(abs(value)).limit_denominator(10 ** max(size, 1) - 1)
+    number = Fraction(abs(value)).limit_denominator(10 ** min(max(size, 1), 9) - 1)
     sign = "-" if value < 0 else ""
     whole, rest = divmod(number.numerator, number.denominator) if has_whole else (0, 0)
     if not has_whole:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from .spans import refuse_beyond
 from .xml_parts import Element, integer
 
 TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -29,12 +30,13 @@ def cells_of(row: Element) -> Iterator[tuple[Element, int, bool]]:
 def spanning_rows(table: Element) -> Iterator[list[tuple[Element, int, int]]]:
     """For small tables: every cell that is not covered, with its width and height."""
     for row, times in rows_of(table):
-        cells = [
-            (cell, repeats(cell, "number-columns-spanned"), repeats(cell, "number-rows-spanned"))
-            for cell, count, is_covered in cells_of(row)
-            if not is_covered
-            for _ in range(count)
-        ]
+        cells: list[tuple[Element, int, int]] = []
+        for cell, count, is_covered in cells_of(row):
+            if not is_covered:
+                across = repeats(cell, "number-columns-spanned")
+                down = repeats(cell, "number-rows-spanned")
+                cells += [(cell, across, down)] * count
+                refuse_beyond(len(cells))
         for _ in range(times):
             yield cells
 

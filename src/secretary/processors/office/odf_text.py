@@ -167,7 +167,7 @@ class OdfText:
                 linked = style._replace(link=target) if _is_outside(target) else style
                 self._read(child, linked, place, found)
             elif tag == f"{TEXT}s":
-                found.append(Run(" " * min(integer(child.get(f"{TEXT}c"), 1), 1000), style))
+                found.append(Run(" " * min(integer(child.get(f"{TEXT}c"), 1), 100), style))
             elif tag == f"{TEXT}tab":
                 found.append(Run("\t", style))
             elif tag == f"{TEXT}line-break":

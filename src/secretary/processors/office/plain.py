@@ -57,7 +57,7 @@ def _cell(cell: Cell, notes: list[Note]) -> str:
 
 def _on_one_line(text: str) -> str:
     if "\n" in text or "\t" in text or "\r" in text:
-        text = re.sub(r"\s*[\t\n\r]\s*", " ", text)
+        text = " ".join(part.strip() for part in re.split(r"[\t\n\r]+", text))
     return text.strip()
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from ..page import Page
 from .archive import Archive
-from .blocks import Block, Heading, Item, Paragraph, Run, Table, words
+from .blocks import Block, Heading, Item, Paragraph, Run, Table
 from .charts import chart_blocks
+from .diagrams import DIAGRAM, diagram_blocks
 from .document import OfficeDocument, page_of
 from .drawing_text import Bullets, level_bullet, no_bullets, table_rows, text_blocks
 from .ooxml import DRAWING as A
@@ -17,7 +18,6 @@ from .xml_parts import Element, integer
 
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
-_DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _TITLES = {"title", "ctrTitle"}
 #: What is on every slide says nothing about this one.
 _FURNITURE = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
@@ -152,9 +152,9 @@ class _Slide:
         chart = frame.find(f"{A}graphic/{A}graphicData/{_CHART}")
         if chart is not None:
             return chart_blocks(self._part.by_id(chart.get(f"{RELATION}id")))
-        diagram = frame.find(f"{A}graphic/{A}graphicData/{_DIAGRAM}relIds")
+        diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
         if diagram is not None:
-            return _diagram(self._part.by_id(diagram.get(f"{RELATION}dm")))
+            return diagram_blocks(self._part.by_id(diagram.get(f"{RELATION}dm")))
         return [block for picture in frame.iter(f"{P}pic") for block in self._picture(picture)]
 
     def _notes(self) -> list[Block]:
@@ -210,16 +210,3 @@ def _box(element: Element) -> Box | None:
         integer(start.get("x")), integer(start.get("y")),
         integer(size.get("cx")), integer(size.get("cy")),
     )  # fmt: skip
-
-
-def _diagram(part: Part | None) -> list[Block]:
-    """The texts of a SmartArt, in the order of the file."""
-    if part is None:
-        return []
-    blocks: list[Block] = []
-    for point in part.root.iter(f"{_DIAGRAM}pt"):
-        lines = text_blocks(point.find(f"{_DIAGRAM}t"), part, Bullets(no_bullets))
-        content = [each for line in lines if isinstance(line, Paragraph) for each in line.content]
-        if words(content).strip():
-            blocks.append(Item(0, "-", content))
-    return blocks

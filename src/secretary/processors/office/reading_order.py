@@ -6,6 +6,10 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+#: More shapes than this are no slide that anybody reads.
+_MANY = 2000
+
+
 class Box(NamedTuple):
     left: float
     top: float
@@ -19,12 +23,18 @@ def in_reading_order(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
     Columns are read one after the other only where a gap parts them from top to bottom; a shape
     without a place stays behind the one it follows in the file.
     """
+    if len(shapes) > _MANY:
+        return [shape for _, shape in sorted(shapes, key=lambda each: _corner(each[0]))]
     placed = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
     order = _ordered([(box, number) for box, number in placed])
     for number, (box, _) in enumerate(shapes):
         if box is None:
             order.insert(order.index(number - 1) + 1 if number else 0, number)
     return [shapes[number][1] for number in order]
+
+
+def _corner(box: Box | None) -> tuple[float, float]:
+    return (box.top, box.left) if box else (0.0, 0.0)
 
 
 def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:

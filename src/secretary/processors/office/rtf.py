@@ -8,10 +8,11 @@ from ...errors import FileTooLarge
 from .archive import MIB
 from .blocks import PLAIN, Note, NoteMark, Paragraph, Picture, Run, Style
 from .document import OfficeDocument, page_of
+from .fields import link_of, text_of
 from .pictures import Pictures
-from .rtf_flow import CellForm, ParagraphForm, RtfFlow
+from .rtf_flow import ParagraphForm, RowForms, RtfFlow
 from .rtf_fonts import Fonts
-from .rtf_groups import Group, format_characters, format_paragraph
+from .rtf_groups import KNOWN, LEFT_OUT, Group, format_characters, format_paragraph
 from .rtf_tokens import Token, tokens
 from .scripts import lowered, raised
 from .symbols import symbol
@@ -23,20 +24,7 @@ _SIGNS = {
     "emspace": " ", "enspace": " ", "qmspace": " ", "lbr": "\n",
 }  # fmt: skip
 _SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
-#: Groups that are no part of the text.
-_LEFT_OUT = {
-    "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
-    "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
-    "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
-    "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
-}  # fmt: skip
-#: Groups that a reader may pass over, but we do not.
-_KNOWN = {
-    "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
-    "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
-}  # fmt: skip
 _FACTS = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
-_HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)
 _EQUATION = re.compile(r"m[A-Za-z]+")
 _EQUATION_FORM = re.compile(r"m[A-Za-z]+Pr")
 
@@ -58,9 +46,8 @@ class _Reader:
         self._fonts = Fonts()
         self._styles: dict[int, str] = {}
         self._groups = [Group(self.flow)]
-        self._cells: list[CellForm] = []
-        self._next_cell = CellForm()
-        self._bytes = b""
+        self._rows = RowForms()
+        self._bytes: list[bytes] = []
         self._skipped = 0
         self._high = 0
         self._is_optional = False
@@ -104,13 +91,13 @@ class _Reader:
         if self._group.role == "pict":
             self._picture_data(data.decode("latin-1"))
         elif self._group.role != "ignored":
-            self._bytes += data
+            self._bytes.append(data)
 
     def _flush(self) -> None:
         """Bytes are letters only together: some have two."""
-        data, self._bytes = self._bytes, b""
-        if not data:
+        if not self._bytes:
             return
+        data, self._bytes = b"".join(self._bytes), []
         font = self._fonts.font(self._group.font)
         if font.is_symbols and self._group.role != "fonttbl":
             self._write("".join(symbol(font.name or "symbol", byte) for byte in data))
@@ -142,15 +129,17 @@ class _Reader:
         is_optional, self._is_optional = self._is_optional, False
         if self._group.role == "ignored":
             return
-        is_unknown = is_optional and word not in _KNOWN and not _EQUATION.fullmatch(word)
-        if is_unknown or word in _LEFT_OUT or _EQUATION_FORM.fullmatch(word):
+        is_unknown = is_optional and word not in KNOWN and not _EQUATION.fullmatch(word)
+        if is_unknown or word in LEFT_OUT or _EQUATION_FORM.fullmatch(word):
             self._group.role = "ignored"
         elif word == "u":
             self._unicode(number or 0)
         elif word in _SIGNS:
             self._write(_SIGNS[word])
         elif not (
-            self._destination(word) or self._table(word, number) or self._paragraph(word, number)
+            self._destination(word)
+            or self._rows.take(word, number, self._group.flow, self._group.form)
+            or self._paragraph(word, number)
         ):
             self._setting(word, number)
             format_paragraph(self._group, word, number, self._styles)
@@ -206,9 +195,10 @@ class _Reader:
             self.facts[name] = text
 
     def _end_instruction(self, group: Group) -> None:
-        found = _HYPERLINK.match("".join(group.text or ()))
-        if found:
-            self._link = found[1] or found[2]
+        instruction = "".join(group.text or ())
+        self._link = link_of(instruction) or self._link
+        if text := text_of(instruction):
+            self._write(text)
 
     def _end_author(self, group: Group) -> None:
         self._author = "".join(group.text or ())
@@ -247,32 +237,6 @@ class _Reader:
         name = self._pictures.keep(bytes.fromhex(digits[: len(digits) // 2 * 2]))
         if name is not None:
             group.flow.add(Picture("", name))
-
-    def _table(self, word: str, number: int | None) -> bool:
-        group = self._group
-        match word:
-            case "trowd":
-                self._cells, self._next_cell = [], CellForm()
-            case "cellx":
-                self._next_cell.right = number or 0
-                self._cells.append(self._next_cell)
-                self._next_cell = CellForm()
-            case "clmrg":
-                self._next_cell.is_covered = True
-            case "clvmrg":
-                self._next_cell.goes_on = True
-            case "cell":
-                form = group.form
-                group.flow.end_cell(ParagraphForm(form.style, form.outline, form.level, 1))
-            case "nestcell":
-                group.flow.end_cell(group.form)
-            case "row":
-                group.flow.end_row(1, self._cells)
-            case "nestrow":
-                group.flow.end_row(max(group.form.depth, 2), self._cells)
-            case _:
-                return False
-        return True
 
     def _paragraph(self, word: str, number: int | None) -> bool:
         group = self._group

@@ -1,7 +1,7 @@
 """Paragraphs and rows of an RTF file, put together to blocks."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .blocks import (
     Block,
@@ -16,7 +16,7 @@ from .blocks import (
     Table,
     words,
 )
-from .spans import repeated
+from .spans import refuse_beyond, repeated
 from .style_names import code_like, contents_level, heading_level, quote_like
 
 _PLAIN_NUMBER = re.compile(r"\(?(\d+)[.)]?")
@@ -76,8 +76,7 @@ class RtfFlow:
         (self._tables[-1].blocks if self._tables else self._blocks).append(block)
 
     def end_cell(self, form: ParagraphForm) -> None:
-        form = ParagraphForm(form.style, form.outline, form.level, max(form.depth, 1))
-        self.end_paragraph(form)
+        self.end_paragraph(replace(form, depth=max(form.depth, 1)))
         table = self._tables[-1]
         table.cells.append(table.blocks)
         table.blocks = []
@@ -101,6 +100,39 @@ class RtfFlow:
             self.put(Table(_grid(table.rows)))
         while len(self._tables) < min(depth, 50):
             self._tables.append(_OpenTable())
+
+
+class RowForms:
+    """What is said about the cells of a row, before or after them."""
+
+    def __init__(self) -> None:
+        self._cells: list[CellForm] = []
+        self._next = CellForm()
+
+    def take(self, word: str, number: int | None, flow: RtfFlow, form: ParagraphForm) -> bool:
+        """Whether it was a word of tables."""
+        match word:
+            case "trowd":
+                self._cells, self._next = [], CellForm()
+            case "cellx":
+                self._next.right = number or 0
+                self._cells.append(self._next)
+                self._next = CellForm()
+            case "clmrg":
+                self._next.is_covered = True
+            case "clvmrg":
+                self._next.goes_on = True
+            case "cell":
+                flow.end_cell(replace(form, depth=1))
+            case "nestcell":
+                flow.end_cell(form)
+            case "row":
+                flow.end_row(1, self._cells)
+            case "nestrow":
+                flow.end_row(max(form.depth, 2), self._cells)
+            case _:
+                return False
+        return True
 
 
 def _block(line: list[Inline], label: str, form: ParagraphForm) -> Block:
@@ -135,6 +167,7 @@ def _upright(inline: Inline) -> Inline:
 def _grid(rows: list[tuple[list[list[Block]], list[CellForm]]]) -> list[list[Cell]]:
     borders = _borders([form.right for _, forms in rows for form in forms])
     grid: list[list[Cell]] = []
+    count = 0
     for cells, forms in rows:
         line: list[Cell] = []
         for at, cell in enumerate(cells):
@@ -146,6 +179,8 @@ def _grid(rows: list[tuple[list[list[Block]], list[CellForm]]]) -> list[list[Cel
             if form.right:
                 reached = min(range(len(borders)), key=lambda b: abs(borders[b] - form.right)) + 1
                 line.extend([()] * (reached - len(line)))
+        count += len(line)
+        refuse_beyond(count)
         grid.append(line)
     return grid
 

@@ -7,6 +7,19 @@ from .blocks import PLAIN, Style
 from .rtf_flow import ParagraphForm, RtfFlow
 from .style_names import code_like
 
+#: Groups that are no part of the text.
+LEFT_OUT = {
+    "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
+    "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
+    "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
+    "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
+}  # fmt: skip
+#: Groups that a reader may pass over, but we do not.
+KNOWN = {
+    "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
+    "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
+}  # fmt: skip
+
 
 @dataclass(slots=True)
 class Group:

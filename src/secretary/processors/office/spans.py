@@ -39,11 +39,15 @@ def laid_out(rows: Iterable[Sequence[Spanning]]) -> list[list[Cell]]:
             line.append(spanning.cell)
             line.extend([()] * (across - 1))
         _fill(line, reaching)
-        count += len(line)
-        if count > MAX_CELLS:
-            raise FileTooLarge(f"A table has more than {MAX_CELLS} cells", limit=MAX_CELLS)
+        count += max(len(line), 1)
+        refuse_beyond(count)
         grid.append(line)
     return grid
+
+
+def refuse_beyond(cells: int) -> None:
+    if cells > MAX_CELLS:
+        raise FileTooLarge(f"A table has more than {MAX_CELLS:,} cells", limit=MAX_CELLS)
 
 
 def _fill(line: list[Cell], reaching: dict[int, tuple[Cell, int]]) -> None:

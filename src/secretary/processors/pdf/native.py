@@ -9,7 +9,14 @@ from .layout.analysis import analyse
 from .layout.blocks import Block
 from .layout.drawings import Box
 from .layout.faults import fault_of
-from .layout.headings import LARGER, Scale, body_size, heading_sizes, mark_headings
+from .layout.headings import (
+    LARGER,
+    Scale,
+    body_size,
+    heading_sizes,
+    mark_headings,
+    mark_tagged_headings,
+)
 from .layout.letters import clean, is_clean
 from .layout.markdown import markdown_of, plain_of
 from .text_layer import TextLayer, opened_text
@@ -34,8 +41,12 @@ def _analysed(
     page: pypdfium2.PdfPage, layer: TextLayer, typography: Typography | None
 ) -> NativePage:
     box = Box(*page.get_bbox())
-    found = analyse(pdfium.handle(page), layer, box)
-    _mark_headings(found.blocks, typography)
+    tagged = bool(pdfium.is_tagged(pdfium.handle(page.pdf)))
+    found = analyse(pdfium.handle(page), layer, box, tagged=tagged)
+    if found.tagged_headings or (tagged and typography is not None and typography.tagged):
+        mark_tagged_headings(found.blocks)
+    else:
+        _mark_headings(found.blocks, typography)
     text, markdown = plain_of(found.blocks), markdown_of(found.blocks)
     if not is_clean(layer.text):
         text, markdown = clean(text), clean(markdown)
@@ -43,10 +54,10 @@ def _analysed(
 
 
 def _mark_headings(blocks: list[Block], typography: Typography | None) -> None:
-    body = body_size(line for block in blocks for line in block.lines)
     if typography is not None and (scale := typography.scale) is not None:
         mark_headings(blocks, scale)
         return
+    body = body_size(line for block in blocks for line in block.lines)
     sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
     larger = sorted((size for size in sizes if size >= LARGER * body), reverse=True)
     mark_headings(blocks, Scale(body, tuple(larger)))

@@ -53,4 +53,5 @@ def _read(handle: int) -> TextLayer:
     # Characters beyond the first plane take two places.
     buffer = ctypes.create_string_buffer(4 * count + 4)
     written = pdfium.get_text(handle, 0, count, buffer)
-    return TextLayer(handle, buffer.raw[: 2 * written - 2].decode("utf-16-le", "ignore"), count)
+    letters = ctypes.string_at(buffer, max(2 * written - 2, 0))
+    return TextLayer(handle, letters.decode("utf-16-le", "ignore"), count)

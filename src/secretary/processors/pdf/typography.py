@@ -10,6 +10,8 @@ import pypdfium2
 from . import pdfium
 from .document import opened_page
 from .layout.headings import LARGER, Scale
+from .layout.styles import font_traits
+from .structure import read_structure
 
 MOST_PAGES = 6
 MOST_OBJECTS = 1_500
@@ -35,6 +37,15 @@ class Typography:
                 weights.update(_sizes(pdfium.handle(page)))
         return _scale(weights)
 
+    @cached_property
+    def tagged(self) -> bool:
+        """The file says which lines are headings, on some page at least."""
+        for number in _sample(len(self._document)):
+            with opened_page(self._document, number) as page:
+                if read_structure(pdfium.handle(page)).has_headings:
+                    return True
+        return False
+
 
 def _sample(count: int) -> list[int]:
     """The first pages and some of the others."""
@@ -49,16 +60,23 @@ def _sizes(page: int) -> Counter[float]:
     room = pdfium.floats(11)
     base = ctypes.addressof(room)
     weights: Counter[float] = Counter()
+    code: Counter[float] = Counter()
+    fonts: dict[int, bool] = {}
     for address in map(pdfium.get_object, repeat(page), range(count)):
         if not pdfium.text_size(address, base):
             continue
+        font = pdfium.text_font(address)
+        if font not in fonts:
+            fonts[font] = font_traits(font)[2]
         pdfium.object_matrix(address, base + 4)
         pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
         size, _, _, c, d, _, _, left, bottom, right, top = room
         height = round(2 * size * (c * c + d * d) ** 0.5) / 2
         if 1 < height < 500:
-            weights[height] += max(right - left, top - bottom) / height
-    return weights
+            kind = code if fonts[font] else weights
+            kind[height] += max(right - left, top - bottom) / height
+    # Listings say nothing about the text around them, unless there is none.
+    return weights or code
 
 
 def _scale(weights: Counter[float]) -> Scale | None:

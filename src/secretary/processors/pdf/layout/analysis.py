@@ -1,8 +1,9 @@
 """A page from its runs of text to its blocks, in the order of reading."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..structure import Structure, Tag, read_structure
 from ..text_layer import TextLayer
 from .aligned import find_tables
 from .blocks import Block, Kind, blocks_of
@@ -14,8 +15,9 @@ from .margins import is_page_number, without_line_numbers, without_margins
 from .plain import plain_blocks
 from .rows import HOLE, LIKELY_HOLE, Piece, mended, pieces_of, rows_of
 from .ruled import between, ruled_groups, ruled_tables
-from .runs import PageRuns, Run, read_runs, single_words, words_of
+from .runs import Run, read_runs, single_words, words_of
 from .tables import Table
+from .tagged import believed, tagged_tables
 
 #: Beyond this a page is read as it comes: no layout is worth the time.
 MOST_LINES = 10_000
@@ -27,24 +29,29 @@ class Analysis:
     drawings: Drawings
     #: Of the characters: how many are not to be seen.
     hidden: float
+    #: The file itself says what is a heading on this page.
+    tagged_headings: bool = False
 
 
-def analyse(page: int, layer: TextLayer, box: Box) -> Analysis:
-    plain = plain_blocks(page, layer, box)
+def analyse(page: int, layer: TextLayer, box: Box, *, tagged: bool = False) -> Analysis:
+    plain = None if tagged else plain_blocks(page, layer, box)
     if plain is not None:
         return Analysis(plain, Drawings(), 0.0)
     if layer.text.count("\n") > MOST_LINES:
         return Analysis(_as_it_comes(layer), Drawings(), 0.0)
     read = read_runs(layer)
     drawings = read_drawings(page, read.quarter)
-    tables, runs = _ruled_tables(layer, read, drawings)
-    blocks = _blocks(runs, tables, turned_box(box, read.quarter))
+    structure = believed(read_structure(page), read.runs) if tagged else Structure()
+    tables, runs = tagged_tables(structure, without_line_numbers(read.runs))
+    ruled, runs = _ruled_tables(layer, runs, read.quarter, drawings)
+    blocks = _blocks(runs, tables + ruled, turned_box(box, read.quarter), structure.tags)
     if read.turned:
         blocks += blocks_of([line_of([piece]) for piece in pieces_of(read.turned)])
     every = read.runs + read.turned
     total = sum(len(run.text) for run in every)
     hidden = sum(len(run.text) for run in every if run.style.hidden)
-    return Analysis(blocks, drawings, hidden / total if total else 0.0)
+    share = hidden / total if total else 0.0
+    return Analysis(blocks, drawings, share, structure.has_headings)
 
 
 def _as_it_comes(layer: TextLayer) -> list[Block]:
@@ -53,13 +60,12 @@ def _as_it_comes(layer: TextLayer) -> list[Block]:
 
 
 def _ruled_tables(
-    layer: TextLayer, read: PageRuns, drawings: Drawings
+    layer: TextLayer, runs: list[Run], quarter: int, drawings: Drawings
 ) -> tuple[list[Table], list[Run]]:
     tables: list[Table] = []
-    runs = without_line_numbers(read.runs)
     used: list[Ruling] = []
     for grid in find_grids(drawings):
-        table, taken = grid_table(grid, runs, lambda run: single_words(layer, run, read.quarter))
+        table, taken = grid_table(grid, runs, lambda run: single_words(layer, run, quarter))
         if table is not None:
             tables.append(table)
             runs = [run for run in runs if run.start not in taken]
@@ -69,7 +75,7 @@ def _ruled_tables(
         runs = [
             word
             for run in runs
-            for word in (_words(layer, run, read.quarter) if between(group, run) else [run])
+            for word in (_words(layer, run, quarter) if between(group, run) else [run])
         ]
         for table, rows in ruled_tables(group, mended(pieces_of(runs))):
             tables.append(table)
@@ -83,28 +89,33 @@ def _words(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
     return words_of(layer, run, quarter, LIKELY_HOLE) if " " in run.text else [run]
 
 
-def _blocks(runs: list[Run], tables: list[Table], page: Box) -> list[Block]:
+def _blocks(
+    runs: list[Run], tables: list[Table], page: Box, tags: Mapping[int, Tag]
+) -> list[Block]:
     head, pieces, foot = without_margins(mended(pieces_of(runs, HOLE)), page)
     parts: list[Piece | Table] = [*pieces, *tables]
     return [
-        *map(_margin_block, head),
-        *_text_blocks([_lines(region) for region in reading_order(parts)]),
-        *map(_margin_block, foot),
+        *(_margin_block(row, tags) for row in head),
+        *_text_blocks([_lines(region) for region in reading_order(parts)], tags),
+        *(_margin_block(row, tags) for row in foot),
     ]
 
 
-def _margin_block(row: list[Piece]) -> Block:
-    kind = Kind.PAGE_NUMBER if is_page_number(row) else Kind.PARAGRAPH
-    return Block(kind, [line_of(row)])
+def _margin_block(row: list[Piece], tags: Mapping[int, Tag]) -> Block:
+    line = line_of(row)
+    tag = tags.get(line.mark)
+    # In a tagged file, what is printed on every page has no tag.
+    outside = is_page_number(row) or (tags and tag is None)
+    return Block(Kind.MARGIN if outside else Kind.PARAGRAPH, [line], tag=tag)
 
 
-def _text_blocks(lines: list[list[Line | Table]]) -> list[Block]:
+def _text_blocks(lines: list[list[Line | Table]], tags: Mapping[int, Tag]) -> list[Block]:
     every = [part for region in lines for part in region if isinstance(part, Line)]
     mono = sum(len(line.text) for line in every if line.mono)
     mostly_mono = mono > 0.6 * sum(len(line.text) for line in every)
     blocks: list[Block] = []
     for region in lines:
-        for number, block in enumerate(blocks_of(region, mostly_mono)):
+        for number, block in enumerate(blocks_of(region, mostly_mono=mostly_mono, tags=tags)):
             if number == 0 and blocks and _goes_on(blocks[-1], block):
                 blocks[-1].lines += block.lines
             else:

@@ -1,15 +1,18 @@
 """Blocks: lines put together to headings, paragraphs, items of lists and code."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from statistics import median
 
+from ..structure import Tag
 from .letters import joined_lines
 from .lines import Line
 from .lists import item_mark
 from .tables import Table
+
+UNTAGGED: Mapping[int, Tag] = {}
 
 
 class Kind(Enum):
@@ -18,7 +21,8 @@ class Kind(Enum):
     ITEM = "item"
     CODE = "code"
     TABLE = "table"
-    PAGE_NUMBER = "page number"
+    #: Page numbers and the like: text, but no Markdown.
+    MARGIN = "margin"
 
 
 @dataclass(slots=True)
@@ -30,6 +34,8 @@ class Block:
     #: Of an item, as Markdown has it.
     mark: str = ""
     table: Table | None = None
+    #: What the file itself says that it is.
+    tag: Tag | None = None
 
     @property
     def text(self) -> str:
@@ -49,7 +55,9 @@ class Region:
     pitch: float
 
 
-def blocks_of(parts: Sequence[Line | Table], mostly_mono: bool = False) -> list[Block]:
+def blocks_of(
+    parts: Sequence[Line | Table], *, mostly_mono: bool = False, tags: Mapping[int, Tag] = UNTAGGED
+) -> list[Block]:
     region = _region([part for part in parts if isinstance(part, Line)])
     blocks: list[Block] = []
     before: Line | None = None
@@ -60,10 +68,14 @@ def blocks_of(parts: Sequence[Line | Table], mostly_mono: bool = False) -> list[
             continue
         after = parts[number + 1] if number + 1 < len(parts) else None
         following = after if isinstance(after, Line) else None
-        if before is not None and not _breaks(blocks[-1], before, part, following, region):
-            blocks[-1].lines.append(part)
+        tag = tags.get(part.mark)
+        breaks = before is None or _breaks_by_tag(blocks[-1], before, part, tag)
+        if breaks is None and before is not None:
+            breaks = _breaks(blocks[-1], before, part, following, region)
+        if breaks:
+            blocks.append(_begun(part, tag, mostly_mono))
         else:
-            blocks.append(_begun(part, mostly_mono))
+            blocks[-1].lines.append(part)
         before = part
     _nest(blocks)
     return blocks
@@ -83,13 +95,26 @@ def _region(lines: list[Line]) -> Region:
     return Region(min(line.left for line in lines), max(line.right for line in lines), pitch)
 
 
-def _begun(line: Line, mostly_mono: bool) -> Block:
+def _begun(line: Line, tag: Tag | None, mostly_mono: bool) -> Block:
     if line.mono and not mostly_mono:
-        return Block(Kind.CODE, [line])
+        return Block(Kind.CODE, [line], tag=tag)
     mark = item_mark(line.text)
-    if mark is None:
-        return Block(Kind.PARAGRAPH, [line])
-    return Block(Kind.ITEM, [line], mark=mark[0])
+    if mark is not None:
+        return Block(Kind.ITEM, [line], mark=mark[0], tag=tag)
+    if tag is not None and tag.kind == "LI":
+        # Its mark is drawn, not written.
+        return Block(Kind.ITEM, [line], mark="-", tag=tag)
+    return Block(Kind.PARAGRAPH, [line], tag=tag)
+
+
+def _breaks_by_tag(block: Block, before: Line, line: Line, tag: Tag | None) -> bool | None:
+    """None: the tags do not say."""
+    if tag is None or block.tag is None or block.kind is Kind.CODE:
+        return None
+    if tag.block == block.tag.block:
+        together = -0.2 * line.size < before.base - line.base < 3 * line.size
+        return False if together and line.mono == before.mono else None
+    return True if "P" not in (tag.kind, block.tag.kind) or tag.kind != block.tag.kind else None
 
 
 def _breaks(block: Block, before: Line, line: Line, after: Line | None, region: Region) -> bool:

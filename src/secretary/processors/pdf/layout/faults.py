@@ -10,6 +10,8 @@ ODD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U00
 MOST_ODD = 0.12
 #: Characters before anything can be said about how they are spread.
 ENOUGH = 150
+#: Characters that are looked at: they say enough about the rest.
+LONGEST = 2_000
 LATIN = bytes(range(65, 91)) + bytes(range(97, 123))
 VOWELS = b"aeiouyAEIOUY"
 MARKS = b"!\"#$%&'*+/;<=>?@[\\]^`{|}~"
@@ -47,19 +49,21 @@ def fault_of(text: str, hidden: float, drawings: Drawings, page: Box) -> str | N
 
 def is_garbage(text: str) -> bool:
     """No one has written this: it is what a font without a table of letters gives."""
-    letters = "".join(text.split()) if not text.isascii() else text
-    if not text.isascii() and len(ODD.findall(letters)) > MOST_ODD * len(letters):
-        return True
+    text = text[:LONGEST]
+    if not text.isascii():
+        letters = "".join(text.split())
+        if len(ODD.findall(letters)) > MOST_ODD * len(letters):
+            return True
     plain = text.encode("ascii", "ignore")
-    latin = len(plain) - len(plain.translate(None, LATIN))
-    marks = len(plain) - len(plain.translate(None, MARKS))
-    if len(plain) > ENOUGH and marks > MOST_MARKS * len(plain):
-        return True
-    vowels = len(plain) - len(plain.translate(None, VOWELS))
-    # Letters shifted by a constant keep few vowels. Where accents are common, they stand on vowels.
-    if latin < ENOUGH or len(plain) < 0.95 * len(text):
+    if len(plain) < ENOUGH or len(plain) < 0.95 * len(text):
+        # Where accents are common, they stand on vowels: nothing can be said.
         return False
-    return vowels < FEWEST_VOWELS * latin
+    if len(plain) - len(plain.translate(None, MARKS)) > MOST_MARKS * len(plain):
+        return True
+    latin = len(plain) - len(plain.translate(None, LATIN))
+    vowels = len(plain) - len(plain.translate(None, VOWELS))
+    # Letters shifted by a constant keep few vowels.
+    return latin > ENOUGH and vowels < FEWEST_VOWELS * latin
 
 
 def _covered(pictures: list[Box], page: Box) -> float:

@@ -14,7 +14,7 @@ LARGER = 1.07
 MUCH_LARGER = 1.15
 LONGEST = 160
 LONGEST_SENTENCE = 80
-MOST_LINES = 4
+MOST_LINES = 6
 NUMBERED = re.compile(
     r"(?:(?:chapter|section|appendix|part|kapitel|abschnitt|anhang|teil)\s+)?"
     r"(?:\d{1,2}(?:\.\d{1,2}){0,4}[.:]?|[A-Z](?:\.\d{1,2})*\.?|[IVX]{1,5}[.:]|§\s?\d+)\s+\S",
@@ -106,6 +106,12 @@ def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
         block.kind = Kind.HEADING
         larger = size >= LARGER * scale.body
         block.level = scale.level(size) if larger else _small_level(block, scale)
+
+
+def mark_tagged_headings(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        if block.tag is not None and block.tag.kind == "H" and block.kind is not Kind.TABLE:
+            block.kind, block.level = Kind.HEADING, block.tag.level
 
 
 def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:

@@ -26,7 +26,7 @@ class Line:
     #: Its last word goes on in the next line.
     cut: bool
     mark: int = -1
-    #: Ends with a number that stands apart, as the lines of a table of contents do.
+    #: In pieces, or ends with a number that stands apart: of a table, or a table of contents.
     entry: bool = False
 
     @property
@@ -47,7 +47,7 @@ def line_of(row: Sequence[Piece]) -> Line:
         mono += count * style.mono
     enough = NEARLY_ALL * whole
     text = " ".join([piece.text for piece in row])
-    entry = len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None
+    entry = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
     if "..." in text or ". . ." in text or "…" in text or "___" in text:
         text, count = LEADERS.subn(" ", text)
         entry = entry or count > 0

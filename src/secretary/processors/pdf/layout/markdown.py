@@ -18,7 +18,7 @@ OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s)")
 
 def markdown_of(blocks: Sequence[Block]) -> str:
     parts: list[str] = []
-    shown = [block for block in blocks if block.kind is not Kind.PAGE_NUMBER]
+    shown = [block for block in blocks if block.kind is not Kind.MARGIN]
     for before, block in pairwise([None, *shown]):
         assert block is not None
         tight = before is not None and before.kind is block.kind is Kind.ITEM

@@ -189,4 +189,4 @@ def _number_page(block: Block, box: Box) -> None:
     line = block.lines[0]
     in_text = box.bottom + margin < line.base < box.top - margin
     if not in_text and PAGE_NUMBER.fullmatch(line.text):
-        block.kind = Kind.PAGE_NUMBER
+        block.kind = Kind.MARGIN

@@ -100,12 +100,15 @@ def _end(parts: Sequence[Sequence[Row]], start: int) -> int:
         astray = sum(not fits(row, gaps) for row in parts[place])
         if len(gaps) < max(1, 0.6 * count) or astray > 0.4 * len(parts[place]):
             break
+        if rows and len(_last_rows(parts[place])) < len(parts[place]):
+            # Text stands between this part and the table so far: another one begins below it.
+            break
         rows, count, end = rows + full, len(gaps), place + 1
     return end
 
 
 def _made(parts: Sequence[Sequence[Row]], start: int, end: int) -> tuple[Table, list[Row]] | None:
-    inner = [list(part) for part in parts[start:end]]
+    inner = [_last_rows(parts[start]), *(list(part) for part in parts[start + 1 : end])]
     rows = [row for part in inner for row in part]
     size = rows[0][0].size
     gaps = column_gaps([row for row in rows if len(row) > 1], size)
@@ -118,12 +121,21 @@ def _made(parts: Sequence[Sequence[Row]], start: int, end: int) -> tuple[Table, 
         return None
     whole = _whole(cells)
     whole = [
-        *(cells_of(row, gaps) for row in reversed(above)), *whole,
+        *whole_rows([cells_of(row, gaps) for row in reversed(above)]), *whole,
         *(cells_of(row, gaps) for row in below),
     ]  # fmt: skip
     if len(whole) < 2:
         return None
     return table_of(whole), [*above, *rows, *below]
+
+
+def _last_rows(rows: Sequence[Row]) -> list[Row]:
+    """Above the second line of a table there may be text before it, if it has no first line."""
+    for number in range(len(rows) - 1, 0, -1):
+        apart = rows[number - 1][0].base - rows[number][0].base > REACH * rows[number][0].size
+        if apart or (len(rows[number - 1]) == 1 and len(rows[number]) > 2):
+            return list(rows[number:])
+    return list(rows)
 
 
 def _near(rows: Sequence[Row], row: Row, gaps: Sequence[float]) -> list[Row]:

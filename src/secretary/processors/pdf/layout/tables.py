@@ -133,8 +133,10 @@ def whole_rows(lines: Sequence[Cells]) -> list[Cells]:
 
 
 def _row_starts(lines: Sequence[Cells]) -> list[bool]:
+    if not lines:
+        return []
     heights = [_main_base(cells) for cells in lines]
-    size = max(piece.size for cell in lines[0] for piece in cell) if lines else 1.0
+    size = max(piece.size for cell in lines[0] for piece in cell)
     steps = [a - b for a, b in pairwise(heights)]
     tight = min((step for step in steps if step > 0.6 * size), default=0.0)
     wide = [step for step in steps if step > 1.2 * tight]
