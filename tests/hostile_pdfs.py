@@ -4,15 +4,9 @@ import zlib
 from collections.abc import Sequence
 
 from .documents import FONT, pdf, written
+from .hostile_pictures import MIB, zeros
 
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
-MIB = 1024 * 1024
-
-
-def deflated(chunk: bytes, times: int) -> bytes:
-    """`times` the chunk, packed without ever being unpacked in memory here."""
-    packer = zlib.compressobj(9)
-    return b"".join([*(packer.compress(chunk) for _ in range(times)), packer.flush()])
 
 
 def stream(content: bytes, entries: bytes = b"") -> bytes:
@@ -124,10 +118,10 @@ def boxed(box: bytes, page: bytes = b"") -> bytes:
     return one_page(text(), box=box, page=page)
 
 
-def millions_of_paths(mebibytes: int = 64) -> bytes:
+def millions_of_paths(mebibytes: int = 32) -> bytes:
     """Lines all over the page, from a few hundred kilobytes."""
     lines = b"".join(b"%d 0 m %d 792 l S\n" % (x, 612 - x) for x in range(600))
-    return one_page(packed(deflated(lines * 64, mebibytes * MIB // (64 * len(lines)))))
+    return one_page(packed(zlib.compress(lines * (mebibytes * MIB // len(lines)))))
 
 
 def tiling_for_ever() -> bytes:
@@ -153,17 +147,17 @@ def shading_for_ever() -> bytes:
     return one_page(stream(b"/S sh " * 20), resources=b"/Shading << /S 7 0 R >>", more=[function, shading])  # fmt: skip
 
 
-def bomb_in_contents(mebibytes: int = 4096) -> bytes:
-    return one_page(packed(deflated(b" " * MIB, mebibytes)))
+def bomb_in_contents(mebibytes: int = 1024) -> bytes:
+    return one_page(packed(zeros(mebibytes * MIB)))
 
 
 def bomb_in_bombs() -> bytes:
     """Packed twice: a few kilobytes are gigabytes."""
-    inner = deflated(bytes(MIB), 4096)
-    return one_page(stream(zlib.compress(inner, 9), b"/Filter [/FlateDecode /FlateDecode]"))
+    inner = zlib.compress(zeros(1024 * MIB), 9)
+    return one_page(stream(inner, b"/Filter [/FlateDecode /FlateDecode]"))
 
 
-def bomb_in_font(mebibytes: int = 3072) -> bytes:
+def bomb_in_font(mebibytes: int = 1024) -> bytes:
     descriptor = (
         b"<< /Type /FontDescriptor /FontName /X /Flags 4 /FontBBox [0 0 1000 1000] /ItalicAngle 0"
         b" /Ascent 900 /Descent -100 /CapHeight 700 /StemV 80 /FontFile2 8 0 R >>"
@@ -172,7 +166,7 @@ def bomb_in_font(mebibytes: int = 3072) -> bytes:
         b"<< /Type /Font /Subtype /TrueType /BaseFont /X /FirstChar 32 /LastChar 33"
         b" /Widths [500 500] /FontDescriptor 7 0 R /ToUnicode 8 0 R >>"
     )
-    file = packed(deflated(bytes(MIB), mebibytes), b"/Length1 %d" % (mebibytes * MIB))
+    file = packed(zeros(mebibytes * MIB), b"/Length1 %d" % (mebibytes * MIB))
     return one_page(text(), resources=b"/Font << /F1 6 0 R >>", more=[font, descriptor, file])
 
 
@@ -187,7 +181,7 @@ def huge_bitmap(side: int = 60_000) -> bytes:
     return picture(
         b"/Width %d /Height %d /ColorSpace /DeviceGray /BitsPerComponent 1 /Filter /FlateDecode"
         % (side, side),
-        deflated(bytes(MIB), side * side // 8 // MIB + 1),
+        zeros(side * side // 8),
     )
 
 
@@ -253,7 +247,9 @@ def mask_that_masks_itself() -> bytes:
     )
     state = b"<< /SMask << /S /Luminosity /G 6 0 R >> >>"
     return one_page(
-        stream(b"/G gs 0 0 600 600 re f"), resources=b"/ExtGState << /G 7 0 R >>", more=[form, state]
+        stream(b"/G gs 0 0 600 600 re f"),
+        resources=b"/ExtGState << /G 7 0 R >>",
+        more=[form, state],
     )
 
 
@@ -266,7 +262,9 @@ def saved_states(count: int) -> bytes:
 
 
 def long_line(letters: int) -> bytes:
-    return one_page(packed(zlib.compress(b"BT /F1 1 Tf 10 700 Td (" + b"abcde " * (letters // 6) + b") Tj ET")))
+    return one_page(
+        packed(zlib.compress(b"BT /F1 1 Tf 10 700 Td (" + b"abcde " * (letters // 6) + b") Tj ET"))
+    )
 
 
 def scattered(letters: int) -> bytes:
@@ -279,8 +277,12 @@ def scattered(letters: int) -> bytes:
 
 def ruled_all_over(lines: int) -> bytes:
     """A page of lines across and down, a letter in every hole."""
-    across = b"".join(b"0 %.2f m 600 %.2f l S\n" % (at * 780 / lines, at * 780 / lines) for at in range(lines))
-    down = b"".join(b"%.2f 0 m %.2f 780 l S\n" % (at * 600 / lines, at * 600 / lines) for at in range(lines))
+    across = b"".join(
+        b"0 %.2f m 600 %.2f l S\n" % (at * 780 / lines, at * 780 / lines) for at in range(lines)
+    )
+    down = b"".join(
+        b"%.2f 0 m %.2f 780 l S\n" % (at * 600 / lines, at * 600 / lines) for at in range(lines)
+    )
     return one_page(packed(zlib.compress(across + down + b"BT /F1 2 Tf (x) Tj ET")))
 
 
@@ -300,7 +302,9 @@ def mapped_to(*characters: str) -> bytes:
         b" /Widths [%s] /ToUnicode 7 0 R >>" % (b"600 " * 26)
     )
     letters = bytes(range(65, 65 + len(characters)))
-    return one_page(text(letters + b" plain words"), resources=b"/Font << /F1 6 0 R >>", more=[font, to_unicode])
+    return one_page(
+        text(letters + b" plain words"), resources=b"/Font << /F1 6 0 R >>", more=[font, to_unicode]
+    )
 
 
 def title_of_half_a_pair() -> bytes:
@@ -332,14 +336,16 @@ def chained_xrefs(loop: bool) -> bytes:
 
 
 def widths_without_end() -> bytes:
-    font = (
-        b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /DescendantFonts [7 0 R] >>"
-    )
+    font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /DescendantFonts [7 0 R] >>"
     child = (
         b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /X /CIDSystemInfo << /Registry (Adobe)"
         b" /Ordering (Identity) /Supplement 0 >> /W [0 2147483647 500 -5 4294967295 1] >>"
     )
-    return one_page(stream(b"BT /F1 24 Tf 72 700 Td <00410042> Tj ET"), resources=b"/Font << /F1 6 0 R >>", more=[font, child])
+    return one_page(
+        stream(b"BT /F1 24 Tf 72 700 Td <00410042> Tj ET"),
+        resources=b"/Font << /F1 6 0 R >>",
+        more=[font, child],
+    )
 
 
 def sampled_function_huge() -> bytes:
@@ -349,4 +355,6 @@ def sampled_function_huge() -> bytes:
         b" /Size [65535 65535 65535 65535]",
     )
     shading = b"<< /ShadingType 1 /ColorSpace /DeviceRGB /Function 6 0 R >>"
-    return one_page(stream(b"/S sh"), resources=b"/Shading << /S 7 0 R >>", more=[function, shading])
+    return one_page(
+        stream(b"/S sh"), resources=b"/Shading << /S 7 0 R >>", more=[function, shading]
+    )
