@@ -7,10 +7,10 @@ from typing import Any
 
 import docx
 import openpyxl
+import pikepdf
 import pptx
 from PIL import Image, ImageDraw, ImageFont
 from reportlab.lib import colors
-from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import SimpleDocTemplate, Table
 
@@ -67,9 +67,13 @@ def scan_pdf() -> bytes:
     return saved(lambda file: words().save(file, "PDF", resolution=150))
 
 
-def encrypted_pdf(strength: int, password: str = "open", needs: bool = True) -> bytes:
-    encryption = StandardEncryption(password if needs else "", "owner", strength=strength)
-    return rich_pdf(encrypt=encryption)
+def encrypted_pdf(revision: int, password: str = "open") -> bytes:
+    """2 and 3 are RC4 with 40 and 128 bits, 4 is AES with 128, 6 is AES with 256."""
+    encryption = pikepdf.Encryption(
+        user=password, owner="owner", R=revision, aes=revision > 3, metadata=revision > 3
+    )  # type: ignore[call-arg,unused-ignore]
+    with pikepdf.open(io.BytesIO(rich_pdf())) as document:
+        return saved(lambda file: document.save(file, encryption=encryption))
 
 
 def a_docx() -> bytes:
@@ -162,7 +166,7 @@ GOOD: dict[str, Callable[[], bytes]] = {
         "rich.pdf": rich_pdf,
         "table.pdf": table_pdf,
         "scan.pdf": scan_pdf,
-        "locked.pdf": lambda: encrypted_pdf(128, needs=False),
+        "locked.pdf": lambda: encrypted_pdf(3, password=""),
         "a.docx": a_docx,
         "a.xlsx": an_xlsx,
         "a.pptx": a_pptx,

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 
 from secretary.api import create_api
-from secretary.app import make_desk, make_worker, opened_store
+from secretary.app import make_desk, make_sender, make_worker, opened_store
 from secretary.config import load
 from secretary.events import Hub
-from secretary.running import run_worker
+from secretary.running import run_worker, sending
 
 from .streaming import served
 
@@ -92,12 +92,14 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
     groups["storage"] = {"data_dir": str(data_dir), **groups["storage"]}
     settings = load(environment={}, overrides=groups)
     async with opened_store(settings) as store:
-        parts = make_worker(settings, store)
+        sender = make_sender(settings, store)
+        parts = make_worker(settings, store, on_ended=sender.poke)
         working = asyncio.create_task(run_worker(parts))
         hub = Hub(store)
         api = create_api(make_desk(settings, store), hub=hub, max_body_bytes=1024 * 1024)
         try:
             async with (
+                sending(sender),
                 served(api) as (url, _),
                 httpx.AsyncClient(base_url=url, timeout=60) as client,
             ):

@@ -132,7 +132,9 @@ class TestCompression:
         assert web.asked[0].headers["accept-encoding"] == "identity"
 
     @pytest.mark.parametrize(
-        "packed", [gzip.compress(BODY), gzip.compress(BODY[:5]) + gzip.compress(BODY[5:])]
+        "packed",
+        [gzip.compress(BODY), gzip.compress(BODY[:5]) + gzip.compress(BODY[5:])],
+        ids=["one piece", "two pieces"],
     )
     async def test_gzip_is_understood_all_the_same(self, tmp_path: Path, packed: bytes) -> None:
         async with serving(always(packed, headers={"Content-Encoding": "gzip"})) as web:
@@ -151,7 +153,11 @@ class TestCompression:
         error = await failure(always(headers={"Content-Encoding": coding}), tmp_path)
         assert isinstance(error, DownloadRefused)
 
-    @pytest.mark.parametrize("body", [gzip.compress(BODY)[:-9], b"not gzip at all", b""])
+    @pytest.mark.parametrize(
+        "body",
+        [gzip.compress(BODY)[:-9], b"not gzip at all", b""],
+        ids=["cut short", "not gzip at all", "empty"],
+    )
     async def test_what_is_not_whole_gzip_is_a_failure(self, tmp_path: Path, body: bytes) -> None:
         error = await failure(always(body, headers={"Content-Encoding": "gzip"}), tmp_path)
         assert error.code == "DOWNLOAD_FAILED"

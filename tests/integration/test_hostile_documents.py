@@ -101,8 +101,8 @@ PDFS = [
     a_pdf("letters that are none", partial(pdfs.mapped_to, "\0", "\ud800", "\u202e", "\uffff", "\x1b", "\u2028"), says="plain words"),
     a_pdf("title of half a letter", pdfs.title_of_half_a_pair, says="One apple"),
     *(
-        a_pdf(f"{bits} bits, {told}", partial(encrypted_pdf, bits), code, says, **fields)
-        for bits in (40, 128, 256)
+        a_pdf(f"{name}, {told}", partial(encrypted_pdf, revision), code, says, **fields)
+        for name, revision in (("RC4-40", 2), ("RC4", 3), ("AES-128", 4), ("AES-256", 6))
         for told, code, says, fields in (
             ("no password", "FILE_ENCRYPTED", "", {}),
             ("wrong password", "FILE_ENCRYPTED", "", {"password": "wrong"}),

@@ -287,7 +287,7 @@ class TestLists:
             {"visible_to": "stranger"},
             {"created_before": utc_now() - timedelta(days=1)},
         ],
-        ids=str,
+        ids=lambda terms: " ".join(sorted(terms)) or "all",
     )
     async def test_a_page_touches_no_more_than_it_shows(
         self, store: MongoStore, database: Documents, terms: dict[str, Any]

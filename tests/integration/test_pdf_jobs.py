@@ -20,6 +20,8 @@ from ..documents import pdf
 from ..error_rate import character_error_rate
 from ..llm_server import llm_server, says
 from ..printed import ENGLISH, GERMAN, page
+from ..receiver import Receiver
+from ..streaming import OpenStream
 from ..workroom import Room, workroom
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -152,6 +154,33 @@ class TestOcr:
         }  # fmt: skip
         assert results["extracted_text"].count("Forty two apples") == 2
         assert results["markdown_content"].count("Forty two apples") == 1
+
+
+async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Path) -> None:
+    text = "--- Seite 1 ---\nTold everywhere"
+    with Receiver().running() as receiver:
+        async with workroom(tmp_path, network={"allow_hosts": ["127.0.0.1"]}) as room:
+            fields = {"callback_url": receiver.url("/told"), "include_images": "true"}
+            job_id = await room.hand_in(ROUTE, pdf("Told everywhere"), "a.pdf", **fields)
+            await room.ended(job_id)
+            async with room.client.stream("GET", f"/api/jobs/{job_id}/stream") as response:
+                (sent,) = await OpenStream(response).until("completed")
+            listed = await room.get("/api/jobs?include=results")
+            body = await room.get(f"/api/event-job/jobs/{job_id}")
+            while not receiver.received or receiver.received[-1].json["phase"] != "completed":
+                await asyncio.sleep(0.02)
+    told = receiver.received[-1].json
+    for results in (
+        sent.document["data"],
+        listed.json()["data"]["jobs"][0]["results"],
+        body.json()["job"]["results"],
+        told["data"],
+        told["results"],
+    ):
+        assert results["extracted_text"] == text
+        assert results["metadata"]["text_contents"][0]["content"] == "Told everywhere"
+        assert "more_in" not in results
+        assert results["images_archive_url"].endswith("/images.zip")
 
 
 async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None:

@@ -56,6 +56,6 @@ def test_of_other_types_all_results_are_told() -> None:
     assert event_data(completed("other", None)) == {}
 
 
-@pytest.mark.parametrize("status", set(JobStatus) - {JobStatus.COMPLETED})
+@pytest.mark.parametrize("status", sorted(set(JobStatus) - {JobStatus.COMPLETED}))
 def test_a_job_that_is_not_completed_has_none(status: JobStatus) -> None:
     assert event_data(Job(job_type="pdf", status=status, results=RESULTS)) is None

@@ -122,6 +122,7 @@ async def conclude(
     facts: Mapping[str, Any],
     made: bool,
     archives: Mapping[str, str],
+    is_print: bool = True,
 ) -> dict[str, Any]:
     """The pages put together, as results."""
     await ctx.progress("postprocessing", 90, "Putting the pages together")
@@ -130,6 +131,7 @@ async def conclude(
         shelf=shelf,
         numbers=numbers,
         archives=archives,
+        is_print=is_print,
         made_after=since,
         may_reuse=not made and not since,
     )

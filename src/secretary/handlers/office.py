@@ -67,4 +67,5 @@ async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
         facts=facts,
         made=made,
         archives=archives_of(images=images, previews=False),
+        is_print=False,
     )

@@ -44,7 +44,7 @@ def _analysed(
     tagged = bool(pdfium.is_tagged(pdfium.handle(page.pdf)))
     found = analyse(pdfium.handle(page), layer, box, tagged=tagged)
     if found.tagged_headings or (tagged and typography is not None and typography.tagged):
-        mark_tagged_headings(found.blocks)
+        mark_tagged_headings(found.blocks, typography.scale if typography else None)
     else:
         _mark_headings(found.blocks, typography)
     text, markdown = plain_of(found.blocks), markdown_of(found.blocks)

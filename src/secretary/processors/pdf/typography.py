@@ -31,11 +31,11 @@ class Typography:
 
     @cached_property
     def scale(self) -> Scale | None:
-        weights: Counter[float] = Counter()
+        pages = []
         for number in _sample(len(self._document)):
             with opened_page(self._document, number) as page:
-                weights.update(_sizes(pdfium.handle(page)))
-        return _scale(weights)
+                pages.append(_sizes(pdfium.handle(page)))
+        return _scale(_without_front(pages))
 
     @cached_property
     def tagged(self) -> bool:
@@ -77,6 +77,20 @@ def _sizes(page: int) -> Counter[float]:
             kind[height] += max(right - left, top - bottom) / height
     # Listings say nothing about the text around them, unless there is none.
     return weights or code
+
+
+def _without_front(pages: list[Counter[float]]) -> Counter[float]:
+    """On the first page much is large; only the largest is a heading, unless others have it too."""
+    weights: Counter[float] = Counter()
+    for page in pages[1:]:
+        weights.update(page)
+    if not weights:
+        return pages[0] if pages else weights
+    largest = max(pages[0], default=0.0)
+    for size, weight in pages[0].items():
+        if size == largest or size in weights:
+            weights[size] += weight
+    return weights
 
 
 def _scale(weights: Counter[float]) -> Scale | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from .blocks import Block, Kind, ends
@@ -12,6 +12,8 @@ from .lines import Line
 LARGER = 1.07
 #: From here on it is so without a second look.
 MUCH_LARGER = 1.15
+#: From here on it is one whatever the file says about itself.
+TITLE = 1.45
 LONGEST = 160
 LONGEST_SENTENCE = 80
 MOST_LINES = 6
@@ -29,6 +31,8 @@ NAMES = frozenset(
     | {"inhaltsverzeichnis", "inhalt", "anhang", "fazit", "quellen", "list of figures"}
     | {"list of tables", "abbildungsverzeichnis", "tabellenverzeichnis", "glossary", "index"}
 )
+RUN_IN = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){1,4}\.?|[A-Z]\.\d{1,2}\.?)\s+\S")
+LONGEST_RUN_IN = 90
 DEPTH = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s")
 CAPTION = re.compile(
     r"(?:table|figure|fig\.|tabelle|abbildung|abb\.|listing|source|quelle)\s*\d*", re.I
@@ -70,6 +74,9 @@ def is_heading(block: Block, body: float) -> bool:
     text = block.text
     if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text) or last.entry:
         return False
+    if "=" in text or 2 * sum(map(str.isalpha, text)) < len(text.replace(" ", "")):
+        # A formula, or a row of numbers.
+        return False
     numbered = NUMBERED.match(text) is not None
     if block.kind is Kind.ITEM and not numbered:
         return False
@@ -108,10 +115,34 @@ def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
         block.level = scale.level(size) if larger else _small_level(block, scale)
 
 
-def mark_tagged_headings(blocks: Sequence[Block]) -> None:
+def parted_headings(blocks: Sequence[Block]) -> list[Block]:
+    """Numbered headings that stand at the beginning of their paragraphs, on lines of their own."""
+    parted: list[Block] = []
     for block in blocks:
-        if block.tag is not None and block.tag.kind == "H" and block.kind is not Kind.TABLE:
+        first = block.lines[0] if block.lines else None
+        if first is None or not first.bold_start or block.kind not in (Kind.PARAGRAPH, Kind.ITEM):
+            parted.append(block)
+            continue
+        head, rest = first.text[: first.bold_start].strip(), first.text[first.bold_start :].strip()
+        if not (RUN_IN.match(head) and WORDS.search(head) and rest and len(head) < LONGEST_RUN_IN):
+            parted.append(block)
+            continue
+        above = replace(first, text=head.rstrip(". "), bold=True, bold_start=0, cut=False)
+        below = replace(first, text=rest, bold_start=0)
+        parted.append(Block(Kind.PARAGRAPH, [above]))
+        parted.append(Block(Kind.PARAGRAPH, [below, *block.lines[1:]]))
+    return parted
+
+
+def mark_tagged_headings(blocks: Sequence[Block], scale: Scale | None) -> None:
+    for block in blocks:
+        if block.kind is Kind.TABLE:
+            continue
+        if block.tag is not None and block.tag.kind == "H":
             block.kind, block.level = Kind.HEADING, block.tag.level
+        elif scale and block.lines[0].size >= TITLE * scale.body and is_heading(block, scale.body):
+            # Titles are often tagged as paragraphs.
+            block.kind, block.level = Kind.HEADING, 1
 
 
 def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:

@@ -3,7 +3,7 @@
 import re
 
 ODD = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xa0\xad\u2000-\u200b\u2028\u2029\u202f\u2060\ufeff\ufb00-\ufb06\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xa0\xad\u2000-\u200b\u2028\u2029\u202f\u2060\ufeff\uf02d\uf06e\uf071\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0fc\ufb00-\ufb06\ufffe\uffff]"
 )
 #: Those of them that ASCII has.
 CONTROLS = bytes({*range(32), 127} - set(b"\r\n\t"))
@@ -12,6 +12,9 @@ INSTEAD = {
     "\ufb05": "st", "\ufb06": "st", "\r": "", "\ufffe": "-",
     **dict.fromkeys("\xa0\u2000\u2001\u2002\u2003\u2004\u2005", " "),
     **dict.fromkeys("\u2006\u2007\u2008\u2009\u200a\u202f", " "),
+    # Symbol fonts have no letters of their own.
+    "\uf02d": "-", "\uf0fc": "\u2713",
+    **dict.fromkeys("\uf06e\uf071\uf076\uf0a7\uf0a8\uf0b7\uf0d8", "\u2022"),
     **dict.fromkeys("\x0b\x0c\x85\u2028\u2029", "\n"),
 }  # fmt: skip
 #: Before these a hyphen at the end of a line is most often meant.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .rows import Piece
+from .runs import Run
 
 #: Dots that lead the eye to a page number.
 LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
@@ -28,6 +29,8 @@ class Line:
     mark: int = -1
     #: In pieces, or ends with a number that stands apart: of a table, or a table of contents.
     entry: bool = False
+    #: Characters at its beginning that are bold, where the others are not.
+    bold_start: int = 0
 
     @property
     def top(self) -> float:
@@ -56,5 +59,14 @@ def line_of(row: Sequence[Piece]) -> Line:
     size = max(sizes, key=lambda size: sizes[size])
     return Line(
         text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
-        runs[-1].cut, runs[0].mark, entry,
+        runs[-1].cut, runs[0].mark, entry, _bold_start(runs) if 0 < bold < enough else 0,
     )  # fmt: skip
+
+
+def _bold_start(runs: Sequence[Run]) -> int:
+    length = 0
+    for number, run in enumerate(runs):
+        if not run.style.bold:
+            return length
+        length += len(run.text) + (number > 0)
+    return length

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 
 from .drawings import Box
 from .rows import Piece, rows_of
@@ -10,6 +11,8 @@ from .runs import Run
 
 #: Of the height of the page: so far from its edges there may be running heads and page numbers.
 MARGIN = 0.1
+#: So far, if it is nothing but the number of the page.
+DEEP_MARGIN = 0.22
 #: Ems between them and the text, at least.
 APART = 1.7
 MOST_ROWS = 2
@@ -25,16 +28,32 @@ Rows = list[list[Piece]]
 
 def without_margins(pieces: list[Piece], page: Box) -> tuple[Rows, list[Piece], Rows]:
     """What stands above the text, the text, and what stands below it."""
-    reach = MARGIN * (page.top - page.bottom)
-    high = [piece for piece in pieces if piece.base > page.top - reach]
-    low = [piece for piece in pieces if piece.top < page.bottom + reach]
-    if len(high) + len(low) >= len(pieces):
+    height = page.top - page.bottom
+    high, low = page.top - MARGIN * height, page.bottom + MARGIN * height
+    text = [piece for piece in pieces if piece.top >= low and piece.base <= high]
+    if not text:
         return [], pieces, []
-    text = [p for p in pieces if page.bottom + reach <= p.top and p.base <= page.top - reach]
-    head = _apart(rows_of(high), max((piece.top for piece in text), default=0.0))
-    foot = _apart_below(rows_of(low), min((piece.bottom for piece in text), default=0.0))
+    head = rows_of([piece for piece in pieces if piece.base > high])
+    foot = rows_of([piece for piece in pieces if piece.top < low])
+    head = _apart(head, max(piece.top for piece in text))
+    foot = _apart_below(foot, min(piece.bottom for piece in text))
     taken = {run.start for row in [*head, *foot] for piece in row for run in piece.runs}
-    return head, [piece for piece in pieces if piece.runs[0].start not in taken], foot
+    text = [piece for piece in pieces if piece.runs[0].start not in taken]
+    if not foot and text:
+        foot = _page_number(text, page.bottom + DEEP_MARGIN * height)
+        taken = {run.start for row in foot for piece in row for run in piece.runs}
+        text = [piece for piece in text if piece.runs[0].start not in taken]
+    return head, text, foot
+
+
+def _page_number(text: list[Piece], reach: float) -> Rows:
+    """Alone below the text, where the margin is deep."""
+    last = min(text, key=lambda piece: piece.base)
+    if last.top > reach or not is_page_number([last]):
+        return []
+    others = [piece.bottom for piece in text if piece is not last]
+    apart = not others or min(others) - last.top > (APART - 1) * last.size
+    return [[last]] if apart else []
 
 
 def without_line_numbers(runs: list[Run]) -> list[Run]:
@@ -43,8 +62,11 @@ def without_line_numbers(runs: list[Run]) -> list[Run]:
     if len(numbers) < FEWEST_NUMBERS or len(numbers) == len(runs):
         return runs
     starts = {run.start for run in numbers}
-    text = sorted(run.left for run in runs if run.start not in starts)
-    margin = text[len(text) // 20]
+    text = [run for run in runs if run.start not in starts]
+    margin = min(run.left for run in text)
+    size = median(run.style.size for run in text)
+    # The numbers of the rows of a table are as large as the others.
+    numbers = [run for run in numbers if run.style.size < 0.9 * size]
     column = sorted((run for run in numbers if run.right < margin), key=lambda run: -run.base)
     if len(column) < FEWEST_NUMBERS:
         return runs
