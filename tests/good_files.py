@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import docx
 import openpyxl
@@ -58,7 +58,10 @@ def rich_pdf(**options: Any) -> bytes:
 
 def table_pdf() -> bytes:
     file = io.BytesIO()
-    table = Table([["Name", "Price"], ["Apple", "1.20"], ["Pear", "3.00"]], style=[("GRID", (0, 0), (-1, -1), 1, colors.black)])  # fmt: skip
+    table = Table(
+        [["Name", "Price"], ["Apple", "1.20"], ["Pear", "3.00"]],
+        style=[("GRID", (0, 0), (-1, -1), 1, colors.black)],
+    )
     SimpleDocTemplate(file, pageCompression=0).build([table])
     return file.getvalue()
 
@@ -67,11 +70,11 @@ def scan_pdf() -> bytes:
     return saved(lambda file: words().save(file, "PDF", resolution=150))
 
 
-def encrypted_pdf(revision: int, password: str = "open") -> bytes:
+def encrypted_pdf(revision: Literal[2, 3, 4, 6], password: str = "open") -> bytes:
     """2 and 3 are RC4 with 40 and 128 bits, 4 is AES with 128, 6 is AES with 256."""
     encryption = pikepdf.Encryption(
         user=password, owner="owner", R=revision, aes=revision > 3, metadata=revision > 3
-    )  # type: ignore[call-arg,unused-ignore]
+    )
     with pikepdf.open(io.BytesIO(rich_pdf())) as document:
         return saved(lambda file: document.save(file, encryption=encryption))
 
@@ -130,15 +133,16 @@ def an_ods() -> bytes:
 
 def an_epub() -> bytes:
     space = "urn:oasis:names:tc:opendocument:xmlns:container"
+    root = f'<container xmlns="{space}"><rootfile full-path="p.opf"/></container>'
     return zipped(
         {
             "mimetype": b"application/epub+zip",
-            "META-INF/container.xml": f'<container xmlns="{space}"><rootfile full-path="p.opf"/></container>'.encode(),
+            "META-INF/container.xml": root.encode(),
             "p.opf": b'<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="a"'
             b' href="a.html"/></manifest><spine><itemref idref="a"/></spine></package>',
             "a.html": b"<html><body><h1>Fruit</h1><p>An <b>apple</b></p></body></html>",
         }
-    )  # fmt: skip
+    )
 
 
 def an_rtf() -> bytes:

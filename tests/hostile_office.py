@@ -3,12 +3,11 @@
 import io
 import struct
 import zipfile
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from .documents import zipped
 from .hostile_pictures import MIB, zeros
-from .office_files import NAMES, TYPES, docx_of, odf_of, paragraph, relations
+from .office_files import NAMES, ODF, TYPES, R, docx_of, odf_of, paragraph, relations
 
 LAUGHS = "".join(f'<!ENTITY l{at} "{f"&l{at - 1};" * 10 if at else "ha"}">' for at in range(10))
 BILLION_LAUGHS = f"<!DOCTYPE x [{LAUGHS}]>"
@@ -16,6 +15,9 @@ QUADRATIC = f'<!DOCTYPE x [<!ENTITY a "{"a" * 50_000}">]>'
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 SLIDES = "http://schemas.openxmlformats.org/presentationml/2006/main"
 DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
+PICTURE = "http://schemas.openxmlformats.org/drawingml/2006/picture"
+WORD_DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing"
+SETTINGS = f'<w:settings {NAMES}><w:attachedTemplate r:id="template"/></w:settings>'
 
 
 def squeezed(members: Mapping[str, bytes]) -> bytes:
@@ -108,28 +110,30 @@ def names_that_lead_out() -> bytes:
 def related_in_circles() -> bytes:
     parts = members(docx_of(paragraph("Text")))
     for name in ("header1", "header2"):
-        parts[f"word/_rels/{name}.xml.rels"] = relations(a=("header", "header2.xml"), b=("header", "header1.xml"))  # fmt: skip
+        parts[f"word/_rels/{name}.xml.rels"] = relations(
+            a=("header", "header2.xml"), b=("header", "header1.xml")
+        )
         parts[f"word/{name}.xml"] = f"<w:hdr {NAMES}><w:headerReference r:id='a'/></w:hdr>".encode()
     parts["word/_rels/document.xml.rels"] = relations(
-        a=("header", "header1.xml"), self=("officeDocument", "document.xml"), up=("header", "../_rels/.rels"),
-    )  # fmt: skip
+        a=("header", "header1.xml"),
+        self=("officeDocument", "document.xml"),
+        up=("header", "../_rels/.rels"),
+    )
     return zipped(parts)
 
 
-def xlsx_of(sheet: str, strings: str = "", styles: str = "", sheets: int = 1) -> bytes:
-    listed = "".join(f'<sheet name="S{at}" sheetId="{at}" r:id="r1"/>' for at in range(sheets))
-    r = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+def xlsx_of(sheet: str, strings: str = "") -> bytes:
+    listed = '<sheet name="S" sheetId="1" r:id="r1"/>'
+    book = f'<workbook xmlns="{SHEET}" {R}><sheets>{listed}</sheets></workbook>'
+    bound = relations(r1=("worksheet", "s.xml"), r2=("sharedStrings", "t.xml"))
     return squeezed(
         {
             "[Content_Types].xml": TYPES,
             "_rels/.rels": relations(main=("officeDocument", "xl/workbook.xml")),
-            "xl/workbook.xml": f'<workbook xmlns="{SHEET}" {r}><sheets>{listed}</sheets></workbook>'.encode(),
-            "xl/_rels/workbook.xml.rels": relations(
-                r1=("worksheet", "s.xml"), r2=("sharedStrings", "t.xml"), r3=("styles", "y.xml")
-            ),
+            "xl/workbook.xml": book.encode(),
+            "xl/_rels/workbook.xml.rels": bound,
             "xl/s.xml": f'<worksheet xmlns="{SHEET}">{sheet}</worksheet>'.encode(),
             "xl/t.xml": f'<sst xmlns="{SHEET}">{strings}</sst>'.encode(),
-            "xl/y.xml": f'<styleSheet xmlns="{SHEET}">{styles}</styleSheet>'.encode(),
         }
     )
 
@@ -139,44 +143,15 @@ def rows(count: int, cell: str = "<c><v>1</v></c>") -> str:
 
 
 def cell_at(*references: str) -> bytes:
-    cells = "".join(f'<row r="{"".join(filter(str.isdigit, ref))}"><c r="{ref}"><v>1</v></c></row>' for ref in references)  # fmt: skip
+    cells = "".join(
+        f'<row r="{"".join(filter(str.isdigit, ref))}"><c r="{ref}"><v>1</v></c></row>'
+        for ref in references
+    )
     return xlsx_of(f'<dimension ref="A1:XFD1048576"/><sheetData>{cells}</sheetData>')
-
-
-def merged_everywhere() -> bytes:
-    merges = '<mergeCell ref="A1:XFD1048576"/>' * 1000
-    return xlsx_of(f"{rows(1)}<mergeCells>{merges}</mergeCells>")
 
 
 def strings_again_and_again(letters: int = MIB, cells: int = 20_000) -> bytes:
     return xlsx_of(rows(cells, '<c t="s"><v>0</v></c>' * 10), f"<si><t>{'x' * letters}</t></si>")
-
-
-def formats_without_end() -> bytes:
-    code = "0" * 250_000 + "." + "0" * 250_000
-    styles = f'<numFmts><numFmt numFmtId="200" formatCode="{code}"/></numFmts><cellXfs><xf numFmtId="200"/></cellXfs>'  # fmt: skip
-    return xlsx_of(rows(3000, '<c s="0"><v>1e300</v></c>'), styles=styles)
-
-
-def numbered(start: int, kind: str, items: int) -> bytes:
-    numbering = (
-        f'<w:numbering {NAMES}><w:abstractNum w:abstractNumId="1"><w:lvl w:ilvl="0">'
-        f'<w:start w:val="{start}"/><w:numFmt w:val="{kind}"/><w:lvlText w:val="{"%1." * 50}"/></w:lvl>'
-        '</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="1"/></w:num></w:numbering>'
-    )
-    item = paragraph("x", '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr>')
-    return docx_of(item * items, numbering=numbering)
-
-
-def list_level(level: int) -> bytes:
-    return docx_of(
-        paragraph("x", f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr>')
-    )
-
-
-def spanned_table(span: int, rows: int = 5) -> bytes:
-    cell = f'<w:tc><w:tcPr><w:gridSpan w:val="{span}"/></w:tcPr>{paragraph("x")}</w:tc>'
-    return docx_of(f"<w:tbl>{f'<w:tr>{cell * 2}</w:tr>' * rows}</w:tbl>")
 
 
 def ods_repeated(columns: int, rows: int) -> bytes:
@@ -192,10 +167,6 @@ def odt_spaces(count: int) -> bytes:
     return odf_of("text", f'<text:p>a<text:s text:c="{count}"/>b</text:p>' * 3)
 
 
-def odt_level(level: int) -> bytes:
-    return odf_of("text", f'<text:h text:outline-level="{level}">Title</text:h>')
-
-
 def html(body: str) -> bytes:
     return f"<!DOCTYPE html><html><body>{body}</body></html>".encode()
 
@@ -204,32 +175,18 @@ def rtf(body: bytes) -> bytes:
     return b"{\\rtf1\\ansi " + body + b"}"
 
 
-def epub_spine(times: int, letters: int = 100_000) -> bytes:
-    """One chapter, many times over."""
-    space = "urn:oasis:names:tc:opendocument:xmlns:container"
-    refers = '<itemref idref="a"/>' * times
-    parts = {
-        "mimetype": "application/epub+zip",
-        "META-INF/container.xml": f'<container xmlns="{space}"><rootfile full-path="p.opf"/></container>',
-        "p.opf": '<package xmlns="http://www.idpf.org/2007/opf"><manifest><item id="a"'
-        f' href="a.html"/></manifest><spine>{refers}</spine></package>',
-    }  # fmt: skip
-    return zipped(
-        {name: part.encode() for name, part in parts.items()} | {"a.html": html("x " * letters)}
-    )
-
-
-def pptx_of(slide: str, times: int = 1) -> bytes:
-    r = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
-    names = f'xmlns:p="{SLIDES}" xmlns:a="{DRAWING}" {r}'
-    listed = "".join(f'<p:sldId id="{at}" r:id="r1"/>' for at in range(times))
+def pptx_of(slide: str) -> bytes:
+    names = f'xmlns:p="{SLIDES}" xmlns:a="{DRAWING}" {R}'
+    listed = '<p:sldIdLst><p:sldId id="1" r:id="r1"/></p:sldIdLst>'
+    show = f"<p:presentation {names}>{listed}</p:presentation>"
+    page = f"<p:sld {names}><p:cSld><p:spTree>{slide}</p:spTree></p:cSld></p:sld>"
     return squeezed(
         {
             "[Content_Types].xml": TYPES,
             "_rels/.rels": relations(main=("officeDocument", "ppt/presentation.xml")),
-            "ppt/presentation.xml": f"<p:presentation {names}><p:sldIdLst>{listed}</p:sldIdLst></p:presentation>".encode(),
+            "ppt/presentation.xml": show.encode(),
             "ppt/_rels/presentation.xml.rels": relations(r1=("slide", "slides/s.xml")),
-            "ppt/slides/s.xml": f"<p:sld {names}><p:cSld><p:spTree>{slide}</p:spTree></p:cSld></p:sld>".encode(),
+            "ppt/slides/s.xml": page.encode(),
         }
     )
 
@@ -239,3 +196,85 @@ def shape(text: str, level: int = 0) -> str:
         '<p:sp><p:nvSpPr><p:cNvPr id="1" name="a"/><p:nvPr/></p:nvSpPr><p:txBody>'
         f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>'
     )
+
+
+def docx_that_fetches(address: str) -> bytes:
+    """Everything by which a document can ask for something elsewhere."""
+    related = {
+        "image": ("image", f"{address}/image.png"),
+        "chunk": ("aFChunk", f"{address}/chunk.html"),
+        "part": ("subDocument", f"{address}/part.docx"),
+        "object": ("oleObject", f"{address}/object.bin"),
+        "settings": ("settings", "settings.xml"),
+    }
+    field = (
+        '<w:p><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>{} "{}"'
+        '</w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r><w:r><w:t>old</w:t>'
+        '</w:r><w:r><w:fldChar w:fldCharType="end"/></w:r></w:p>'
+    )
+    body = (
+        paragraph("Seen")
+        + f'<w:p><w:r><w:drawing><wp:inline xmlns:wp="{WORD_DRAWING}"><wp:extent cx="99999"'
+        f' cy="99999"/><a:graphic xmlns:a="{DRAWING}"><a:graphicData uri="{PICTURE}"><pic:pic'
+        f' xmlns:pic="{PICTURE}"><pic:blipFill><a:blip r:link="image"/></pic:blipFill><pic:spPr/>'
+        "</pic:pic></a:graphicData></a:graphic></wp:inline></w:drawing></w:r></w:p>"
+        + '<w:altChunk r:id="chunk"/><w:subDoc r:id="part"/>'
+        + field.format("INCLUDEPICTURE", f"{address}/field.png")
+        + field.format("INCLUDETEXT", f"{address}/field.txt")
+    )
+    parts = members(docx_of(body, related, settings=SETTINGS))
+    template = relations(template=("attachedTemplate", f"{address}/template.dotm"))
+    return zipped(parts | {"word/_rels/settings.xml.rels": template})
+
+
+def xlsx_that_fetches(address: str) -> bytes:
+    return xlsx_of(
+        '<sheetData><row><c t="inlineStr"><is><t>Seen</t></is></c><c><f>_xlfn.WEBSERVICE('
+        f"&quot;{address}/formula&quot;)</f><v>1</v></c></row></sheetData>"
+    )
+
+
+def rtf_that_fetches(address: str) -> bytes:
+    link = address.encode()
+    return rtf(
+        b"{\\*\\template "
+        + link
+        + b'/a.dot}Seen{\\field{\\*\\fldinst INCLUDEPICTURE "'
+        + link
+        + b'/a.png"}{\\fldrslt old}}\\par'
+    )
+
+
+def odt_that_acts(file: str) -> bytes:
+    """Writes the file as soon as it is opened, if it is let."""
+    scripts = "http://openoffice.org/2000/script"
+    library = "http://openoffice.org/2000/library"
+    content = members(odf_of("text", "<text:p>Seen</text:p>"))["content.xml"].decode()
+    event = (
+        f'<office:scripts><office:event-listeners xmlns:script="{ODF}:script:1.0"'
+        ' xmlns:dom="http://www.w3.org/2001/xml-events"><script:event-listener'
+        ' script:language="ooo:script" script:event-name="dom:load" xlink:type="simple"'
+        ' xlink:href="vnd.sun.star.script:Standard.Module1.Main?language=Basic&amp;'
+        'location=document"/></office:event-listeners></office:scripts>'
+    )
+    content = content.replace("<office:automatic-styles>", event + "<office:automatic-styles>")
+    code = f"Sub Main\nOpen &quot;{file}&quot; For Output As #1\nClose #1\nEnd Sub"
+    basic = {
+        "Basic/script-lc.xml": f'<library:libraries xmlns:library="{library}" xmlns:xlink='
+        '"http://www.w3.org/1999/xlink"><library:library library:name="Standard"'
+        ' library:link="false"/></library:libraries>',
+        "Basic/Standard/script-lb.xml": f'<library:library xmlns:library="{library}"'
+        ' library:name="Standard" library:readonly="false" library:passwordprotected="false">'
+        '<library:element library:name="Module1"/></library:library>',
+        "Basic/Standard/Module1.xml": f'<script:module xmlns:script="{scripts}" script:name='
+        f'"Module1" script:language="StarBasic">{code}</script:module>',
+    }
+    entries = "".join(
+        f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>'
+        for name in basic
+    )
+    parts = members(odf_of("text", ""))
+    manifest = parts["META-INF/manifest.xml"].decode()
+    manifest = manifest.replace("</manifest:manifest>", entries + "</manifest:manifest>")
+    changed = {**basic, "content.xml": content, "META-INF/manifest.xml": manifest}
+    return zipped(parts | {name: part.encode() for name, part in changed.items()})

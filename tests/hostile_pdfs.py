@@ -82,19 +82,6 @@ def forms_that_draw_each_other(fan: int = 1) -> bytes:
     return one_page(stream(b"/A Do"), resources=b"/XObject << /A 6 0 R >>", more=forms)
 
 
-def forms_within_forms(depth: int, fan: int) -> bytes:
-    """Each draws the next many times: fan ** depth in all."""
-    forms = [
-        stream(
-            b"/N Do " * fan if at < depth - 1 else b"0 0 9 9 re f ",
-            b"/Type /XObject /Subtype /Form /BBox [0 0 600 600]"
-            b" /Resources << /XObject << /N %d 0 R >> >>" % (7 + at),
-        )
-        for at in range(depth)
-    ]
-    return one_page(stream(b"/N Do"), resources=b"/XObject << /N 6 0 R >>", more=forms)
-
-
 def count_that_lies(count: int) -> bytes:
     return pdf("One apple").replace(b"/Count 1", b"/Count %d" % count)
 
@@ -124,27 +111,34 @@ def millions_of_paths(mebibytes: int = 32) -> bytes:
     return one_page(packed(zlib.compress(lines * (mebibytes * MIB // len(lines)))))
 
 
+TILED = b"/Pattern cs /P scn 0 0 612 792 re f " * 500
+
+
 def tiling_for_ever() -> bytes:
-    """Tiles a hundredth of a point wide, each a stack of transparent strokes."""
-    tile = stream(
+    tile = _endless_tile()
+    return one_page(stream(TILED), resources=b"/Pattern << /P 6 0 R >>", more=[tile])
+
+
+def _endless_tile() -> bytes:
+    """A hundredth of a point wide, and a stack of transparent strokes."""
+    return stream(
         b"/G gs " + b"0 0 m 500 500 l S " * 200,
         b"/Type /Pattern /PatternType 1 /PaintType 1 /TilingType 1 /BBox [0 0 500 500]"
         b" /XStep .02 /YStep .02 /Resources << /ExtGState << /G << /ca .5 /CA .5 >> >> >>",
     )
-    content = b"/Pattern cs /P scn 0 0 612 792 re f " * 50
-    return one_page(stream(content), resources=b"/Pattern << /P 6 0 R >>", more=[tile])
 
 
-def shading_for_ever() -> bytes:
-    function = stream(
-        b"{ " + b"2 copy mul sin exch cos add exch " * 3000 + b"pop dup dup }",
-        b"/FunctionType 4 /Domain [0 1 0 1] /Range [0 1 0 1 0 1]",
+def second_of_three_for_ever() -> bytes:
+    """A page that is drawn at once, one that never is, and one more."""
+    quick = (
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Resources << >> >>"
     )
-    shading = (
-        b"<< /ShadingType 1 /ColorSpace /DeviceRGB /Domain [0 1 0 1]"
-        b" /Matrix [612 0 0 792 0 0] /Function 6 0 R >>"
+    slow = (
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 7 0 R"
+        b" /Resources << /Pattern << /P 8 0 R >> >> >>"
     )
-    return one_page(stream(b"/S sh " * 20), resources=b"/Shading << /S 7 0 R >>", more=[function, shading])  # fmt: skip
+    kids = b"<< /Type /Pages /Kids [5 0 R 6 0 R 5 0 R] /Count 3 >>"
+    return written([CATALOG, kids, FONT, stream(b""), quick, slow, stream(TILED), _endless_tile()])
 
 
 def bomb_in_contents(mebibytes: int = 1024) -> bytes:
@@ -239,51 +233,14 @@ def glyph_that_draws_itself() -> bytes:
     return one_page(text(b"aaaa"), resources=b"/Font << /F1 6 0 R >>", more=[font, glyph])
 
 
-def mask_that_masks_itself() -> bytes:
-    form = stream(
-        b"/G gs 0 0 600 600 re f",
-        b"/Type /XObject /Subtype /Form /BBox [0 0 600 600] /Group << /S /Transparency >>"
-        b" /Resources << /ExtGState << /G 7 0 R >> >>",
-    )
-    state = b"<< /SMask << /S /Luminosity /G 6 0 R >> >>"
-    return one_page(
-        stream(b"/G gs 0 0 600 600 re f"),
-        resources=b"/ExtGState << /G 7 0 R >>",
-        more=[form, state],
-    )
-
-
 def nested(depth: int) -> bytes:
     return one_page(text(), page=b"/X " + b"[" * depth + b"]" * depth)
-
-
-def saved_states(count: int) -> bytes:
-    return one_page(packed(zlib.compress(b"q " * count)))
 
 
 def long_line(letters: int) -> bytes:
     return one_page(
         packed(zlib.compress(b"BT /F1 1 Tf 10 700 Td (" + b"abcde " * (letters // 6) + b") Tj ET"))
     )
-
-
-def scattered(letters: int) -> bytes:
-    """Each letter is placed by itself, no two in a row."""
-    each = b"".join(
-        b"1 0 0 1 %d %d Tm (x) Tj\n" % (at * 37 % 600, at * 101 % 780) for at in range(letters)
-    )
-    return one_page(packed(zlib.compress(b"BT /F1 8 Tf " + each + b"ET")))
-
-
-def ruled_all_over(lines: int) -> bytes:
-    """A page of lines across and down, a letter in every hole."""
-    across = b"".join(
-        b"0 %.2f m 600 %.2f l S\n" % (at * 780 / lines, at * 780 / lines) for at in range(lines)
-    )
-    down = b"".join(
-        b"%.2f 0 m %.2f 780 l S\n" % (at * 600 / lines, at * 600 / lines) for at in range(lines)
-    )
-    return one_page(packed(zlib.compress(across + down + b"BT /F1 2 Tf (x) Tj ET")))
 
 
 def mapped_to(*characters: str) -> bytes:
@@ -333,28 +290,3 @@ def chained_xrefs(loop: bool) -> bytes:
     at = whole.rindex(b"startxref\n")
     place = int(whole[at + 10 :].split()[0])
     return whole.replace(b"/Root 1 0 R", b"/Root 1 0 R /Prev %d" % (place if loop else -5))
-
-
-def widths_without_end() -> bytes:
-    font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /DescendantFonts [7 0 R] >>"
-    child = (
-        b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /X /CIDSystemInfo << /Registry (Adobe)"
-        b" /Ordering (Identity) /Supplement 0 >> /W [0 2147483647 500 -5 4294967295 1] >>"
-    )
-    return one_page(
-        stream(b"BT /F1 24 Tf 72 700 Td <00410042> Tj ET"),
-        resources=b"/Font << /F1 6 0 R >>",
-        more=[font, child],
-    )
-
-
-def sampled_function_huge() -> bytes:
-    function = packed(
-        zlib.compress(bytes(1000)),
-        b"/FunctionType 0 /Domain [0 1 0 1 0 1 0 1] /Range [0 1 0 1 0 1] /BitsPerSample 32"
-        b" /Size [65535 65535 65535 65535]",
-    )
-    shading = b"<< /ShadingType 1 /ColorSpace /DeviceRGB /Function 6 0 R >>"
-    return one_page(
-        stream(b"/S sh"), resources=b"/Shading << /S 7 0 R >>", more=[function, shading]
-    )

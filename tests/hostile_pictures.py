@@ -24,12 +24,25 @@ def zeros(count: int) -> bytes:
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))  # fmt: skip
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )
 
 
-def png(width: int, height: int, pixels: bytes, *, bits: int = 1, colour: int = 0, more: bytes = b"") -> bytes:  # fmt: skip
+def png(
+    width: int, height: int, pixels: bytes, *, bits: int = 1, colour: int = 0, more: bytes = b""
+) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + more + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")  # fmt: skip
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + more
+        + chunk(b"IDAT", pixels)
+        + chunk(b"IEND", b"")
+    )
 
 
 def huge_png(side: int) -> bytes:
@@ -70,8 +83,16 @@ def words(mode: str = "L") -> Image.Image:
 def tiff(frames: int, *, loop: bool = False) -> bytes:
     """Frames of one white pixel, all of the same strip."""
     head = bytearray(b"II*\x00" + struct.pack("<I", 16) + b"\xff" * 8)
-    entries = [(256, 3, 1, 1), (257, 3, 1, 1), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1),
-               (273, 4, 1, 8), (278, 3, 1, 1), (279, 4, 1, 1)]  # fmt: skip
+    entries = [
+        (256, 3, 1, 1),
+        (257, 3, 1, 1),
+        (258, 3, 1, 8),
+        (259, 3, 1, 1),
+        (262, 3, 1, 1),
+        (273, 4, 1, 8),
+        (278, 3, 1, 1),
+        (279, 4, 1, 1),
+    ]
     size = 2 + 12 * len(entries) + 4
     for number in range(frames):
         following = 16 + size * (number + 1)
@@ -85,10 +106,22 @@ def tiff(frames: int, *, loop: bool = False) -> bytes:
 
 def tiff_tags(**tags: int) -> bytes:
     """One frame with some tags told otherwise."""
-    numbers = {"width": 256, "height": 257, "bits": 258, "compression": 259, "offset": 273, "rows": 278, "count": 279}  # fmt: skip
+    numbers = {
+        "width": 256,
+        "height": 257,
+        "bits": 258,
+        "compression": 259,
+        "offset": 273,
+        "rows": 278,
+        "count": 279,
+    }
     content = bytearray(tiff(1))
     for name, value in tags.items():
-        at = next(at for at in range(18, len(content) - 4, 12) if int.from_bytes(content[at : at + 2], "little") == numbers[name])  # fmt: skip
+        at = next(
+            at
+            for at in range(18, len(content) - 4, 12)
+            if int.from_bytes(content[at : at + 2], "little") == numbers[name]
+        )
         content[at + 2 : at + 4] = struct.pack("<H", 4)
         content[at + 8 : at + 12] = struct.pack("<I", value)
     return bytes(content)
@@ -96,7 +129,9 @@ def tiff_tags(**tags: int) -> bytes:
 
 def deflated_tiff(side: int) -> bytes:
     pixels = zeros(side * side)
-    content = bytearray(tiff_tags(width=side, height=side, compression=8, rows=side, count=len(pixels)))  # fmt: skip
+    content = bytearray(
+        tiff_tags(width=side, height=side, compression=8, rows=side, count=len(pixels))
+    )
     at = len(content)
     place = content.index(struct.pack("<HHI", 273, 4, 1)) + 8
     content[place : place + 4] = struct.pack("<I", at)
@@ -106,9 +141,13 @@ def deflated_tiff(side: int) -> bytes:
 def gif(width: int, height: int, *, frame: tuple[int, int] | None = None) -> bytes:
     wide, high = frame or (width, height)
     return (
-        b"GIF89a" + struct.pack("<HHBBB", width, height, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
-        + b"," + struct.pack("<HHHHB", 0, 0, wide, high, 0) + b"\x02\x02\x4c\x01\x00;"
-    )  # fmt: skip
+        b"GIF89a"
+        + struct.pack("<HHBBB", width, height, 0x80, 0, 0)
+        + b"\0\0\0\xff\xff\xff"
+        + b","
+        + struct.pack("<HHHHB", 0, 0, wide, high, 0)
+        + b"\x02\x02\x4c\x01\x00;"
+    )
 
 
 def webp_that_lies(side: int) -> bytes:
@@ -134,13 +173,18 @@ def heic_that_lies(side: int) -> bytes:
 
     size = box(b"ispe", bytes(4) + struct.pack(">II", side, side))
     config = box(b"hvcC", b"\x01" + bytes(22))
-    properties = box(b"iprp", box(b"ipco", size + config) + box(b"ipma", bytes(4) + struct.pack(">IHBBB", 1, 1, 2, 1, 2)))  # fmt: skip
+    properties = box(
+        b"iprp",
+        box(b"ipco", size + config) + box(b"ipma", bytes(4) + struct.pack(">IHBBB", 1, 1, 2, 1, 2)),
+    )
     info = box(
         b"iinf", bytes(4) + struct.pack(">H", 1) + box(b"infe", b"\x02\0\0\0\0\x01\0\0hvc1\0")
     )
     place = box(b"iloc", bytes(4) + b"\x44\x00" + struct.pack(">HHHHII", 1, 1, 0, 1, 0, 100))
     handler = box(b"hdlr", bytes(8) + b"pict" + bytes(13))
-    meta = box(b"meta", bytes(4) + handler + box(b"pitm", bytes(4) + b"\0\x01") + place + info + properties)  # fmt: skip
+    meta = box(
+        b"meta", bytes(4) + handler + box(b"pitm", bytes(4) + b"\0\x01") + place + info + properties
+    )
     return box(b"ftyp", b"heic\0\0\0\0mif1heic") + meta + box(b"mdat", bytes(200))
 
 
@@ -153,7 +197,14 @@ def bmp_runs(side: int) -> bytes:
     """Run-length coded: a jump to the end of a picture that nobody has painted."""
     header = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, 0, 2835, 2835, 2, 0)
     palette = bytes(4) + b"\xff\xff\xff\0"
-    return b"BM" + struct.pack("<IHHI", 200, 0, 0, 62) + header + palette + b"\x00\x02\xff\xff" * 20 + b"\0\x01"  # fmt: skip
+    return (
+        b"BM"
+        + struct.pack("<IHHI", 200, 0, 0, 62)
+        + header
+        + palette
+        + b"\x00\x02\xff\xff" * 20
+        + b"\0\x01"
+    )
 
 
 def exif_garbage() -> bytes:

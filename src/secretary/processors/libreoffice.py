@@ -20,8 +20,8 @@ from ..file_kinds import kind_of
 from .office.archive import declared_bytes
 from .office.encodings import decoded, text_at
 from .office.ole import ole_kind
-from .office_desk import opened_desk, profile_of
 from .office.text import delimiter_of
+from .office_desk import opened_desk, profile_of
 
 MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"

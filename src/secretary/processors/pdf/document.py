@@ -14,6 +14,10 @@ from .repair import DAMAGED, repaired_pdf
 WRONG_PASSWORD = 4
 
 
+class MendedPdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
+    """What could be saved of a torn file: some of it may be missing."""
+
+
 @contextmanager
 def opened_pdf(path: str, password: str | None = None) -> Iterator[pypdfium2.PdfDocument]:
     with _opened(path, password) as document:
@@ -36,7 +40,7 @@ def _opened(path: str, password: str | None) -> pypdfium2.PdfDocument:
 def _mended(path: str, password: str | None) -> pypdfium2.PdfDocument:
     content = repaired_pdf(path, password)
     try:
-        return pypdfium2.PdfDocument(content)
+        return MendedPdf(content)
     except pypdfium2.PdfiumError:
         raise FileCorrupt(DAMAGED) from None
 

@@ -15,7 +15,7 @@ from ..page_task import (
     picture_for_model,
     save_pictures,
 )
-from .document import opened_page, opened_pdf
+from .document import MendedPdf, opened_page, opened_pdf
 from .drawing import POINTS_PER_INCH, draw_page
 from .native import NativePage, read_page
 from .typography import Typography
@@ -33,9 +33,11 @@ TOLD = {"Title": "title", "Author": "author", "Subject": "subject", "Keywords": 
 def inspect_pdf(path: str, password: str | None) -> dict[str, Any]:
     with opened_pdf(path, password) as document:
         told = document.get_metadata_dict(skip_empty=True)
-        facts = {name: told[key] for key, name in TOLD.items() if key in told}
+        facts: dict[str, Any] = {name: told[key] for key, name in TOLD.items() if key in told}
         if not len(document):
             raise FileCorrupt("The PDF has no pages")
+        if isinstance(document, MendedPdf):
+            facts["is_mended"] = True
         return {"page_count": len(document), **facts}
 
 
