@@ -74,7 +74,7 @@ def nested_zips(depth: int = 5) -> bytes:
     return squeezed(members(docx_of(paragraph("The outside"))) | {"word/media/42.zip": inner})
 
 
-def many_parts(count: int = 60_000) -> bytes:
+def many_parts(count: int = 20_000) -> bytes:
     return zipped(members(docx_of(paragraph("x"))) | {f"word/{at}": b"" for at in range(count)})
 
 
@@ -150,7 +150,7 @@ def cell_at(*references: str) -> bytes:
     return xlsx_of(f'<dimension ref="A1:XFD1048576"/><sheetData>{cells}</sheetData>')
 
 
-def strings_again_and_again(letters: int = MIB, cells: int = 20_000) -> bytes:
+def strings_again_and_again(letters: int = MIB, cells: int = 200) -> bytes:
     return xlsx_of(rows(cells, '<c t="s"><v>0</v></c>' * 10), f"<si><t>{'x' * letters}</t></si>")
 
 

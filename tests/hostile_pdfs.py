@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Sequence
 
 from .documents import FONT, pdf, written
-from .hostile_pictures import MIB, zeros
+from .hostile_pictures import MIB, saved, words, zeros
 
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
 
@@ -145,12 +145,6 @@ def bomb_in_contents(mebibytes: int = 1024) -> bytes:
     return one_page(packed(zeros(mebibytes * MIB)))
 
 
-def bomb_in_bombs() -> bytes:
-    """Packed twice: a few kilobytes are gigabytes."""
-    inner = zlib.compress(zeros(1024 * MIB), 9)
-    return one_page(stream(inner, b"/Filter [/FlateDecode /FlateDecode]"))
-
-
 def bomb_in_font(mebibytes: int = 1024) -> bytes:
     descriptor = (
         b"<< /Type /FontDescriptor /FontName /X /Flags 4 /FontBBox [0 0 1000 1000] /ItalicAngle 0"
@@ -168,6 +162,15 @@ def picture(entries: bytes, content: bytes) -> bytes:
     image = stream(content, b"/Type /XObject /Subtype /Image " + entries)
     return one_page(
         stream(b"q 612 0 0 792 0 0 cm /I Do Q"), resources=b"/XObject << /I 6 0 R >>", more=[image]
+    )
+
+
+def cut_scan() -> bytes:
+    """A picture of the whole page, of which only the head is there."""
+    jpeg = saved(words(), "JPEG")
+    return picture(
+        b"/Width 600 /Height 120 /ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /DCTDecode",
+        jpeg[:200],
     )
 
 

@@ -58,7 +58,12 @@ async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
         async with workroom(
             directory / "data",
             documents={"page_timeout_sec": PAGE_SECONDS, "conversion_timeout_sec": 20},
-            generic_worker={"max_concurrent_workers": 2, "processes": 2, "memory_limit_mb": 512},
+            generic_worker={
+                "max_concurrent_workers": 2,
+                "processes": 2,
+                "memory_limit_mb": 512,
+                "max_crashes": 1,
+            },
         ) as room:
             await hand_in_all(room, found)
             found.left_over = room.left_over()

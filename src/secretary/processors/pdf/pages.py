@@ -16,7 +16,7 @@ from ..page_task import (
     save_pictures,
 )
 from .document import MendedPdf, opened_page, opened_pdf
-from .drawing import POINTS_PER_INCH, draw_page
+from .drawing import POINTS_PER_INCH, draw_page, has_lost_picture
 from .native import NativePage, read_page
 from .typography import Typography
 
@@ -73,6 +73,8 @@ def _make_page(
         from ..ocr_reading import read_by_ocr  # it is heavy, and most pages need none
 
         readings["ocr"] = read_by_ocr(task, drawn, dpi=_dpi_of(drawn, page))
+        if not readings["ocr"].text.strip() and has_lost_picture(page):
+            raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
     pictures = save_pictures(task, number, _for_people(drawn, dpi))
     if method.llm:
         picture = picture_for_model(task, number, drawn)
