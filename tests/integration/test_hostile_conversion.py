@@ -68,7 +68,7 @@ async def test_nothing_is_fetched_and_nothing_is_run(tmp_path: Path) -> None:
             (DIRECT, "a.docx", docx_that_fetches(address)),
             (CONVERTED, "a.docx", docx_that_fetches(address)),
             (CONVERTED, "a.xlsx", xlsx_that_fetches(address)),
-            (CONVERTED, "a.rtf", rtf_that_fetches(address)),
+            (DIRECT, "a.rtf", rtf_that_fetches(address)),
             (CONVERTED, "a.odt", odt_that_acts(str(tmp_path / "acted"))),
         ]
         read = [room.read(route, content, name) for route, name, content in files]
@@ -82,21 +82,21 @@ async def test_nothing_is_fetched_and_nothing_is_run(tmp_path: Path) -> None:
 async def test_what_takes_for_ever_is_ended(tmp_path: Path) -> None:
     dead = dead_sockets()
     long = odf_of("text", "<text:p>It takes its time.</text:p>" * 300_000)
-    async with workroom(tmp_path, documents={"conversion_timeout_sec": 3}) as room:
+    async with workroom(tmp_path, documents={"conversion_timeout_sec": 2}) as room:
         error = await room.refused(CONVERTED, long, "a.odt")
         assert working() == []
-        # Only the upload is kept for a while: a failed job can be restarted.
-        assert [path for path in room.left_over() if "/uploads/" not in path] == []
+    # Only the upload is kept for a while: a failed job can be restarted.
+    assert [path for path in room.left_over() if "/uploads/" not in path] == []
     assert error["code"] == "PROCESSING_TIMEOUT"
-    assert error["message"] == "LibreOffice did not finish within 3 s"
+    assert error["message"] == "LibreOffice did not finish within 2 s"
     assert dead_sockets() - dead == set()
 
 
 async def test_what_takes_all_memory_is_ended(tmp_path: Path) -> None:
     dead = dead_sockets()
-    async with workroom(tmp_path, generic_worker={"memory_limit_mb": 80}) as room:
+    async with workroom(tmp_path, generic_worker={"memory_limit_mb": 80, "max_crashes": 1}) as room:
         error = await room.refused(CONVERTED, docx_of(paragraph("x")), "a.docx")
         assert working() == []
-        assert [path for path in room.left_over() if "/uploads/" not in path] == []
+    assert [path for path in room.left_over() if "/uploads/" not in path] == []
     assert error["code"] == "OUT_OF_MEMORY"
     assert dead_sockets() - dead == set()

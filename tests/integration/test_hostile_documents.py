@@ -66,9 +66,9 @@ async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
             },
         ) as room:
             await hand_in_all(room, found)
-            found.left_over = room.left_over()
-            kept = (directory / "data").glob("cache/*/*/*/assembled*")
-            found.cached = {path.parent.parent.name for path in kept}
+        found.left_over = room.left_over()
+        kept = room.data_dir.glob("cache/*/*/*/assembled*")
+        found.cached = {path.parent.parent.name for path in kept}
         found.temporary = sorted(os.listdir(directory / "tmp"))
         patch.setattr(tempfile, "tempdir", None)
     found.below = [each for each in processes.descendants(os.getpid()) if each.pid not in before]
