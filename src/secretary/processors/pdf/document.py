@@ -29,6 +29,10 @@ class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
         self.has_form = pypdfium2.raw.FPDF_GetFormType(self) != pypdfium2.raw.FORMTYPE_NONE
 
 
+class MendedPdf(Pdf):
+    """What could be saved of a torn file: some of it may be missing."""
+
+
 @contextmanager
 def opened_pdf(path: str, password: str | None = None) -> Iterator[Pdf]:
     with _opened(path, password) as document:
@@ -51,7 +55,7 @@ def _opened(path: str, password: str | None) -> Pdf:
 def _mended(path: str, password: str | None) -> Pdf:
     content = repaired_pdf(path, password)
     try:
-        return Pdf(content, path)
+        return MendedPdf(content, path)
     except pypdfium2.PdfiumError:
         raise FileCorrupt(DAMAGED) from None
 
