@@ -99,7 +99,7 @@ class GenericWorker(Group):
 
 
 class Documents(Group):
-    ocr_engine: Literal["tesseract"] = "tesseract"
+    ocr_engine: Literal["tesseract", "rapidocr"] = "tesseract"
     #: `deu`, `eng`, `deu+eng`; None: told from the text itself.
     ocr_language: str | None = None
     max_pages: int = Field(default=10_000, ge=1)

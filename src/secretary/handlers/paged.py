@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cache import Entry
+from ..engines.ocr import PACKAGES
 from ..handler import JobContext
 from ..processors.methods import METHODS
 from .document_results import archives_of
@@ -50,12 +51,14 @@ async def read_pages(
     options = {
         "images": wish.images,
         "languages": languages,
+        "ocr_engine": limits.ocr_engine if method.ocr else None,
         "password": wish.password,
         "model": ctx.llm.model("vision") if method.llm else None,
         "about": about,
         "max_pixels": limits.max_pixels if is_drawn else None,
     }
-    engines = ["pypdfium2" if kind == "pdf" else "pillow", *(["tesserocr"] if method.ocr else [])]
+    engines = ["pypdfium2" if kind == "pdf" else "pillow"]
+    engines += PACKAGES[limits.ocr_engine] if method.ocr else ()
     entry, shelf = await opened_entry(
         ctx, document, kind, wish.method, options=options, packages=engines
     )
