@@ -25,11 +25,11 @@ import quality
 import report
 from arena import Failed
 from documents import speed
-from documents.corpus import SPLITS, corpus
 from documents.long_files import mixed_pages, plain_pages
 from documents.memory import Peak, measure_memory
 from documents.ocr_speed import SCANS, Recognition, measure_ocr
 from documents.reading import read_as_jobs
+from documents.real import documents
 from documents.speed import Speed
 from documents.tools import SECRETARY, TOOLS
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
     match part:
         case "quality":
-            made = corpus(WORK, split)
+            made = documents(WORK, split)
             run.missing, samples = made.missing, made.samples
             as_jobs = read_as_jobs([sample.pdf for sample in samples], root)
             run.scores = [quality.scored(SECRETARY.name, as_jobs, samples)]
@@ -116,8 +116,8 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
             once = (*speed.SLOW, *slowest)
             run.speed = speed.measure_speed(WORK, root, plain, rounds=plan.rounds, once=once)
             _say("speed: mixed pages")
-            documents = [sample.pdf for sample in corpus(WORK, split).samples]
-            mixed = mixed_pages(root, plan.pages, documents)
+            made = documents(WORK, split)
+            mixed = mixed_pages(root, plan.pages, [sample.pdf for sample in made.samples])
             once, rounds = speed.SLOW if plan.every_tool else (), plan.mixed_rounds
             run.mixed = speed.measure_speed(WORK, root, mixed, rounds=rounds, once=once)
         case "ocr":
@@ -159,7 +159,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="pages.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="short rounds, for a first look")
     parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
-    parser.add_argument("--split", choices=SPLITS, default="test", help="of the quality documents")
+    parser.add_argument("--split", choices=quality.CHOICES, default="test", help="of the quality documents")
     parser.add_argument("--json", type=Path, help="file for all samples")
     return parser.parse_args(arguments)
 

@@ -1,9 +1,10 @@
 """How well tools read documents whose Markdown is known: a table by tool and by kind of document.
 
-    python bench/quality.py [--tool secretary,pdftotext] [--split dev|test] [--kind book]
+    python bench/quality.py [--tool secretary,pdftotext] [--split dev|test|real] [--kind book]
                             [--each] [--show DIR] [--json FILE]
 
-Tune on `dev` only; `test` is for what is published. `--show DIR` keeps the Markdown of each
+Tune on `dev` only; `test` is for what is published. `real` has pieces of manuals that others wrote
+and set (`documents/real.py`): tune on it never. `--show DIR` keeps the Markdown of each
 document and what each tool gave for it.
 """
 
@@ -16,11 +17,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import report
-from documents.corpus import SPLITS, Sample, corpus
+from documents.corpus import SPLITS, Sample
 from documents.reading import Missing, Readings, read
+from documents.real import documents, unnumbered
 from documents.score import MEASURES, Score, average, score
 from documents.tools import TOOLS, Tool
 
+CHOICES = (*SPLITS, "real")
 WORK = Path(__file__).resolve().parent.parent / ".bench"
 
 
@@ -36,7 +39,7 @@ class Row:
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     WORK.mkdir(exist_ok=True)
-    made = corpus(WORK, options.split)
+    made = documents(WORK, options.split)
     samples = [sample for sample in made.samples if options.kind in (None, sample.kind)]
     rows = [measure(tool, samples, show=options.show) for tool in _chosen(options.tool)]
     print(text(rows, samples, made.missing, each=options.each))
@@ -61,8 +64,11 @@ def scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:
     row = Row(name, readings.version, sum(readings.cpu_s.values()))
     row.failures = [f"{file}: {error}" for file, error in readings.failures.items()]
     for sample in samples:
-        truth, given = sample.markdown.read_text(encoding="utf-8"), readings.texts.get(sample.name)
-        row.scores[sample.name] = score(truth, given or "")
+        truth = sample.markdown.read_text(encoding="utf-8")
+        given = readings.texts.get(sample.name) or ""
+        if sample.split == "real":
+            truth, given = unnumbered(truth), unnumbered(given)
+        row.scores[sample.name] = score(truth, given)
     return row
 
 
@@ -132,7 +138,7 @@ def _chosen(names: str | None) -> list[Tool]:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="quality.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tool", help="names of tools, with commas between them")
-    parser.add_argument("--split", choices=SPLITS, help="one half of the documents")
+    parser.add_argument("--split", choices=CHOICES, help="one half of the documents, or real")
     parser.add_argument("--kind", help="one kind of documents")
     parser.add_argument("--each", action="store_true", help="a line for each document, too")
     parser.add_argument("--show", type=Path, help="directory for what was given")
