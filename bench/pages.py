@@ -70,6 +70,7 @@ QUICK = Plan(
 class Run:
     scores: list[quality.Row] = field(default_factory=list)
     missing: tuple[str, ...] = ()
+    tables: list[str] = field(default_factory=list)
     speed: Speed | None = None
     mixed: Speed | None = None
     ocr: dict[str, Recognition] = field(default_factory=dict)
@@ -111,6 +112,7 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
                 if tool != SECRETARY and (plan.every_tool or tool.name not in SLOW):
                     _say(f"quality: {tool.name}")
                     run.scores.append(quality.measure(tool, samples))
+            run.tables = quality.tables_alone(run.scores, samples)
         case "speed":
             plain, slowest = plain_pages(root, plan.pages), speed.SLOWEST if plan.every_tool else ()
             once = (*speed.SLOW, *slowest)
@@ -130,7 +132,7 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
 def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
     parts = []
     if run.scores:
-        parts += [quality.by_tool(run.scores), page_report.QUALITY_NOTES.format(split=split)]
+        parts += [quality.by_tool(run.scores), *run.tables, page_report.QUALITY_NOTES.format(split=split)]
         if not plan.every_tool:
             parts.append(f"Left out for being slow: {', '.join(SLOW)}")
         parts += quality.lacking(run.scores, run.missing)

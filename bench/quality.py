@@ -18,6 +18,7 @@ from pathlib import Path
 
 import report
 from documents.corpus import SPLITS, Sample
+from documents.found import found
 from documents.reading import Missing, Readings, read
 from documents.real import documents, unnumbered
 from documents.score import MEASURES, Score, average, score
@@ -75,7 +76,7 @@ def scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:
 def text(
     rows: Sequence[Row], samples: Sequence[Sample], missing: Sequence[str], *, each: bool = False
 ) -> str:
-    parts = [by_tool(rows), *(_by_kind(row, samples) for row in rows if row.scores)]
+    parts = [by_tool(rows), *tables_alone(rows, samples), *(_by_kind(row, samples) for row in rows if row.scores)]
     if each:
         parts += [_by_document(row, samples) for row in rows if row.scores]
     return "\n\n".join([*parts, *lacking(rows, missing)])
@@ -97,6 +98,26 @@ def by_tool(rows: Sequence[Row]) -> str:
         spent = report.number(row.cpu_s) if row.scores else "missing"
         lines.append([row.tool, row.version, *cells, spent])
     return report.table(lines)
+
+
+def tables_alone(rows: Sequence[Row], samples: Sequence[Sample]) -> list[str]:
+    """Of real documents: web pages set as lists or code what looks like a table in print, so that
+    the figures of documents with tables are given apart from those of documents without."""
+    if not samples or samples[0].split != "real":
+        return []
+    truths = {s.name: found(s.markdown.read_text(encoding="utf-8")) for s in samples}
+    lines = [["", "cells, where there are tables", "tables where there are none"]]
+    for row in rows:
+        with_tables = [mark for name, mark in row.scores.items() if truths[name].tables]
+        without = [mark for name, mark in row.scores.items() if not truths[name].tables]
+        invented = sum(mark.cells is not None for mark in without)
+        lines.append([row.tool, _cells(with_tables)[-1], f"{invented} of {len(without)}"])
+    headings = sum(len(truth.headings) for truth in truths.values())
+    cells = sum(len(r) for truth in truths.values() for table in truth.tables for r in table)
+    tables = sum(len(truth.tables) for truth in truths.values())
+    told = f"{len(samples)} pieces of {len({s.kind for s in samples})} manuals: "
+    told += f"{headings} headings, {tables} tables of {cells} cells."
+    return [report.table(lines), told]
 
 
 def _by_kind(row: Row, samples: Sequence[Sample]) -> str:

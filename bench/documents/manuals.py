@@ -155,8 +155,7 @@ MANUALS = (
         "andika characters", "WeasyPrint", ANDIKA, f"{ANDIKA_PAGES}pdf/charset.pdf",
         (f"{ANDIKA_PAGES}charset.html",),
     ),
-    _same("argtable", "OpenOffice", ARGTABLE, "doc/libargtable2-docs/argtable2-intro"),
-    _same("argtable advanced", "OpenOffice", ARGTABLE, "doc/libargtable2-docs/argtable2-advanced"),
+    _same("argtable", "OpenOffice", ARGTABLE, "doc/libargtable2-docs/argtable2-advanced"),
     _same("kannel", "jadetex", KANNEL, "doc/kannel-docs/userguide/userguide"),
     _same("ephemeris", "XeTeX", EPHEMERIS, "doc/libswe-doc/swephprg"),
     Manual(

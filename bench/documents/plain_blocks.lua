@@ -8,7 +8,8 @@ Image, RawInline, RawBlock, HorizontalRule = nothing, nothing, nothing, nothing
 
 function Code(code) return pandoc.Str(code.text) end
 
-function CodeBlock(code) return pandoc.CodeBlock(code.text) end
+-- With a language it is set between fences: in code that is only indented, signs could be taken for headings.
+function CodeBlock(code) return pandoc.CodeBlock(code.text, pandoc.Attr("", { "text" })) end
 
 function Div(div) return div.content end
 

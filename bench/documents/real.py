@@ -25,7 +25,7 @@ SOURCES = ("real.py", "alignment.py", "manual_text.py", "manuals.py", "plain_blo
 PIECES = 3
 FEWEST_PAGES, MOST_PAGES = 3, 8
 #: What the file holds and what the web pages hold are the same but for heads, feet and notes.
-LEAST_ALIKE = 0.85
+LEAST_ALIKE = 0.9
 #: No words of the text: tags, characters by name, the lines around code.
 MARKUP = re.compile(r"<[^>]*>|&\w+;|^\s*(?:```|~~~).*$", re.MULTILINE)
 FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
