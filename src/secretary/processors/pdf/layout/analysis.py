@@ -22,6 +22,7 @@ from .tagged import believed, tagged_tables
 
 #: Beyond this a page is read as it comes: no layout is worth the time.
 MOST_LINES = 10_000
+CODE_SIGNS = frozenset("{}=;<>\\|")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,7 @@ def _margin_block(row: list[Piece], tags: Mapping[int, Tag]) -> Block:
 
 def _text_blocks(lines: list[list[Line | Table]], tags: Mapping[int, Tag]) -> list[Block]:
     every = [part for region in lines for part in region if isinstance(part, Line)]
-    mono = sum(len(line.text) for line in every if line.mono)
-    mostly_mono = mono > 0.6 * sum(len(line.text) for line in every)
+    mostly_mono = _is_typewritten(every)
     blocks: list[Block] = []
     for region in lines:
         for number, block in enumerate(blocks_of(region, mostly_mono=mostly_mono, tags=tags)):
@@ -123,6 +123,16 @@ def _text_blocks(lines: list[list[Line | Table]], tags: Mapping[int, Tag]) -> li
             else:
                 blocks.append(block)
     return blocks
+
+
+def _is_typewritten(lines: Sequence[Line]) -> bool:
+    """A text in letters of a fixed pitch, not a text with listings in it, or one of listings."""
+    mono = [line for line in lines if line.mono]
+    letters = sum(len(line.text) for line in mono)
+    if letters <= 0.6 * sum(len(line.text) for line in lines):
+        return False
+    code = sum(not CODE_SIGNS.isdisjoint(line.text) for line in mono)
+    return letters > 40 * len(mono) and code < 0.3 * len(mono)
 
 
 def _lines(region: Sequence[Piece | Table]) -> list[Line | Table]:

@@ -27,11 +27,12 @@ P = TypeVar("P", bound=Placed)
 
 BINS = 160
 #: Of the pieces: more than these across a gutter, and it is none.
-MOST_ACROSS = 0.3
+MOST_ACROSS = 0.6
 #: Lines a column has at least.
 FEWEST_LINES = 3
-#: Characters a line of running text has on the average, at least.
-RUNNING = 14
+#: Characters a line of running text has on the average, at least; or else, how many make a long
+#: one, and the share of the characters in such lines.
+AVERAGE, LONG, RUNNING = 14, 16, 0.7
 #: Of the width of the region: a column is not narrower.
 NARROWEST = 0.14
 DEEPEST = 6
@@ -88,12 +89,25 @@ def _gutters(pieces: Sequence[Placed]) -> list[float]:
         run = list(group)
         if low:
             least = min(covered[number] for number in run)
-            best = [number for number in run if covered[number] == least]
+            # A line or two may stand out of its column.
+            most = least + max(1, 0.04 * max(covered))
+            best = _longest([number for number in run if covered[number] <= most])
             middle = (best[0] + best[-1] + 1) / 2
             sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
-            candidates.append((-sides, least, left + step * middle))
-    candidates.sort()
-    return [gutter for sides, _, gutter in candidates[:4] if -sides >= FEWEST_LINES]
+            candidates.append((least, -len(best), left + step * middle, sides))
+    candidates = sorted(one for one in candidates if one[3] >= FEWEST_LINES)
+    return [gutter for _, _, gutter, _ in candidates[:4]]
+
+
+def _longest(numbers: list[int]) -> list[int]:
+    """The longest stretch without a gap."""
+    stretches: list[list[int]] = []
+    for number in numbers:
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1].append(number)
+        else:
+            stretches.append([number])
+    return max(stretches, key=len)
 
 
 def _bands(pieces: list[P], gutter: float) -> list[tuple[bool, list[P]]]:
@@ -142,5 +156,9 @@ def _overlap(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
 
 
 def _is_running(pieces: Sequence[Placed]) -> bool:
-    """Sentences rather than the cells of a table."""
-    return sum(piece.weight for piece in pieces) >= RUNNING * len(pieces)
+    """Sentences rather than the cells of a table; formulas among them come in many pieces."""
+    weights = [piece.weight for piece in pieces]
+    if sum(weights) >= AVERAGE * len(weights):
+        return True
+    long = [weight for weight in weights if weight >= LONG]
+    return len(long) >= FEWEST_LINES and sum(long) >= RUNNING * sum(weights)

@@ -65,9 +65,11 @@ def plain_blocks(page: int, layer: TextLayer, box: Box) -> list[Block] | None:
     if lines is None or not _without_holes(lines, addresses):
         return None
     body = max(set(lines.kinds), key=lines.kinds.count)
-    lefts = [x for x, kind in zip(lines.xs, lines.kinds, strict=True) if kind == body]
+    # The first and the last may be a running head or the number of the page.
+    inner = zip(lines.xs[1:-1], lines.kinds[1:-1], strict=True)
+    lefts = [x for x, kind in inner if kind == body]
     size = lines.looks[body].size
-    if len(lefts) < BODY * count or max(lefts) > min(lefts) + INDENT * size:
+    if len(lefts) < BODY * (count - 2) or max(lefts) > min(lefts) + INDENT * size:
         return None
     starts = _breaks(lines, cuts, size)
     blocks = [_block(lines, cuts, *ends) for ends in pairwise([*starts, count])]
