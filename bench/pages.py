@@ -132,7 +132,11 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
 def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
     parts = []
     if run.scores:
-        parts += [quality.by_tool(run.scores), *run.tables, page_report.QUALITY_NOTES.format(split=split)]
+        parts += [
+            quality.by_tool(run.scores),
+            *run.tables,
+            page_report.QUALITY_NOTES.format(split=split),
+        ]
         if not plan.every_tool:
             parts.append(f"Left out for being slow: {', '.join(SLOW)}")
         parts += quality.lacking(run.scores, run.missing)
@@ -161,7 +165,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="pages.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="short rounds, for a first look")
     parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
-    parser.add_argument("--split", choices=quality.CHOICES, default="test", help="of the quality documents")
+    parser.add_argument(
+        "--split", choices=quality.CHOICES, default="test", help="of the quality documents"
+    )
     parser.add_argument("--json", type=Path, help="file for all samples")
     return parser.parse_args(arguments)
 

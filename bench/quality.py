@@ -76,7 +76,11 @@ def scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:
 def text(
     rows: Sequence[Row], samples: Sequence[Sample], missing: Sequence[str], *, each: bool = False
 ) -> str:
-    parts = [by_tool(rows), *tables_alone(rows, samples), *(_by_kind(row, samples) for row in rows if row.scores)]
+    parts = [
+        by_tool(rows),
+        *tables_alone(rows, samples),
+        *(_by_kind(row, samples) for row in rows if row.scores),
+    ]
     if each:
         parts += [_by_document(row, samples) for row in rows if row.scores]
     return "\n\n".join([*parts, *lacking(rows, missing)])

@@ -18,8 +18,8 @@ READS = "html-native_divs-native_spans"
 LIMIT_S = 300
 #: What belongs to the web page and not to the text: navigation, contents, signs beside headings.
 FURNITURE = {
-    "navheader", "navfooter", "toc", "list-of-tables", "list-of-figures", "sphinxsidebar", "related",
-    "headerlink", "header", "nav-panel", "footer", "contents", "element-contents", "menu",
+    "navheader", "navfooter", "toc", "list-of-tables", "list-of-figures", "sphinxsidebar",
+    "related", "headerlink", "header", "nav-panel", "footer", "contents", "element-contents", "menu",
     "mini-toc", "copiable-link", "copiable-anchor", "index", "shortcontents",
 }  # fmt: skip
 FURNITURE_TAGS = {"script", "style", "nav", "head", "img", "object", "noscript"}
@@ -51,6 +51,7 @@ def _body(page: Path) -> str:
     for element in list(root.iter()):
         if not isinstance(element.tag, str) or _furniture(element):
             _drop(element)
+    _place_footnotes(root)
     for table in reversed(list(root.iter("table"))):
         if _for_looks(table):
             _open(table)
@@ -58,12 +59,31 @@ def _body(page: Path) -> str:
         if _classes(heading.getparent()) & ADMONITIONS:
             heading.tag = "p"
     body = root.find("body")
-    return html.tostring(root if body is None else body, encoding="unicode")
+    return str(html.tostring(root if body is None else body, encoding="unicode"))
+
+
+def _place_footnotes(root: HtmlElement) -> None:
+    """After the paragraph that refers to them, as near as in print; not at the chapter's end."""
+    notes = {f"#{note.get('id')}": note for note in root.iter("div") if _is_note(note)}
+    for link in list(root.iter("a")):
+        note = notes.pop(link.get("href") or "", None)
+        blocks = (block for block in link.iterancestors("p", "td", "dt", "li", "div", *HEADINGS))
+        block = next(blocks, None)
+        if note is not None and block is not None and note not in link.iterancestors():
+            # A cell holds its notes; what follows it would be another cell.
+            if block.tag in ("td", "li", "div"):
+                block.append(note)
+            else:
+                block.addnext(note)
+
+
+def _is_note(element: HtmlElement) -> bool:
+    return "footnote" in _classes(element) and bool(element.get("id"))
 
 
 def _furniture(element: HtmlElement) -> bool:
     named = (element.get("id") or "").lower() in FURNITURE_IDS and element.tag == "div"
-    marked = bool(_classes(element) & FURNITURE) and element.tag not in ("body", "section")
+    marked = bool(_classes(element) & FURNITURE) and element.tag not in ("body", "section", "tr")
     return element.tag in FURNITURE_TAGS or named or marked
 
 
@@ -77,10 +97,11 @@ def _drop(element: HtmlElement) -> None:
 
 
 def _for_looks(table: HtmlElement) -> bool:
-    """Tables of one row or one column, and those around others, are a matter of looks."""
+    """Of one row or one column, around others, or a box around a note."""
     rows = [row for row in table.iter("tr") if row.getparent() is not None]
     width = max((len(row) for row in rows), default=0)
-    return len(rows) < 2 or width < 2 or len(list(table.iter("table"))) > 1
+    note = _classes(table.getparent()) & ADMONITIONS
+    return bool(note) or len(rows) < 2 or width < 2 or len(list(table.iter("table"))) > 1
 
 
 def _open(table: HtmlElement) -> None:
