@@ -19,8 +19,8 @@ LIMIT_S = 300
 #: What belongs to the web page and not to the text: navigation, contents, signs beside headings.
 FURNITURE = {
     "navheader", "navfooter", "toc", "list-of-tables", "list-of-figures", "sphinxsidebar",
-    "related", "headerlink", "header", "nav-panel", "footer", "contents", "element-contents", "menu",
-    "mini-toc", "copiable-link", "copiable-anchor", "index", "shortcontents",
+    "related", "headerlink", "header", "nav-panel", "footer", "contents", "element-contents",
+    "menu", "mini-toc", "copiable-link", "copiable-anchor", "index", "shortcontents",
 }  # fmt: skip
 FURNITURE_TAGS = {"script", "style", "nav", "head", "img", "object", "noscript"}
 FURNITURE_IDS = {"toc", "header", "footer"}

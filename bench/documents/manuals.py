@@ -148,11 +148,11 @@ MANUALS = (
     _same("bash", "Texinfo", BASH, "doc/bash/bashref"),
     _same("xotcl", "HTMLDOC", XOTCL, "doc/xotcl-doc/readings/tutorial"),
     Manual(
-        "andika features", "WeasyPrint", ANDIKA, f"{ANDIKA_PAGES}pdf/features.pdf",
+        "andika features", "cairo", ANDIKA, f"{ANDIKA_PAGES}pdf/features.pdf",
         (f"{ANDIKA_PAGES}features.html",),
     ),
     Manual(
-        "andika characters", "WeasyPrint", ANDIKA, f"{ANDIKA_PAGES}pdf/charset.pdf",
+        "andika characters", "cairo", ANDIKA, f"{ANDIKA_PAGES}pdf/charset.pdf",
         (f"{ANDIKA_PAGES}charset.html",),
     ),
     _same("argtable", "OpenOffice", ARGTABLE, "doc/libargtable2-docs/argtable2-advanced"),
@@ -163,7 +163,7 @@ MANUALS = (
         (f"{SECILC_PAGES}html/CIL_Reference_Guide.html",),
     ),
     _same("menhir", "pdfTeX", MENHIR, "doc/menhir/manual"),
-    _same("parallel", "rst2pdf", PARALLEL, "doc/parallel/parallel_tutorial"),
+    _same("parallel", "pod2pdf", PARALLEL, "doc/parallel/parallel_tutorial"),
     replace(
         Manual("r", "Texinfo", R, f"{R_MANUAL}.pdf", (f"{R_MANUAL}.html",)), pages_package=R_PAGES
     ),
