@@ -86,10 +86,6 @@ EPHEMERIS = Package(
     "libs/libswe/libswe-doc_2.10.03-3_all.deb",
     "ba29a2ab40cc4adeafd4f9583e9634c79a44a804ed288d9ebab742ccc2f58e32",
 )
-SECILC = Package(
-    "s/secilc/secilc-doc_3.4-1_all.deb",
-    "9dcc435bc92b82dd559199fc8cb861aa0d41658269ff353172e4a26fc398e4ef",
-)
 MENHIR = Package(
     "m/menhir/menhir-doc_20220210+ds-2_all.deb",
     "a25fc2e08f9b3c29679a5bfaa24d75e635568d19d066f297be2e14f5b42a4fcf",
@@ -122,7 +118,6 @@ NORM_STEM = "doc/libnorm-doc/NormDeveloperGuide"
 ANDIKA_PAGES = "usr/share/doc/fonts-sil-andika/documentation/"
 DRBD_PAGES = "usr/share/doc/drbd-doc/"
 R_MANUAL = "usr/share/R/doc/manual/R-intro"
-SECILC_PAGES = "usr/share/doc/secilc/"
 MANUALS = (
     _same("edu", "dblatex", EDU, "doc/debian-edu-doc-de/debian-edu-bookworm-manual", "de"),
     _same("developers", "Sphinx", DEVELOPERS, "developers-reference/de/developers-reference", "de"),
@@ -158,10 +153,6 @@ MANUALS = (
     _same("argtable", "OpenOffice", ARGTABLE, "doc/libargtable2-docs/argtable2-advanced"),
     _same("kannel", "jadetex", KANNEL, "doc/kannel-docs/userguide/userguide"),
     _same("ephemeris", "XeTeX", EPHEMERIS, "doc/libswe-doc/swephprg"),
-    Manual(
-        "secilc", "pdfTeX", SECILC, f"{SECILC_PAGES}pdf/CIL_Reference_Guide.pdf",
-        (f"{SECILC_PAGES}html/CIL_Reference_Guide.html",),
-    ),
     _same("menhir", "pdfTeX", MENHIR, "doc/menhir/manual"),
     _same("parallel", "pod2pdf", PARALLEL, "doc/parallel/parallel_tutorial"),
     replace(

@@ -11,6 +11,11 @@ function Code(code) return pandoc.Str(code.text) end
 -- With a language it is set between fences: in code that is only indented, signs could be taken for headings.
 function CodeBlock(code) return pandoc.CodeBlock(code.text, pandoc.Attr("", { "text" })) end
 
+-- Its text has to stand in one line.
+function Header(header)
+  return header:walk({ LineBreak = pandoc.Space, SoftBreak = pandoc.Space })
+end
+
 function Div(div) return div.content end
 
 function DefinitionList(list)

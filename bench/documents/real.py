@@ -22,7 +22,7 @@ from .packages import Unavailable
 
 #: The code that has a say in what the pieces are.
 SOURCES = ("real.py", "alignment.py", "manual_text.py", "manuals.py", "plain_blocks.lua")
-PIECES = 3
+PIECES = 4
 FEWEST_PAGES, MOST_PAGES = 3, 8
 #: What the file holds and what the web pages hold are the same but for heads, feet and notes.
 LEAST_ALIKE = 0.9
