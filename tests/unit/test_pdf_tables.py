@@ -134,3 +134,20 @@ def test_a_frame_around_text_is_no_table(tables: Tables) -> None:
         write(canvas, lines_of(PROSE, 70))
 
     assert tables(draw) == []
+
+
+def test_boxes_around_words_are_no_table(tables: Tables) -> None:
+    """As web pages draw them around code in a sentence."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 11)
+        for number, line in enumerate(lines_of(PROSE, 60)):
+            x, y = 72.0, 700 - 14 * number
+            for place, word in enumerate(line.split()):
+                width = canvas.stringWidth(word)
+                if place % 3 == 1:
+                    canvas.rect(x - 2, y - 3, width + 4, 13)
+                canvas.drawString(x, y, word)
+                x += width + 6
+
+    assert tables(draw) == []

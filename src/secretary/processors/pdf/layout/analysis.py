@@ -97,9 +97,11 @@ def _blocks(
 ) -> list[Block]:
     head, pieces, foot = without_margins(mended(pieces_of(runs, HOLE)), page)
     parts: list[Piece | Table] = [*pieces, *tables]
+    mono = sum(len(run.text) for run in runs if run.style.mono)
+    listings = mono <= 0.6 * sum(len(run.text) for run in runs)
     return [
         *(_margin_block(row, tags) for row in head),
-        *_text_blocks([_lines(region) for region in reading_order(parts)], tags),
+        *_text_blocks([_lines(region, listings) for region in reading_order(parts)], tags),
         *(_margin_block(row, tags) for row in foot),
     ]
 
@@ -135,15 +137,15 @@ def _is_typewritten(lines: Sequence[Line]) -> bool:
     return letters > 40 * len(mono) and code < 0.3 * len(mono)
 
 
-def _lines(region: Sequence[Piece | Table]) -> list[Line | Table]:
-    """Tables where they stand among the lines."""
+def _lines(region: Sequence[Piece | Table], listings: bool) -> list[Line | Table]:
+    """Tables where they stand among the lines; `listings`: letters of a fixed pitch are code."""
     runs = [run for part in region if isinstance(part, Piece) for run in part.runs]
     rows = rows_of(pieces_of(runs))
     placed: list[tuple[float, Line | Table]] = [
         (part.top, part) for part in region if isinstance(part, Table)
     ]
     done = 0
-    for start, end, table in find_tables(rows):
+    for start, end, table in find_tables(rows, listings=listings):
         placed += [(row[0].top, line_of(row)) for row in rows[done:start]]
         placed.append((table.top, table))
         done = end

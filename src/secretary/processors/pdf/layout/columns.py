@@ -36,6 +36,10 @@ AVERAGE, LONG, RUNNING = 14, 16, 0.7
 #: Of the width of the region: a column is not narrower.
 NARROWEST = 0.14
 DEEPEST = 6
+#: Points within which two pieces stand on the same line.
+SAME_LINE = 1.5
+#: Of the width of a side: running text fills more of it.
+FULL = 0.7
 
 
 def reading_order(pieces: list[P], depth: int = 0) -> list[list[P]]:
@@ -146,7 +150,26 @@ def _are_columns(pieces: Sequence[Placed], gutter: float) -> bool:
     right = [piece for piece in pieces if _middle(piece) >= gutter]
     if min(len(left), len(right)) < FEWEST_LINES:
         return False
-    return _overlap(left, right) and _is_running(left) and _is_running(right)
+    if not (_overlap(left, right) and _is_running(left) and _is_running(right)):
+        return False
+    return not _are_rows(left, right)
+
+
+def _are_rows(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
+    """Cells beside each other: on the same lines, and filling neither side."""
+    heights = {round(_height(piece) / SAME_LINE) for piece in left}
+    beside = sum(
+        not heights.isdisjoint(range(place - 1, place + 2))
+        for place in (round(_height(piece) / SAME_LINE) for piece in right)
+    )
+    return beside > 0.8 * len(right) and max(_fill(left), _fill(right)) < FULL
+
+
+def _fill(pieces: Sequence[Placed]) -> float:
+    """How much of the width of a side its lines take, longer ones counting more."""
+    width = max(piece.right for piece in pieces) - min(piece.left for piece in pieces)
+    weight = sum(piece.weight for piece in pieces)
+    return sum((piece.right - piece.left) * piece.weight for piece in pieces) / (width * weight)
 
 
 def _overlap(left: Sequence[Placed], right: Sequence[Placed]) -> bool:

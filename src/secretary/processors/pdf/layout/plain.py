@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 from operator import le, sub
-from struct import unpack
+from struct import unpack_from
 from typing import NamedTuple
 
 from .. import pdfium
@@ -110,7 +110,7 @@ def _lines(texts: list[str], addresses: Sequence[int]) -> Lines | None:
         # Something else than text is drawn as well.
         return None
     all(map(pdfium.object_matrix, addresses, range(base, base + 24 * count, 24)))
-    numbers = unpack(f"{7 * count}f", room)
+    numbers = unpack_from(f"{7 * count}f", room)
     end = 6 * count
     xs, ys, scales = numbers[4:end:6], numbers[5:end:6], numbers[3:end:6]
     turned = any(numbers[1:end:6]) or any(numbers[2:end:6]) or min(numbers[0:end:6]) <= 0

@@ -84,7 +84,7 @@ def _quarter(a: float, b: float) -> int:
 
 def font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
     """Bold, italic, of a fixed pitch, and the weight of its strokes."""
-    buffer = ctypes.create_string_buffer(128)
+    buffer = pdfium.letters(128)
     pdfium.font_name(font, buffer, 128)
     flags = max(pdfium.font_flags(font), 0)
     weight = max(pdfium.font_weight(font), 0)
