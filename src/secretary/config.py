@@ -99,13 +99,9 @@ class GenericWorker(Group):
 
 
 class Documents(Group):
-<<<<<<< HEAD
     ocr_engine: Literal["tesseract", "rapidocr"] = "tesseract"
-=======
-    ocr_engine: Literal["tesseract"] = "tesseract"
     #: With data for more languages.
     ocr_data_directory: Path | None = None
->>>>>>> main
     #: `deu`, `eng`, `deu+eng`; None: told from the text itself.
     ocr_language: str | None = None
     max_pages: int = Field(default=10_000, ge=1)

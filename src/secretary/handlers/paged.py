@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cache import Entry
-<<<<<<< HEAD
-from ..engines.ocr import PACKAGES
-from ..handler import JobContext
-from ..processors.methods import METHODS
-=======
 from ..engines.ocr import open_engine
 from ..handler import DEFAULT_DOCUMENTS, JobContext
 from ..processors.methods import METHODS, PROCEDURE
->>>>>>> main
 from .document_results import archives_of
 from .documents import (
     Document,
@@ -68,22 +62,16 @@ async def read_pages(
     options = {
         "images": wish.images,
         "languages": languages,
-        "ocr_engine": limits.ocr_engine if method.ocr else None,
         "password": wish.password,
         "model": ctx.llm.model("vision") if method.llm else None,
         "about": about,
         "engine": limits.ocr_engine if method.ocr and limits.ocr_engine != USUAL_ENGINE else None,
         "max_pixels": limits.max_pixels if is_drawn and limits.max_pixels != USUAL_PIXELS else None,
     }
-<<<<<<< HEAD
-    engines = ["pypdfium2" if kind == "pdf" else "pillow"]
-    engines += PACKAGES[limits.ocr_engine] if method.ocr else ()
-=======
     versions = [version_of("pypdfium2" if kind == "pdf" else "pillow")]
     if method.ocr:
         engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
         versions.append(f"{engine.name} {engine.version} {PROCEDURE}")
->>>>>>> main
     entry, shelf = await opened_entry(
         ctx, document, kind, wish.method, options=options, made_with=versions
     )
