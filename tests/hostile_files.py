@@ -56,11 +56,11 @@ REVISIONS: tuple[tuple[str, Literal[2, 3, 4, 6]], ...] = (
 )  # fmt: skip
 
 PDFS = [
-    *(a_pdf(f"cut at {share}", partial(pdfs.cut, share), "FILE_CORRUPT") for share in (0.02, 0.3)),
     *(
-        a_pdf(f"cut at {share}", partial(pdfs.cut, share), says="One apple")
-        for share in (0.6, 0.9, 0.99)
+        a_pdf(f"cut at {share}", partial(pdfs.cut, share), "FILE_CORRUPT")
+        for share in (0.02, 0.3, 0.6, 0.9)
     ),
+    a_pdf("no end", pdfs.without_end, "FILE_CORRUPT"),
     a_pdf("no xref", pdfs.without_xref, says="One apple"),
     a_pdf("xref that leads to itself", partial(pdfs.chained_xrefs, True), says="One apple"),
     a_pdf("object streams of garbage", pdfs.garbage_object_streams, "FILE_CORRUPT"),

@@ -48,10 +48,16 @@ def cut(share: float) -> bytes:
     return whole[: int(len(whole) * share)]
 
 
-def without_xref() -> bytes:
+def without_end() -> bytes:
     whole = pdf("One apple")
     at = whole.index(b"xref\n")
     return whole[:at] + b"\xff" * (len(whole) - at)
+
+
+def without_xref() -> bytes:
+    whole = pdf("One apple")
+    first, last = whole.index(b"xref\n"), whole.index(b"trailer")
+    return whole[:first] + b"\xff" * (last - first) + whole[last:]
 
 
 def garbage_object_streams() -> bytes:

@@ -148,12 +148,6 @@ async def test_no_failure_is_kept_as_a_result(aftermath: Aftermath) -> None:
     assert aftermath.cached
 
 
-async def test_what_was_torn_and_mended_says_so(aftermath: Aftermath) -> None:
-    results = aftermath.jobs[PDF, "cut at 0.6"]["results"]
-    assert results["metadata"]["is_mended"] is True
-    assert "is_mended" not in aftermath.good[0]["results"]["metadata"]
-
-
 async def test_nothing_is_left_in_the_systems_temporary_directory(aftermath: Aftermath) -> None:
     assert aftermath.temporary == []
 

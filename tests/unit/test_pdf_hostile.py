@@ -10,6 +10,7 @@ from secretary.errors import FileCorrupt, FileEncrypted
 from secretary.processors.pdf.document import opened_page, opened_pdf
 from secretary.processors.pdf.drawing import draw_page
 from secretary.processors.pdf.native import NativePage, read_page
+from secretary.processors.pdf.pages import inspect_pdf
 
 from ..documents import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
@@ -114,3 +115,22 @@ def test_a_file_under_a_password_says_so(tmp_path: Path) -> None:
             pass
     with opened_pdf(locked, "open") as document, opened_page(document, 1) as page:
         assert read_page(page).text == "Secret"
+
+
+def test_what_was_torn_and_mended_says_so(tmp_path: Path) -> None:
+    whole = pdf_of(lambda canvas: write(canvas, lines_of(PROSE, 60)))
+    (tmp_path / "torn.pdf").write_bytes(whole[40:])
+    (tmp_path / "whole.pdf").write_bytes(whole)
+    assert inspect_pdf(str(tmp_path / "torn.pdf"), None)["is_mended"] is True
+    assert "is_mended" not in inspect_pdf(str(tmp_path / "whole.pdf"), None)
+
+
+def test_what_was_cut_short_is_refused_though_much_could_be_read(tmp_path: Path) -> None:
+    (tmp_path / "cut.pdf").write_bytes(pdf("One", "Two")[:-40])
+    with pytest.raises(FileCorrupt, match="cut short"):
+        inspect_pdf(str(tmp_path / "cut.pdf"), None)
+
+
+def test_something_may_stand_behind_the_end(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf("One", "Two") + b"<html>" * 2000)
+    assert inspect_pdf(str(tmp_path / "a.pdf"), None)["page_count"] == 2

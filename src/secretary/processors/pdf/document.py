@@ -18,6 +18,19 @@ FLATTENED = pypdfium2.raw.FLATTEN_SUCCESS
 _flatten = pypdfium2.raw.FPDFPage_Flatten
 
 
+#: Some programs write behind a PDF's own end.
+TAIL = 64 * 1024
+
+
+def require_end(path: str) -> None:
+    """Much of a file that was cut short can be read, but nobody knows how much is missing."""
+    with open(path, "rb") as file:
+        file.seek(-min(os.fstat(file.fileno()).st_size, TAIL), os.SEEK_END)
+        tail = file.read()
+    if b"startxref" not in tail and b"%%EOF" not in tail:
+        raise FileCorrupt("The PDF is cut short: its end is missing")
+
+
 class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
     """An open PDF that knows which file it is of."""
 

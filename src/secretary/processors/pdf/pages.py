@@ -15,7 +15,7 @@ from ..page_task import (
     picture_for_model,
     save_pictures,
 )
-from .document import MendedPdf, opened_page, opened_pdf
+from .document import MendedPdf, opened_page, opened_pdf, require_end
 from .drawing import POINTS_PER_INCH, draw_page, has_lost_picture
 from .native import NativePage, read_page
 from .typography import Typography
@@ -31,6 +31,7 @@ TOLD = {"Title": "title", "Author": "author", "Subject": "subject", "Keywords": 
 
 
 def inspect_pdf(path: str, password: str | None) -> dict[str, Any]:
+    require_end(path)
     with opened_pdf(path, password) as document:
         told = document.get_metadata_dict(skip_empty=True)
         facts: dict[str, Any] = {name: told[key] for key, name in TOLD.items() if key in told}
