@@ -39,6 +39,7 @@ class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
         state = os.stat(path)
         #: Another for another file, or for the same after a change.
         self.identity = (path, state.st_ino, state.st_size, state.st_mtime_ns)
+        self.is_tagged = bool(pypdfium2.raw.FPDFCatalog_IsTagged(self))
         self.has_form = pypdfium2.raw.FPDF_GetFormType(self) != pypdfium2.raw.FORMTYPE_NONE
 
 

@@ -41,7 +41,7 @@ def _analysed(
     page: pypdfium2.PdfPage, layer: TextLayer, typography: Typography | None
 ) -> NativePage:
     box = Box(*page.get_bbox())
-    tagged = bool(pdfium.is_tagged(pdfium.handle(page.pdf)))
+    tagged: bool = page.pdf.is_tagged
     found = analyse(pdfium.handle(page), layer, box, tagged=tagged)
     if found.tagged_headings or (tagged and typography is not None and typography.tagged):
         mark_tagged_headings(found.blocks, typography.scale if typography else None)

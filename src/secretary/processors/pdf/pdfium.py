@@ -51,7 +51,6 @@ font_flags = _quick(raw.FPDFFont_GetFlags, c_int, c_void_p)
 font_weight = _quick(raw.FPDFFont_GetWeight, c_int, c_void_p)
 font_angle = _quick(raw.FPDFFont_GetItalicAngle, c_int, c_void_p, c_void_p)
 
-is_tagged = _quick(raw.FPDFCatalog_IsTagged, c_int, c_void_p)
 load_structure = _quick(raw.FPDF_StructTree_GetForPage, c_void_p, c_void_p)
 close_structure = _quick(raw.FPDF_StructTree_Close, None, c_void_p)
 count_roots = _quick(raw.FPDF_StructTree_CountChildren, c_int, c_void_p)

@@ -27,6 +27,8 @@ FEWEST_LINES, MOST_LINES = 6, 200
 INDENT = 4.0
 #: Of the lines: fewer are set like the body, and the page has more to it.
 BODY = 0.7
+#: Lines that are measured, to see whether they have holes.
+LOOKS = 8
 #: Lines that end with a number, at most: more are a table or its like.
 MOST_NUMBERS = 4
 #: How an item of a list may begin.
@@ -139,7 +141,7 @@ def _without_holes(lines: Lines, addresses: Sequence[int]) -> bool:
     """A look at some of the lines: a table has more rows than one."""
     sides = pdfium.floats(4)
     base = ctypes.addressof(sides)
-    for number in range(0, len(addresses), 4):
+    for number in range(0, len(addresses), max(len(addresses) // LOOKS, 3)):
         text, size = lines.texts[number], lines.looks[lines.kinds[number]].size
         pdfium.object_bounds(addresses[number], base, base + 4, base + 8, base + 12)
         if (sides[2] - sides[0] > WIDE * size * len(text) and " " in text) or "   " in text:
