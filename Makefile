@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -q
+# In a few processes: many tests wait, for processes they started or for time to pass.
+PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check format lint types bench-engine bench-api bench-documents chaos fuzz-api clean

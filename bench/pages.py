@@ -24,11 +24,13 @@ import page_report
 import quality
 import report
 from arena import Failed
+from documents import speed
 from documents.corpus import SPLITS, corpus
+from documents.long_files import mixed_pages, plain_pages
 from documents.memory import Peak, measure_memory
 from documents.ocr_speed import SCANS, Recognition, measure_ocr
 from documents.reading import read_as_jobs
-from documents.speed import Speed, measure_speed
+from documents.speed import Speed
 from documents.tools import SECRETARY, TOOLS
 
 WORK = quality.WORK
@@ -43,6 +45,7 @@ class Plan:
 
     pages: int = 200
     rounds: int = 7
+    mixed_rounds: int = 3
     every_tool: bool = True
     scans: tuple[tuple[str, int], ...] = SCANS
     scanned_pages: int = 4
@@ -53,6 +56,7 @@ class Plan:
 
 QUICK = Plan(
     rounds=2,
+    mixed_rounds=1,
     every_tool=False,
     scans=SCANS[:2],
     scanned_pages=2,
@@ -67,6 +71,7 @@ class Run:
     scores: list[quality.Row] = field(default_factory=list)
     missing: tuple[str, ...] = ()
     speed: Speed | None = None
+    mixed: Speed | None = None
     ocr: dict[str, Recognition] = field(default_factory=dict)
     memory: list[Peak] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -107,8 +112,14 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
                     _say(f"quality: {tool.name}")
                     run.scores.append(quality.measure(tool, samples))
         case "speed":
-            rounds, slow = plan.rounds, plan.every_tool
-            run.speed = measure_speed(WORK, root, pages=plan.pages, rounds=rounds, slow=slow)
+            plain, slowest = plain_pages(root, plan.pages), speed.SLOWEST if plan.every_tool else ()
+            once = (*speed.SLOW, *slowest)
+            run.speed = speed.measure_speed(WORK, root, plain, rounds=plan.rounds, once=once)
+            _say("speed: mixed pages")
+            documents = [sample.pdf for sample in corpus(WORK, split).samples]
+            mixed = mixed_pages(root, plan.pages, documents)
+            once, rounds = speed.SLOW if plan.every_tool else (), plan.mixed_rounds
+            run.mixed = speed.measure_speed(WORK, root, mixed, rounds=rounds, once=once)
         case "ocr":
             pages, rounds = plan.scanned_pages, plan.ocr_rounds
             run.ocr = measure_ocr(WORK, root, pages=pages, rounds=rounds, scans=plan.scans)
@@ -123,9 +134,11 @@ def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
         if not plan.every_tool:
             parts.append(f"Left out for being slow: {', '.join(SLOW)}")
         parts += quality.lacking(run.scores, run.missing)
-    if run.speed:
-        parts += [page_report.speed_table(run.speed), page_report.cached_table(run.speed)]
-        parts.append(page_report.SPEED_NOTES.format(pages=plan.pages, rounds=plan.rounds))
+    if run.speed and run.mixed:
+        parts += [page_report.speed_table(run.speed, run.mixed)]
+        parts += [page_report.cached_table(run.speed)]
+        notes = {"pages": plan.pages, "rounds": plan.rounds, "mixed": plan.mixed_rounds}
+        parts.append(page_report.SPEED_NOTES.format(**notes))
     if run.ocr:
         parts.append(page_report.ocr_table(run.ocr.values()))
         notes = {"pages": plan.scanned_pages, "rounds": plan.ocr_rounds}
@@ -134,7 +147,10 @@ def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
         parts += [page_report.memory_table(run.memory), page_report.MEMORY_NOTES]
     if aims := page_report.aims(run.speed, run.ocr):
         parts.append(report.table(aims))
-    if failures := [*run.failures, *page_report.failures(run.speed, run.ocr, run.memory)]:
+    if failures := [
+        *run.failures,
+        *page_report.failures((run.speed, run.mixed), run.ocr, run.memory),
+    ]:
         parts.append("Failed:\n" + "\n".join(failures))
     return "\n\n".join([*parts, machine])
 

@@ -1,6 +1,7 @@
 """Files for the speed of reading: many plain pages, and scans of them."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -52,6 +53,18 @@ def plain_pages(directory: Path, count: int) -> Path:
                 all_.import_pages(once, pages=list(range(min(different, count - start))))
             all_.save(made)
     made.replace(target)
+    return target
+
+
+def mixed_pages(directory: Path, count: int, documents: Sequence[Path]) -> Path:
+    """A file of so many pages of all kinds, as they come in these documents."""
+    target = directory / f"mixed-{count}.pdf"
+    with pypdfium2.PdfDocument.new() as mixed:
+        for place in range(count):
+            with pypdfium2.PdfDocument(documents[place % len(documents)]) as document:
+                number = place // len(documents) % len(document)
+                mixed.import_pages(document, pages=[number])
+        mixed.save(target)
     return target
 
 

@@ -28,7 +28,8 @@ class Recognition:
     name: str
     #: Pages a second, by the name of the scan, a sample for each round.
     pages_per_s: dict[str, list[float]] = field(default_factory=dict)
-    times_tesseract: list[float] = field(default_factory=list)
+    #: The pace over that of Tesseract in the same round, by the name of the scan.
+    times_tesseract: dict[str, list[float]] = field(default_factory=dict)
     #: Of the last round, by the name of the scan.
     error_rates: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -85,7 +86,8 @@ def _measure(
             row.pages_per_s.setdefault(one.name, []).append(paces[name])
             row.error_rates[one.name] = character_error_rate(" ".join(one.texts), found)
             if TESSERACT in paces:
-                row.times_tesseract.append(paces[name] / paces[TESSERACT])
+                ratio = paces[name] / paces[TESSERACT]
+                row.times_tesseract.setdefault(one.name, []).append(ratio)
 
 
 def _tesseract(one: Scan, number: int) -> tuple[str, float]:

@@ -1,7 +1,7 @@
 """Pages a second: the tools in a process each, ours through whole jobs, in turn."""
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +13,11 @@ from .reading import Missing, read
 from .service import Done, Service, serving
 from .tools import PDFIUM, SECRETARY, TOOLS
 
-#: It takes half a minute for the file, and is measured in the first round only.
-SLOW = ("markitdown",)
-TOOLS_MEASURED = (
-    "pdftotext", "pymupdf", "pypdf", "kreuzberg", "xberg", "pdf-inspector", "pdf_oxide", *SLOW
-)  # fmt: skip
+QUICK = ("pdftotext", "pymupdf", "pdf-inspector")
+#: These take seconds for a file, and are measured in the first round only.
+SLOW = ("pdf_oxide", "pypdf", "xberg", "kreuzberg")
+#: These take half a minute.
+SLOWEST = ("markitdown",)
 #: What of our time goes into reading itself, the rest being the way of a job.
 ALONE = "secretary, reading alone"
 PROCESSES = (1, 2)
@@ -62,8 +62,11 @@ def our_name(processes: int, way: str) -> str:
     return f"secretary, {processes} process{'es' if processes > 1 else ''}, {way}"
 
 
-def measure_speed(work: Path, root: Path, *, pages: int, rounds: int, slow: bool = True) -> Speed:
-    speed, file = Speed(pages), plain_pages(root, pages)
+def measure_speed(
+    work: Path, root: Path, file: Path, *, rounds: int, once: Sequence[str] = ()
+) -> Speed:
+    """`once`: tools that are measured in the first round only."""
+    speed = Speed(_pages(file))
     with ExitStack() as stack:
         services = {
             count: stack.enter_context(serving(root, root, processes=count)) for count in PROCESSES
@@ -72,13 +75,19 @@ def measure_speed(work: Path, root: Path, *, pages: int, rounds: int, slow: bool
         for service in services.values():
             service.read(warm_up)
         for number in range(rounds):
-            _measure_round(speed, number, file, services, work, slow=slow and number == 0)
+            tools = QUICK if number else (*QUICK, *once)
+            _measure_round(speed, number, file, services, work, tools)
         _measure_cached(speed, services[PROCESSES[0]], file, root)
     return speed
 
 
 def _measure_round(
-    speed: Speed, number: int, file: Path, services: Mapping[int, Service], work: Path, slow: bool
+    speed: Speed,
+    number: int,
+    file: Path,
+    services: Mapping[int, Service],
+    work: Path,
+    tools: Sequence[str],
 ) -> None:
     raw = speed.pace(PDFIUM.name)
     before = _tool_pace(PDFIUM.name, file, work)
@@ -100,12 +109,11 @@ def _measure_round(
     with alone.noting_failure():
         ours[ALONE] = _tool_pace(SECRETARY.name, file, work)
         alone.pages_per_s.append(ours[ALONE])
-    for name in TOOLS_MEASURED:
-        if slow or name not in SLOW:
-            pace = speed.pace(name)
-            with pace.noting_failure():
-                ours[name] = _tool_pace(name, file, work)
-                pace.pages_per_s.append(ours[name])
+    for name in tools:
+        pace = speed.pace(name)
+        with pace.noting_failure():
+            ours[name] = _tool_pace(name, file, work)
+            pace.pages_per_s.append(ours[name])
     for name, value in ours.items():
         speed.pace(name).times_raw.append(value / raw.pages_per_s[-1])
 

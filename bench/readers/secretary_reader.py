@@ -2,13 +2,15 @@
 
 from secretary.processors.pdf.document import opened_page, opened_pdf
 from secretary.processors.pdf.native import read_page
+from secretary.processors.pdf.typography import Typography
 from secretary.version import __version__ as VERSION  # noqa: F401
 
 
 def read(path: str) -> str:
     pages = []
     with opened_pdf(path) as document:
+        typography = Typography(document)
         for number in range(1, len(document) + 1):
             with opened_page(document, number) as page:
-                pages.append(read_page(page).markdown)
+                pages.append(read_page(page, typography).markdown)
     return "\n\n".join(pages)

@@ -71,6 +71,7 @@ def document_options(settings: Settings) -> DocumentOptions:
     group = settings.documents
     return DocumentOptions(
         ocr_engine=group.ocr_engine,
+        ocr_data_directory=str(group.ocr_data_directory) if group.ocr_data_directory else None,
         ocr_language=group.ocr_language,
         max_pages=group.max_pages,
         max_pixels=int(group.max_megapixels * MEGAPIXEL),
@@ -235,7 +236,7 @@ async def examine(settings: Settings) -> list[Finding]:
         doctor.look_at_program(),
         doctor.look_at_handlers(make_registry(settings)),
         *doctor.look_at_engines(),
-        doctor.look_at_ocr(settings.documents.ocr_engine),
+        doctor.look_at_ocr(document_options(settings)),
         doctor.look_at_vision(llm_options(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]

@@ -100,6 +100,8 @@ class GenericWorker(Group):
 
 class Documents(Group):
     ocr_engine: Literal["tesseract", "rapidocr"] = "tesseract"
+    #: With data for more languages.
+    ocr_data_directory: Path | None = None
     #: `deu`, `eng`, `deu+eng`; None: told from the text itself.
     ocr_language: str | None = None
     max_pages: int = Field(default=10_000, ge=1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .desk import is_alive
+from .document_options import DocumentOptions
 from .engines.llm import LlmOptions
 from .errors import EngineUnavailable, StoreUnavailable
 from .job import JobStatus, utc_now
@@ -81,14 +82,15 @@ def look_at_engines() -> Iterator[Finding]:
             yield Finding(program, Verdict.INFO, f"not found: needed for {purpose}")
 
 
-def look_at_ocr(engine: str) -> Finding:
+def look_at_ocr(options: DocumentOptions) -> Finding:
     from .engines.ocr import open_engine  # it is heavy, and nothing else here needs it
 
     try:
-        languages = open_engine(engine).languages()
+        engine = open_engine(options.ocr_engine, options.ocr_data_directory)
+        languages = engine.languages()
     except EngineUnavailable as error:
         return Finding("ocr", Verdict.WARNING, "scans and pictures cannot be read", error.message)
-    return Finding("ocr", Verdict.OK, f"{engine}, with data for {', '.join(languages)}")
+    return Finding("ocr", Verdict.OK, f"{engine.name}, with data for {', '.join(languages)}")
 
 
 def look_at_vision(options: LlmOptions) -> Finding:

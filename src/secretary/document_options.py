@@ -9,6 +9,8 @@ MEGAPIXEL = 1_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentOptions:
     ocr_engine: str = "tesseract"
+    #: Where more languages are, beside those that are installed.
+    ocr_data_directory: str | None = None
     #: None: told from the text.
     ocr_language: str | None = None
     max_pages: int = 10_000

@@ -109,7 +109,8 @@ def _kind_of_text(head: bytes) -> str | None:
     if any(ord(char) < 32 and char not in "\t\n\r\f" for char in text):
         return None
     start = text.lstrip().lower()
-    return "html" if start.startswith(("<!doctype html", "<html")) else "text"
+    is_xhtml = start.startswith("<?xml") and "<html" in start
+    return "html" if is_xhtml or start.startswith(("<!doctype html", "<html")) else "text"
 
 
 def _kind_of_zip(path: Path) -> str | None:
@@ -119,7 +120,9 @@ def _kind_of_zip(path: Path) -> str | None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if names[:1] == ["mimetype"] and _is_plain(archive.infolist()[0]):
-                return MIME_TYPES.get(archive.read("mimetype").strip())
+                # A template is a document as well.
+                mime_type = archive.read("mimetype").strip().removesuffix(b"-template")
+                return MIME_TYPES.get(mime_type)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError):
         return None
     if "[Content_Types].xml" not in names:

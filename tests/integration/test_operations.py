@@ -244,10 +244,16 @@ class TestSlowClients:
 
     async def test_nor_one_that_comes_in_drops(self, desk: Desk) -> None:
         async with serving(create_api(desk, body_patience=0.3)) as url:
-            began = time.monotonic()
-            answer = await said_by(url, POST, *[b" "] * 10, pause=0.1)
+            answer = b""
+            for _ in range(5):
+                began = time.monotonic()
+                # A drop that meets the closed connection may reset it before its answer is read.
+                with suppress(ConnectionResetError):
+                    answer = await said_by(url, POST, *[b" "] * 10, pause=0.1)
+                assert time.monotonic() - began < 5
+                if answer:
+                    break
         assert answer.startswith(b"HTTP/1.1 400 ")
-        assert time.monotonic() - began < 5
 
     async def test_a_head_that_does_not_end_is_not_waited_for(self, desk: Desk) -> None:
         class Hasty(Connection):

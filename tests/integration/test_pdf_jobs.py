@@ -197,6 +197,25 @@ async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None
     assert (await room.ended(job_id))["status"] == "completed"
 
 
+async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(room: Room) -> None:
+    content = scan(*(page([f"Folio {number}", *ENGLISH]) for number in range(1, 13)))
+    fields = {"extraction_method": "ocr", "ocr_language": "eng"}
+    first = await room.hand_in(ROUTE, content, "scan.pdf", **fields)
+    url = f"/api/pdf/text-content/{first}/page_001.txt"
+    while (await room.client.get(url)).status_code == 404:
+        await asyncio.sleep(0.01)
+    await room.client.post(f"/api/jobs/{first}/cancel")
+    assert (await room.ended(first))["status"] == "cancelled"
+    place = room.data_dir / f"cache/pdf/{hashlib.sha256(content).hexdigest()}"
+    known = [line for file in place.glob("*/records-*") for line in file.read_bytes().splitlines()]
+    assert 0 < len(known) < 12
+    results = await room.read(ROUTE, content, "scan.pdf", **fields)
+    assert results["is_from_cache"] is False
+    assert [text.split("\n")[0] for text in texts(results)] == [f"Folio {n}" for n in range(1, 13)]
+    made = [line for file in place.glob("*/records-*") for line in file.read_bytes().splitlines()]
+    assert len(made) == 12
+
+
 class TestAuto:
     async def test_only_pages_without_a_usable_text_are_read_by_ocr(self, room: Room) -> None:
         mixed = joined(pdf("A page with a text layer"), scan(page(ENGLISH)))

@@ -84,7 +84,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
-    "doctor": {"engines", "engines.llm", "desk", "registry", "store", "job", "errors", "version"},
+    "doctor": {
+        "document_options", "engines", "engines.llm", "desk", "registry", "store", "job", "errors",
+        "version",
+    },
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
         "file_names",

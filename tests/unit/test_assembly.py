@@ -86,6 +86,16 @@ def test_pictures_alone_are_no_text(shelf: Shelf) -> None:
     assert not Path(shelf.shown, "document.md").exists()
 
 
+@pytest.mark.parametrize(("is_print", "left"), [(True, 0), (False, 5)])
+def test_running_heads_are_left_out_of_print(shelf: Shelf, is_print: bool, left: int) -> None:
+    for number, name in enumerate(("one", "two", "three", "four", "five"), 1):
+        text = f"The Times\n\nThis is what page {name} has to say."
+        shelf.save(Page(number=number, text=text, markdown=text))
+    put_together(shelf, range(1, 6), is_print=is_print)
+    assert shown(shelf, "document.md").count(b"The Times") == left
+    assert shown(shelf, "document.txt").count(b"The Times") == 5
+
+
 def test_the_same_pages_need_not_be_put_together_again(shelf: Shelf, tmp_path: Path) -> None:
     first = put_together(shelf)
     for records in Path(shelf.directory).glob("records-*"):

@@ -7,6 +7,7 @@ import pytest
 
 from secretary import doctor
 from secretary.doctor import Finding, Verdict
+from secretary.document_options import DocumentOptions
 from secretary.engines.llm import LlmOptions, Model, Provider
 from secretary.job import Job, utc_now
 from secretary.registry import Registry
@@ -161,13 +162,15 @@ class TestRest:
         assert findings[0].fact == "not found: needed for sound and video"
 
     def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
-        finding = doctor.look_at_ocr("tesseract")
+        finding = doctor.look_at_ocr(DocumentOptions())
         assert finding.verdict is Verdict.OK
         assert "deu" in finding.fact
         assert "eng" in finding.fact
 
     def test_a_missing_ocr_engine_is_a_warning(self) -> None:
-        assert doctor.look_at_ocr("goose-quill").verdict is Verdict.WARNING
+        assert (
+            doctor.look_at_ocr(DocumentOptions(ocr_engine="goose-quill")).verdict is Verdict.WARNING
+        )
 
     def test_a_missing_vision_model_is_only_mentioned(self) -> None:
         finding = doctor.look_at_vision(LlmOptions())

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,9 +25,11 @@ from secretary.errors import (
     FileEncrypted,
     ProcessingTimeout,
     UnsupportedFile,
+    WorkerCrashed,
 )
+from secretary.processes import find
 from secretary.processors.libreoffice import to_pdf
-from secretary.sandbox import Limits, Sandbox
+from secretary.sandbox import Sandbox
 
 from ..documents import office, pdf
 from ..office_files import odt_of, ole_of
@@ -55,17 +57,24 @@ def text_of(path: str) -> list[str]:
         return [page.get_textpage().get_text_bounded().strip() for page in document]
 
 
-def named(directory: Path) -> list[str]:
+def named(directory: Path) -> dict[int, str]:
     """The command lines of processes that work in this directory."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            line = process.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if str(directory) in line and "soffice" in line:
-            found.append(line)
+        if f"{directory}/" in line:
+            found[int(process.name)] = line
     return found
+
+
+def parent_of(processes: dict[int, str]) -> int:
+    """Who has started them, and is none of them."""
+    parents = {process.parent for pid in processes if (process := find(pid))}
+    (parent,) = parents - set(processes)
+    return parent
 
 
 def gone(directory: Path) -> bool:
@@ -195,23 +204,40 @@ class TestConversion:
         assert gone(into)
         assert list(into.iterdir()) == []
 
-    async def test_it_ends_with_the_process_that_started_it(
+    async def test_its_own_death_is_not_the_fault_of_the_document(
         self, tmp_path: Path, into: Path
+    ) -> None:
+        source = long_document(tmp_path / "file")
+        call = partial(to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
+        running = asyncio.create_task(asyncio.to_thread(call))
+        deadline = time.monotonic() + 30
+        while not (workers := [pid for pid, line in named(into).items() if ".bin" in line]):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        os.kill(workers[0], signal.SIGKILL)
+        with pytest.raises(WorkerCrashed, match="LibreOffice crashed"):
+            await running
+        assert list(into.iterdir()) == []
+
+    @pytest.mark.parametrize("is_killed", [False, True])
+    async def test_it_ends_with_the_process_that_started_it(
+        self, tmp_path: Path, into: Path, is_killed: bool
     ) -> None:
         source = long_document(tmp_path / "file")
         sandbox = Sandbox(1)
         await sandbox.open()
         try:
             call = partial(to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
-            running = asyncio.create_task(
-                sandbox.run(call, limits=Limits(wall_time=timedelta(seconds=SECONDS)))
-            )
+            running = asyncio.create_task(sandbox.run(call))
             deadline = time.monotonic() + 30
-            while not any("soffice.bin" in line for line in named(into)):
+            while not any("soffice.bin" in line for line in named(into).values()):
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.05)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
+            if is_killed:
+                os.kill(parent_of(named(into)), signal.SIGKILL)
+            else:
+                running.cancel()
+            with pytest.raises(WorkerCrashed if is_killed else asyncio.CancelledError):
                 await running
             assert gone(into)
         finally:

@@ -45,7 +45,7 @@ def test_letters_of_all_kinds(tmp_path: Path) -> None:
         r"Gr\'fc\'dfe \u8364?\u-10179?\u-8704? {\f2 \'cf\'f0\'e8} {\uc2\u228ae}! a\~b\_c"
         r" \ldblquote q\rdblquote  \{x\}\\ {\f1 \'61}"
     )
-    assert shown(body, tmp_path) == "Grüße €😀 При ä! a\u00a0b-c “q” {x}\\ \u03b1\n"
+    assert shown(body, tmp_path) == "Grüße €😀 При ä! a\u00a0b-c “q” {x}\\\\ \u03b1\n"
 
 
 def test_lists(tmp_path: Path) -> None:

@@ -296,7 +296,10 @@ class TestDamage:
 
     @pytest.mark.parametrize("kind", FILES)
     @settings(
-        max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=30,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     @given(data=st.data())
     def test_any_damage_ends_in_an_error_of_ours(

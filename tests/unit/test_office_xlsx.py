@@ -146,6 +146,14 @@ def test_formulas_show_their_last_value_or_else_themselves(tmp_path: Path) -> No
     )
 
 
+def test_numbers_that_are_none_are_told_as_they_are(tmp_path: Path) -> None:
+    cells = "".join(f"<c><v>{value}</v></c>" for value in ("1E3", "nan", "twelve", "-0.50"))
+    rows = f"<sheetData><row>{cells}</row></sheetData>"
+    assert markdown(xlsx_of(rows), "xlsx", tmp_path).splitlines()[2] == (
+        "| 1000 | nan | twelve | -0.50 |"
+    )
+
+
 def test_rich_and_inline_strings(tmp_path: Path) -> None:
     strings = "<si><r><t>ri</t></r><r><t>ch</t></r><rPh><t>sound</t></rPh></si>"
     rows = (

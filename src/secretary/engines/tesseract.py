@@ -101,7 +101,7 @@ class Tesseract:
             raise EngineUnavailable(
                 f"Tesseract has no data for the language {names}; installed: {installed}."
                 f" Install it, on Debian as tesseract-ocr-{(missing or ['eng'])[0]}, or put its"
-                " .traineddata file into the directory of the setting ocr.data_directory",
+                " .traineddata file into the directory of the setting documents.ocr_data_directory",
                 missing=missing,
                 installed=sorted(self._data),
             )

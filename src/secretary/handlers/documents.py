@@ -1,11 +1,11 @@
 """What all jobs on documents do alike: find the file and its place in the cache, read, conclude."""
 
 import asyncio
+import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ..cache import Entry, digest_of
@@ -86,23 +86,20 @@ async def opened_entry(
     method: str,
     *,
     options: Mapping[str, Any],
-    packages: Sequence[str],
+    made_with: Sequence[str],
 ) -> tuple[Entry, Shelf]:
     """Where the pages of the document are, or will be. Options that are not set do not count."""
     told = {name: value for name, value in options.items() if value}
-    made_with = " ".join([f"secretary {__version__}", *map(_version_of, packages)])
+    version = ", ".join([f"secretary {__version__}", *made_with])
     entry = await asyncio.to_thread(
-        ctx.cache.entry, kind, document.sha256, method, options=told, version=made_with
+        ctx.cache.entry, kind, document.sha256, method, options=told, version=version
     )
     return entry, Shelf(str(entry.directory), str(ctx.directory))
 
 
 @cache
-def _version_of(package: str) -> str:
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        return f"{package} none"
+def version_of(package: str) -> str:
+    return f"{package} {importlib.metadata.version(package)}"
 
 
 def check_pages(ctx: JobContext[Any], count: int) -> None:
@@ -122,6 +119,7 @@ async def conclude(
     facts: Mapping[str, Any],
     made: bool,
     archives: Mapping[str, str],
+    is_print: bool = True,
 ) -> dict[str, Any]:
     """The pages put together, as results."""
     await ctx.progress("postprocessing", 90, "Putting the pages together")
@@ -130,6 +128,7 @@ async def conclude(
         shelf=shelf,
         numbers=numbers,
         archives=archives,
+        is_print=is_print,
         made_after=since,
         may_reuse=not made and not since,
     )

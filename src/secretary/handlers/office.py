@@ -8,7 +8,7 @@ from ..file_kinds import OFFICE
 from ..handler import JobContext, handles
 from ..remote import Remote
 from .document_results import archives_of
-from .documents import check_pages, conclude, find, made_after, opened_entry
+from .documents import check_pages, conclude, find, made_after, opened_entry, version_of
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
 MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")
@@ -39,7 +39,7 @@ async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
         "office",
         "native",
         options={"images": images, "ending": ending},
-        packages=["lxml"],
+        made_with=[version_of("lxml")],
     )
     await ctx.progress("processing_pages", 10)
     facts = entry.facts
@@ -67,4 +67,5 @@ async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
         facts=facts,
         made=made,
         archives=archives_of(images=images, previews=False),
+        is_print=False,
     )

@@ -5,12 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cache import Entry
-from ..engines.ocr import PACKAGES
-from ..handler import JobContext
-from ..processors.methods import METHODS
+from ..engines.ocr import open_engine
+from ..handler import DEFAULT_DOCUMENTS, JobContext
+from ..processors.methods import METHODS, PROCEDURE
 from .document_results import archives_of
-from .documents import Document, check_pages, conclude, made_after, opened_entry, said_about
+from .documents import (
+    Document,
+    check_pages,
+    conclude,
+    made_after,
+    opened_entry,
+    said_about,
+    version_of,
+)
 from .paging import MakePages, Paging, page_numbers
+
+#: What is as usual leaves no mark in the name of a place in the cache.
+USUAL_ENGINE, USUAL_PIXELS = DEFAULT_DOCUMENTS.ocr_engine, DEFAULT_DOCUMENTS.max_pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +62,18 @@ async def read_pages(
     options = {
         "images": wish.images,
         "languages": languages,
-        "ocr_engine": limits.ocr_engine if method.ocr else None,
         "password": wish.password,
         "model": ctx.llm.model("vision") if method.llm else None,
         "about": about,
-        "max_pixels": limits.max_pixels if is_drawn else None,
+        "engine": limits.ocr_engine if method.ocr and limits.ocr_engine != USUAL_ENGINE else None,
+        "max_pixels": limits.max_pixels if is_drawn and limits.max_pixels != USUAL_PIXELS else None,
     }
-    engines = ["pypdfium2" if kind == "pdf" else "pillow"]
-    engines += PACKAGES[limits.ocr_engine] if method.ocr else ()
+    versions = [version_of("pypdfium2" if kind == "pdf" else "pillow")]
+    if method.ocr:
+        engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
+        versions.append(f"{engine.name} {engine.version} {PROCEDURE}")
     entry, shelf = await opened_entry(
-        ctx, document, kind, wish.method, options=options, packages=engines
+        ctx, document, kind, wish.method, options=options, made_with=versions
     )
     found = await opened(entry)
     numbers = page_numbers(wish.first, wish.last, int(found.facts["page_count"]))
@@ -73,6 +86,7 @@ async def read_pages(
         with_images=wish.images,
         languages=languages,
         ocr_engine=limits.ocr_engine,
+        ocr_data_directory=limits.ocr_data_directory,
         max_pixels=limits.max_pixels,
         shelf=shelf,
         scratch=str(ctx.scratch),

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import FileCorrupt
 from .page import Page
+from .running_lines import NONE, running_lines, without_running_lines
 from .shelf import Shelf, load_all, page_file
 
 MARKDOWN_FILE = "document.md"
@@ -43,6 +44,8 @@ class Assembly:
     numbers: range
     #: The name of each zip, and how the names of its pictures begin.
     archives: Mapping[str, str]
+    #: Pages of print have running heads, slides and sheets have not.
+    is_print: bool = False
     #: Pages made earlier than this are not taken.
     made_after: float = 0.0
     may_reuse: bool = False
@@ -86,8 +89,11 @@ def _put_together(assembly: Assembly) -> Assembled:
         open(text_path, "w", encoding="utf-8", errors="replace") as text_file,
         open(markdown_path, "w", encoding="utf-8", errors="replace") as markdown_file,
     ):
-        for page in _pages(assembly):
-            text, markdown = f"--- Seite {page.number} ---\n{page.text}\n", page.markdown.strip()
+        pages = _Pages(assembly)
+        running = running_lines(page.markdown for page in pages) if assembly.is_print else NONE
+        for page in pages:
+            text = f"--- Seite {page.number} ---\n{page.text}\n"
+            markdown = without_running_lines(page.markdown.strip(), running)
             text_file.write(text)
             markdown_file.write(f"{markdown}\n\n" if markdown else "")
             told.add(page, text, markdown)
@@ -100,14 +106,27 @@ def _put_together(assembly: Assembly) -> Assembled:
     return done
 
 
-def _pages(assembly: Assembly) -> Iterator[Page]:
-    places = assembly.shelf.places(made_after=assembly.made_after)
-    for number in assembly.numbers:
-        if number not in places:
-            raise FileCorrupt(f"What was made of page {number} is gone; try again", page=number)
-    for page in load_all(places[number] for number in assembly.numbers):
-        assembly.shelf.show_page(page)
-        yield page
+class _Pages:
+    """The pages, as often as they are wanted; few of them are read only once."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        places = assembly.shelf.places(made_after=assembly.made_after)
+        for number in assembly.numbers:
+            if number not in places:
+                text = f"What was made of page {number} is gone; try again"
+                raise FileCorrupt(text, page=number)
+        self._places = [places[number] for number in assembly.numbers]
+        self._shelf = assembly.shelf
+        size = sum(place.size for place in self._places)
+        self._known = list(self._read()) if size <= MAX_RESULTS_BYTES else None
+
+    def __iter__(self) -> Iterator[Page]:
+        return iter(self._known) if self._known is not None else self._read()
+
+    def _read(self) -> Iterator[Page]:
+        for page in load_all(self._places):
+            self._shelf.show_page(page)
+            yield page
 
 
 def _add(done: Assembled, page: Page) -> None:

@@ -16,6 +16,7 @@ from ..errors import (
     FileTooLarge,
     ProcessingTimeout,
     UnsupportedFile,
+    WorkerCrashed,
 )
 from ..file_kinds import kind_of
 from .office.archive import declared_bytes
@@ -47,6 +48,8 @@ _FILTERS = {
 }
 _TEXTS = {"text", "csv"}
 _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
+#: Where the end of a PDF is that was written to its end.
+_END_WITHIN = 1024
 #: By the mark of the sandbox its processes are found, whoever their parent is by then.
 _PASSED_ON = {"PATH", "LANG", "TZ", "SECRETARY_SANDBOX"}
 #: Where nobody listens: the way out of all that still would reach for the network.
@@ -67,9 +70,11 @@ def to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
             shutil.copyfile(path, source)
         _write_profile(work / "profile" / "user")
         (work / "tmp").mkdir()
-        _run(_command(program, kind, source, work), work, timeout_s)
+        code = _run(_command(program, kind, source, work), work, timeout_s)
         made = work / "out" / "document.pdf"
         if not _is_pdf(made):
+            if code:
+                raise WorkerCrashed("LibreOffice crashed while it converted the document")
             text = "LibreOffice cannot read the document: it is damaged, or needs a password"
             raise FileCorrupt(text)
         target = Path(into) / "document.pdf"
@@ -130,7 +135,8 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _run(command: Sequence[str], work: Path, timeout_s: float) -> None:
+def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
+    """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
     proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
     environment = {
         **{name: value for name, value in os.environ.items() if name in _PASSED_ON},
@@ -149,8 +155,7 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> None:
         start_new_session=True,
     )
     try:
-        # Its exit code tells nothing: a document that cannot be loaded is a success to it.
-        process.wait(timeout=timeout_s)
+        return process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         text = f"LibreOffice did not finish within {timeout_s:g} s"
         raise ProcessingTimeout(text, timeout_s=timeout_s) from None
@@ -164,7 +169,9 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> None:
 def _is_pdf(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(5) == b"%PDF-"
+            begins = file.read(5) == b"%PDF-"
+            file.seek(-min(path.stat().st_size, _END_WITHIN), os.SEEK_END)
+            return begins and b"%%EOF" in file.read()
     except OSError:
         return False
 

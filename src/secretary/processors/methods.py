@@ -26,3 +26,5 @@ METHODS: dict[str, Method] = {
 }
 #: Other names for them.
 ALIASES = {"tesseract_ocr": "ocr"}
+#: Of reading pictures: part of a cache key, changed when they are prepared or put together anew.
+PROCEDURE = "1"

@@ -12,7 +12,7 @@ from .recognition import recognise
 
 def read_by_ocr(task: PageTask, picture: Image.Image, *, dpi: int | None) -> Reading:
     started = time.perf_counter()
-    engine = open_engine(task.ocr_engine)
+    engine = open_engine(task.ocr_engine, task.ocr_data_directory)
     found = recognise(picture, engine=engine, languages=task.languages, dpi=dpi)
     facts: dict[str, Any] = {
         "ocr_language": found.languages,

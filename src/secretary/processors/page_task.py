@@ -32,6 +32,7 @@ class PageTask:
     with_images: bool = False
     languages: str | None = None
     ocr_engine: str = "tesseract"
+    ocr_data_directory: str | None = None
     max_pixels: int = 50_000_000
     shelf: Shelf
     #: For what is of no use when the pages are done.

@@ -11,8 +11,6 @@ from .paragraphs import as_markdown, as_text
 from .sheet import Sheet, prepare, without_specks
 from .straightening import examine
 
-#: Part of a cache key: another number means that pictures are prepared or put together anew.
-PROCEDURE = "1"
 #: What a page is to be drawn at before it is read; docs/explanation/ocr.md has the figures.
 BEST_DPI = 200
 #: What is read together where the language cannot be told, if installed.

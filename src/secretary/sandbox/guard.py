@@ -1,7 +1,6 @@
 """Ends the processes of a sandbox when their worker is killed or stopped."""
 
 import asyncio
-import contextlib
 import os
 import time
 
@@ -19,11 +18,15 @@ class Guard:
     """The process that ends a sandbox's children when their worker is killed."""
 
     def __init__(self, token: str) -> None:
+        self._token = token
+        self._start()
+
+    def _start(self) -> None:
         reading, self._lifeline = os.pipe()
         os.set_blocking(self._lifeline, False)
         try:
             # By path and without site: it needs nothing of the package and stays small.
-            arguments = ["-I", "-S", processes.__file__, token, str(PATIENCE_SECONDS)]
+            arguments = ["-I", "-S", processes.__file__, self._token, str(PATIENCE_SECONDS)]
             self._exit = asyncio.create_task(
                 exit_of(processes.spawn(arguments, os.environ, [reading, None, None]))
             )
@@ -31,8 +34,14 @@ class Guard:
             os.close(reading)
 
     def show_life(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it has enough to read
+        """A guard that died is replaced: a signal to our group may reach it while it starts."""
+        try:
             os.write(self._lifeline, b".")
+        except BlockingIOError:  # it has enough to read
+            pass
+        except BrokenPipeError:
+            os.close(self._lifeline)
+            self._start()
 
     async def close(self) -> None:
         os.close(self._lifeline)

@@ -12,16 +12,16 @@ SHOWN = (".png", ".jpg", ".gif", ".webp", ".bmp", ".svg")
 
 _SPECIAL = re.compile(r"[\\*_`\[<&~]")
 _ESCAPES = re.compile(
-    r"\\(?=[!-/:-@\[-`{-~])"  # a backslash that would escape what follows
-    r"|(?<=\S)\*|\*(?=\S)"  # not the sign between two numbers
+    r"\\(?![^\W_])"  # a backslash that would escape what follows
+    r"|(?<!\s)\*|\*(?!\s)"  # not the sign between two numbers
     r"|(?<![^\W_])_|_(?![^\W_])"  # not those inside a name
     r"|`"
     r"|\[(?=[^\[\]]*\][(\[:]|\^)"
     r"|<(?=[A-Za-z/!?])"
     r"|&(?=#?\w+;)"
-    r"|~(?=~)"
+    r"|~(?=~)|(?<=~)~"
 )
-_LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|-{2,}$|~{3})")
+_LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|(?:[-*_] *){2,}$)")
 _BREAK = "  \n"
 
 
@@ -98,7 +98,7 @@ def _emphasised(runs: list[Inline]) -> str:
     parts: list[str] = []
     open_marks: list[str] = []
     space = ""
-    for piece in _apart([_piece(run) for run in runs]):
+    for piece in _apart(runs):
         if not piece.core:
             space += piece.before
             continue
@@ -117,38 +117,49 @@ def _emphasised(runs: list[Inline]) -> str:
     return "".join(parts) + space
 
 
-def _piece(run: Inline) -> _Piece:
-    text, marks = _written(run)
-    core = text.strip()
-    start = text.index(core) if core else len(text)
-    return _Piece(text[:start], core, text[start + len(core) :], marks)
+def _pieces(runs: list[Inline]) -> list[_Piece]:
+    """Where two marks meet inside a word, the first holds for both."""
+    pieces: list[_Piece] = []
+    for run in runs:
+        text, marks = _written(run)
+        core = text.strip()
+        start = text.index(core) if core else len(text)
+        piece = _Piece(text[:start], core, text[start + len(core) :], marks)
+        last = pieces[-1] if pieces else None
+        if last and core and last.marks and marks and not (last.after or piece.before):
+            pieces[-1] = last._replace(core=last.core + core, after=piece.after)
+        else:
+            pieces.append(piece)
+    return pieces
 
 
-def _apart(pieces: list[_Piece]) -> list[_Piece]:
+def _apart(runs: list[Inline]) -> list[_Piece]:
     """Between a letter and a sign no mark is one (`**a:**b`): such signs go outside."""
+    pieces = _pieces(runs)
     for at, piece in enumerate(pieces):
         if not piece.marks or not piece.core or piece.core[0] == "`":
             continue
         before = pieces[at - 1].core[-1:] if at and not _is_parted(pieces[at - 1], piece) else ""
         behind = pieces[at + 1] if at + 1 < len(pieces) else None
         after = behind.core[:1] if behind and not _is_parted(piece, behind) else ""
+        if "~~" in piece.marks and (before.isalnum() or after.isalnum()):
+            piece = pieces[at] = piece._replace(marks=("~~",))  # inside a word only one works
         core = piece.core
         start, end = 0, len(core)
-        while before.isalnum() and start < end and _is_sign(core[start]):
+        while before.isalnum() and start < end and not core[start].isalnum():
             start += 1
-        while after.isalnum() and start < end and _is_sign(core[end - 1]):
+        while after.isalnum() and start < end and not core[end - 1].isalnum():
             end -= 1
         if start == end:
             pieces[at] = piece._replace(marks=())
         elif end - start < len(core):
+            lead = core[:start]
+            if (len(lead) - len(lead.rstrip("\\"))) % 2:
+                lead += "\\"  # else it would escape the mark that now follows it
             pieces[at] = _Piece(
-                piece.before + core[:start], core[start:end], core[end:] + piece.after, piece.marks
+                piece.before + lead, core[start:end], core[end:] + piece.after, piece.marks
             )
     return pieces
-
-
-def _is_sign(char: str) -> bool:
-    return not (char.isalnum() or char.isspace() or char == "_")
 
 
 def _is_parted(one: _Piece, two: _Piece) -> bool:
@@ -166,7 +177,8 @@ def _written(inline: Inline) -> tuple[str, tuple[str, ...]]:
         case Run(text, style) if style.code:
             return _code(text), _marks(style)
         case Run(text, style):
-            return escaped(text).replace("\t", " "), _marks(style)
+            core = text.strip()  # escaped without the space around it, as it will touch its marks
+            return text.replace(core, escaped(core), 1).replace("\t", " "), _marks(style)
 
 
 def _marks(style: Style) -> tuple[str, ...]:

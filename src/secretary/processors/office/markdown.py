@@ -19,6 +19,8 @@ from .blocks import (
 from .inlines import escaped, markdown_of, target_of
 
 LINE_BREAK = "<br>"
+#: Signs at the end of a heading that would be taken for its end.
+_CLOSING = re.compile(r"(?<!\S)#+$")
 
 
 def to_markdown(blocks: Iterable[Block]) -> str:
@@ -94,6 +96,7 @@ def _written(block: Block, notes: list[Note]) -> str:
         case Heading(level, content):
             text = markdown_of(content, is_bold_known=True, begins_line=False)
             text = " ".join(line.rstrip() for line in text.split("\n"))
+            text = _CLOSING.sub(r"\\\g<0>", text)
             return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
         case Paragraph(content):
             return markdown_of(content)

@@ -37,7 +37,7 @@ def shown(value: float, code: str, *, is_1904: bool = False) -> str:
 
 def general(value: float) -> str:
     """Fifteen digits, as many as a spreadsheet keeps."""
-    if value == int(value) and abs(value) < 1e15:
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))
     text = f"{value:.15g}"
     return text.replace("e", "E")

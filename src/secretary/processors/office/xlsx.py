@@ -52,6 +52,12 @@ class _Book:
         self._numbers: dict[tuple[str, str], str] = {}
 
     def number(self, text: str, style: str | None) -> str:
+        try:
+            return self._number(text, style)
+        except ValueError:
+            return text  # no number after all: better as it is than not at all
+
+    def _number(self, text: str, style: str | None) -> str:
         code = self._codes.get(style or "0")
         if code is None:
             if len(text) <= _SHORT_NUMBER and _PLAIN_NUMBER.fullmatch(text):

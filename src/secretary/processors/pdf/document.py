@@ -1,5 +1,6 @@
 """PDF files, opened, or refused by name."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,15 +15,25 @@ from .repair import DAMAGED, repaired_pdf
 WRONG_PASSWORD = 4
 
 
+class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
+    """An open PDF that knows which file it is of."""
+
+    def __init__(self, source: str | bytes, path: str, password: str | None = None) -> None:
+        super().__init__(source, password=password)
+        state = os.stat(path)
+        #: Another for another file, or for the same after a change.
+        self.identity = (path, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
 @contextmanager
-def opened_pdf(path: str, password: str | None = None) -> Iterator[pypdfium2.PdfDocument]:
+def opened_pdf(path: str, password: str | None = None) -> Iterator[Pdf]:
     with _opened(path, password) as document:
         yield document
 
 
-def _opened(path: str, password: str | None) -> pypdfium2.PdfDocument:
+def _opened(path: str, password: str | None) -> Pdf:
     try:
-        document = pypdfium2.PdfDocument(path, password=password)
+        document = Pdf(path, path, password)
     except pypdfium2.PdfiumError as error:
         if error.err_code == WRONG_PASSWORD:
             raise FileEncrypted("The PDF needs a password, or another one") from None
@@ -33,10 +44,10 @@ def _opened(path: str, password: str | None) -> pypdfium2.PdfDocument:
     return document
 
 
-def _mended(path: str, password: str | None) -> pypdfium2.PdfDocument:
+def _mended(path: str, password: str | None) -> Pdf:
     content = repaired_pdf(path, password)
     try:
-        return pypdfium2.PdfDocument(content)
+        return Pdf(content, path)
     except pypdfium2.PdfiumError:
         raise FileCorrupt(DAMAGED) from None
 

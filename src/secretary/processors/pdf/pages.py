@@ -66,7 +66,9 @@ def _make_page(
         finish(task, number, readings, ())
         return None
     dpi = OCR_DPI if _reads(task) else IMAGE_DPI
-    drawn = draw_page(page, dpi=dpi, max_pixels=min(task.max_pixels, MAX_PIXELS))
+    is_seen = method.llm or method.preview or task.with_images
+    pixels = min(task.max_pixels, MAX_PIXELS)
+    drawn = draw_page(page, dpi=dpi, max_pixels=pixels, grey=not is_seen)
     if _reads(task):
         from ..ocr_reading import read_by_ocr  # it is heavy, and most pages need none
 

@@ -4,7 +4,8 @@ A page has thousands of characters, so each call is made through `map` into one 
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_double, c_float, c_int, c_ulong, c_void_p
+from ctypes import c_char, c_double, c_float, c_int, c_ulong, c_void_p
+from functools import lru_cache
 from typing import Any
 
 import pypdfium2.raw as raw
@@ -79,8 +80,23 @@ INVISIBLE = raw.FPDF_TEXTRENDERMODE_INVISIBLE
 
 
 def floats(count: int) -> Any:
-    return (c_float * count)()
+    """Room for so many, or some more."""
+    return _room(c_float, count)()
 
 
 def doubles(count: int) -> Any:
-    return (c_double * count)()
+    return _room(c_double, count)()
+
+
+def letters(count: int) -> Any:
+    return _room(c_char, count)()
+
+
+def _room(kind: Any, count: int) -> Any:
+    return _array(kind, count if count <= 64 else -(-count // 512) * 512)
+
+
+@lru_cache(256)
+def _array(kind: Any, count: int) -> Any:
+    # ctypes takes longer to make the type of an array than to make an array of it.
+    return kind * count

@@ -1,6 +1,5 @@
 """What a tagged PDF says about its own structure: headings, items of lists, cells of tables."""
 
-import ctypes
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -80,7 +79,7 @@ def _tag(kind: str, tag: Tag | None, lists: int, number: int) -> Tag | None:
         return Tag("H", int(match[1]), number)
     if kind == "LI":
         return Tag("LI", max(lists - 1, 0), number)
-    if kind == "Code":
+    if kind == "Code" and tag is None:
         return Tag("Code", 0, number)
     if kind == "Title":
         return Tag("H", 1, number)
@@ -90,11 +89,11 @@ def _tag(kind: str, tag: Tag | None, lists: int, number: int) -> Tag | None:
 
 
 def _kind(element: int) -> str:
-    buffer = ctypes.create_string_buffer(64)
+    buffer = pdfium.letters(64)
     written = pdfium.element_type(element, buffer, 64)
     if not 2 <= written <= 64:
         return ""
-    return buffer.raw[: written - 2].decode("utf-16-le", "ignore")
+    return bytes(buffer)[: written - 2].decode("utf-16-le", "ignore")
 
 
 def _children(element: int) -> Iterator[tuple[int | None, int]]:

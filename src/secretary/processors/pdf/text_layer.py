@@ -51,7 +51,7 @@ def _read(handle: int) -> TextLayer:
     if count <= 0:
         return TextLayer(handle, "", 0)
     # Characters beyond the first plane take two places.
-    buffer = ctypes.create_string_buffer(4 * count + 4)
+    buffer = pdfium.letters(4 * count + 4)
     written = pdfium.get_text(handle, 0, count, buffer)
     letters = ctypes.string_at(buffer, max(2 * written - 2, 0))
     return TextLayer(handle, letters.decode("utf-16-le", "ignore"), count)

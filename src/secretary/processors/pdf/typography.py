@@ -2,13 +2,14 @@
 
 import ctypes
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import repeat
 
-import pypdfium2
-
+from ...errors import FileCorrupt
 from . import pdfium
-from .document import opened_page
+from .document import Pdf, opened_page
 from .layout.headings import LARGER, Scale
 from .layout.styles import font_traits
 from .structure import read_structure
@@ -23,28 +24,39 @@ ANOTHER_BODY = 0.2
 ALIKE = 1.06
 
 
+#: Of files read lately: a process reads a document in several calls, some pages in each.
+_known: dict[tuple[object, ...], Scale | None] = {}
+MOST_KNOWN = 16
+
+
 class Typography:
     """The same for all who read a part of the document; looked at when the first page is read."""
 
-    def __init__(self, document: pypdfium2.PdfDocument) -> None:
+    def __init__(self, document: Pdf) -> None:
         self._document = document
 
     @cached_property
     def scale(self) -> Scale | None:
-        pages = []
-        for number in _sample(len(self._document)):
-            with opened_page(self._document, number) as page:
-                pages.append(_sizes(pdfium.handle(page)))
-        return _scale(_without_front(pages))
+        identity = self._document.identity
+        if identity not in _known:
+            if len(_known) >= MOST_KNOWN:
+                _known.clear()
+            pages = [_sizes(page) for page in self._pages()]
+            texts, listings = [text for text, _ in pages], [listing for _, listing in pages]
+            # Listings say nothing about the text around them, unless there is none.
+            _known[identity] = _scale(_without_front(texts) or _without_front(listings))
+        return _known[identity]
 
     @cached_property
     def tagged(self) -> bool:
         """The file says which lines are headings, on some page at least."""
+        return any(read_structure(page).has_headings for page in self._pages())
+
+    def _pages(self) -> Iterator[int]:
         for number in _sample(len(self._document)):
-            with opened_page(self._document, number) as page:
-                if read_structure(pdfium.handle(page)).has_headings:
-                    return True
-        return False
+            # A page that no one asked for may be damaged.
+            with suppress(FileCorrupt), opened_page(self._document, number) as page:
+                yield pdfium.handle(page)
 
 
 def _sample(count: int) -> list[int]:
@@ -54,8 +66,8 @@ def _sample(count: int) -> list[int]:
     return [1, 2, 3, *(count * step // (MOST_PAGES - 2) for step in range(1, MOST_PAGES - 2))]
 
 
-def _sizes(page: int) -> Counter[float]:
-    """How much of the page is set in which size, in letters, as their widths tell."""
+def _sizes(page: int) -> tuple[Counter[float], Counter[float]]:
+    """How much is set in which size, in letters, as their widths tell: in text, and in listings."""
     count = min(pdfium.count_objects(page), MOST_OBJECTS)
     room = pdfium.floats(11)
     base = ctypes.addressof(room)
@@ -75,11 +87,10 @@ def _sizes(page: int) -> Counter[float]:
         if 1 < height < 500:
             kind = code if fonts[font] else weights
             kind[height] += max(right - left, top - bottom) / height
-    # Listings say nothing about the text around them, unless there is none.
-    return weights or code
+    return weights, code
 
 
-def _without_front(pages: list[Counter[float]]) -> Counter[float]:
+def _without_front(pages: Sequence[Counter[float]]) -> Counter[float]:
     """On the first page much is large; only the largest is a heading, unless others have it too."""
     weights: Counter[float] = Counter()
     for page in pages[1:]:

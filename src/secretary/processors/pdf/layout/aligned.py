@@ -13,6 +13,7 @@ from .tables import (
     column_gaps,
     filled,
     fits,
+    in_line,
     is_running,
     table_of,
     whole_rows,
@@ -22,8 +23,6 @@ FEWEST_ROWS = 3
 MOST_ROWS = 300
 #: Characters of a cell on the average, at most: longer ones are columns of running text.
 LONGEST = 36
-#: Of the cells of a column: so many begin, end or are centred at the same place.
-IN_LINE = 0.7
 FILLED = 0.5
 WORD = re.compile(r"\w")
 
@@ -31,12 +30,13 @@ Row = list[Piece]
 Spans = list[tuple[float, float]]
 
 
-def find_tables(rows: Sequence[Row]) -> list[tuple[int, int, Table]]:
-    """From which row to which, and the table they make."""
+def find_tables(rows: Sequence[Row], *, listings: bool = True) -> list[tuple[int, int, Table]]:
+    """From which row to which, and the table they make; `listings` are none."""
     found: list[tuple[int, int, Table]] = []
     start = 0
     while start < len(rows):
-        end = _end_of_stretch(rows, start) if _has_cells(rows[start]) else start
+        begins = _has_cells(rows[start]) and not (listings and _is_mono(rows[start]))
+        end = _end_of_stretch(rows, start) if begins else start
         gaps = aligned_gaps(rows[start:end]) if end - start >= FEWEST_ROWS else []
         if gaps:
             done = found[-1][1] if found else 0
@@ -54,6 +54,10 @@ def _has_cells(row: Row) -> bool:
     if len(row) < 2 or is_running(row):
         return False
     return len(row) > 2 or not _is_mark(row[0].text)
+
+
+def _is_mono(row: Row) -> bool:
+    return all(run.style.mono for piece in row for run in piece.runs)
 
 
 def _is_mark(text: str) -> bool:
@@ -115,25 +119,4 @@ def _is_table(cells: Sequence[Cells]) -> bool:
     first = [" ".join(p.text for p in cell) for cell in columns[0] if cell]
     if len(columns) == 2 and sum(map(_is_mark, first)) > len(first) / 2:
         return False
-    return all(_in_line([cell for cell in column if cell]) for column in columns)
-
-
-def _in_line(cells: Sequence[Row]) -> bool:
-    if len(cells) < 2:
-        return True
-    slack = 0.5 * cells[0][0].size
-    lefts = [min(piece.left for piece in cell) for cell in cells]
-    rights = [max(piece.right for piece in cell) for cell in cells]
-    middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
-    return any(_alike(edges, slack) >= IN_LINE * len(cells) for edges in (lefts, rights, middles))
-
-
-def _alike(edges: list[float], slack: float) -> int:
-    """How many are near the same place."""
-    edges = sorted(edges)
-    best = start = 0
-    for end, edge in enumerate(edges):
-        while edge - edges[start] > 2 * slack:
-            start += 1
-        best = max(best, end - start + 1)
-    return best
+    return all(in_line([cell for cell in column if cell]) for column in columns)

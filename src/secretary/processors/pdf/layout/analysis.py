@@ -22,6 +22,7 @@ from .tagged import believed, tagged_tables
 
 #: Beyond this a page is read as it comes: no layout is worth the time.
 MOST_LINES = 10_000
+CODE_SIGNS = frozenset("{}=;<>\\|")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,11 @@ def _blocks(
 ) -> list[Block]:
     head, pieces, foot = without_margins(mended(pieces_of(runs, HOLE)), page)
     parts: list[Piece | Table] = [*pieces, *tables]
+    mono = sum(len(run.text) for run in runs if run.style.mono)
+    listings = mono <= 0.6 * sum(len(run.text) for run in runs)
     return [
         *(_margin_block(row, tags) for row in head),
-        *_text_blocks([_lines(region) for region in reading_order(parts)], tags),
+        *_text_blocks([_lines(region, listings) for region in reading_order(parts)], tags),
         *(_margin_block(row, tags) for row in foot),
     ]
 
@@ -113,8 +116,7 @@ def _margin_block(row: list[Piece], tags: Mapping[int, Tag]) -> Block:
 
 def _text_blocks(lines: list[list[Line | Table]], tags: Mapping[int, Tag]) -> list[Block]:
     every = [part for region in lines for part in region if isinstance(part, Line)]
-    mono = sum(len(line.text) for line in every if line.mono)
-    mostly_mono = mono > 0.6 * sum(len(line.text) for line in every)
+    mostly_mono = _is_typewritten(every)
     blocks: list[Block] = []
     for region in lines:
         for number, block in enumerate(blocks_of(region, mostly_mono=mostly_mono, tags=tags)):
@@ -125,15 +127,25 @@ def _text_blocks(lines: list[list[Line | Table]], tags: Mapping[int, Tag]) -> li
     return blocks
 
 
-def _lines(region: Sequence[Piece | Table]) -> list[Line | Table]:
-    """Tables where they stand among the lines."""
+def _is_typewritten(lines: Sequence[Line]) -> bool:
+    """A text in letters of a fixed pitch, not a text with listings in it, or one of listings."""
+    mono = [line for line in lines if line.mono]
+    letters = sum(len(line.text) for line in mono)
+    if letters <= 0.6 * sum(len(line.text) for line in lines):
+        return False
+    code = sum(not CODE_SIGNS.isdisjoint(line.text) for line in mono)
+    return letters > 40 * len(mono) and code < 0.3 * len(mono)
+
+
+def _lines(region: Sequence[Piece | Table], listings: bool) -> list[Line | Table]:
+    """Tables where they stand among the lines; `listings`: letters of a fixed pitch are code."""
     runs = [run for part in region if isinstance(part, Piece) for run in part.runs]
     rows = rows_of(pieces_of(runs))
     placed: list[tuple[float, Line | Table]] = [
         (part.top, part) for part in region if isinstance(part, Table)
     ]
     done = 0
-    for start, end, table in find_tables(rows):
+    for start, end, table in find_tables(rows, listings=listings):
         placed += [(row[0].top, line_of(row)) for row in rows[done:start]]
         placed.append((table.top, table))
         done = end

@@ -27,14 +27,19 @@ P = TypeVar("P", bound=Placed)
 
 BINS = 160
 #: Of the pieces: more than these across a gutter, and it is none.
-MOST_ACROSS = 0.3
+MOST_ACROSS = 0.6
 #: Lines a column has at least.
 FEWEST_LINES = 3
-#: Characters a line of running text has on the average, at least.
-RUNNING = 14
+#: Characters a line of running text has on the average, at least; or else, how many make a long
+#: one, and the share of the characters in such lines.
+AVERAGE, LONG, RUNNING = 14, 16, 0.7
 #: Of the width of the region: a column is not narrower.
 NARROWEST = 0.14
 DEEPEST = 6
+#: Points within which two pieces stand on the same line.
+SAME_LINE = 1.5
+#: Of the width of a side: running text fills more of it.
+FULL = 0.7
 
 
 def reading_order(pieces: list[P], depth: int = 0) -> list[list[P]]:
@@ -88,12 +93,25 @@ def _gutters(pieces: Sequence[Placed]) -> list[float]:
         run = list(group)
         if low:
             least = min(covered[number] for number in run)
-            best = [number for number in run if covered[number] == least]
+            # A line or two may stand out of its column.
+            most = least + max(1, 0.04 * max(covered))
+            best = _longest([number for number in run if covered[number] <= most])
             middle = (best[0] + best[-1] + 1) / 2
             sides = min(max(covered[: run[0]], default=0), max(covered[run[-1] + 1 :], default=0))
-            candidates.append((-sides, least, left + step * middle))
-    candidates.sort()
-    return [gutter for sides, _, gutter in candidates[:4] if -sides >= FEWEST_LINES]
+            candidates.append((least, -len(best), left + step * middle, sides))
+    candidates = sorted(one for one in candidates if one[3] >= FEWEST_LINES)
+    return [gutter for _, _, gutter, _ in candidates[:4]]
+
+
+def _longest(numbers: list[int]) -> list[int]:
+    """The longest stretch without a gap."""
+    stretches: list[list[int]] = []
+    for number in numbers:
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1].append(number)
+        else:
+            stretches.append([number])
+    return max(stretches, key=len)
 
 
 def _bands(pieces: list[P], gutter: float) -> list[tuple[bool, list[P]]]:
@@ -132,7 +150,26 @@ def _are_columns(pieces: Sequence[Placed], gutter: float) -> bool:
     right = [piece for piece in pieces if _middle(piece) >= gutter]
     if min(len(left), len(right)) < FEWEST_LINES:
         return False
-    return _overlap(left, right) and _is_running(left) and _is_running(right)
+    if not (_overlap(left, right) and _is_running(left) and _is_running(right)):
+        return False
+    return not _are_rows(left, right)
+
+
+def _are_rows(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
+    """Cells beside each other: on the same lines, and filling neither side."""
+    heights = {round(_height(piece) / SAME_LINE) for piece in left}
+    beside = sum(
+        not heights.isdisjoint(range(place - 1, place + 2))
+        for place in (round(_height(piece) / SAME_LINE) for piece in right)
+    )
+    return beside > 0.8 * len(right) and max(_fill(left), _fill(right)) < FULL
+
+
+def _fill(pieces: Sequence[Placed]) -> float:
+    """How much of the width of a side its lines take, longer ones counting more."""
+    width = max(piece.right for piece in pieces) - min(piece.left for piece in pieces)
+    weight = sum(piece.weight for piece in pieces)
+    return sum((piece.right - piece.left) * piece.weight for piece in pieces) / (width * weight)
 
 
 def _overlap(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
@@ -142,5 +179,9 @@ def _overlap(left: Sequence[Placed], right: Sequence[Placed]) -> bool:
 
 
 def _is_running(pieces: Sequence[Placed]) -> bool:
-    """Sentences rather than the cells of a table."""
-    return sum(piece.weight for piece in pieces) >= RUNNING * len(pieces)
+    """Sentences rather than the cells of a table; formulas among them come in many pieces."""
+    weights = [piece.weight for piece in pieces]
+    if sum(weights) >= AVERAGE * len(weights):
+        return True
+    long = [weight for weight in weights if weight >= LONG]
+    return len(long) >= FEWEST_LINES and sum(long) >= RUNNING * sum(weights)

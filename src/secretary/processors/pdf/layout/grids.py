@@ -1,10 +1,11 @@
 """Tables with rulings: the lines drawn around their cells say what belongs together."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import neg
+from statistics import median
 
 from .drawings import Drawings, Ruling
 from .rows import Piece
@@ -15,6 +16,14 @@ from .tables import Table, cell_text
 NEAR = 3.0
 MOST_LINES = 300
 MOST_CELLS = 4_000
+#: Ems between the texts of neighbouring cells, at least, most often.
+CLOSE = 0.6
+#: Characters: a cell that has more, and more than all others, is a text with boxes around it.
+LONGEST = 300
+#: Of the edges between cells: fewer with a line, and it is a drawing, or boxes in a text.
+LINED = 0.3
+#: Of the runs: one operator may draw more than one cell, but most draw one.
+MOST_CROSSING = 0.1
 #: Of the cells: fewer with text, and it is a drawing.
 FILLED = 0.15
 
@@ -115,7 +124,13 @@ def _grid(across: list[Ruling], down: list[Ruling]) -> Grid | None:
         return None
     ys.reverse()
     left = {(row, column) for column, row in _lined(down, xs, ys)}
-    return Grid(xs, ys, across, left, set(_lined(across, ys, xs)))
+    top = set(_lined(across, ys, xs))
+    rows, columns = len(ys) - 1, len(xs) - 1
+    inner_left = sum(0 < column < columns for _, column in left)
+    inner_top = sum(0 < row < rows for row, _ in top)
+    if inner_left < LINED * rows * (columns - 1) or inner_top < LINED * columns * (rows - 1):
+        return None
+    return Grid(xs, ys, across, left, top)
 
 
 def _lined(
@@ -148,7 +163,7 @@ def grid_table(
 ) -> tuple[Table | None, set[int]]:
     """The table, and which runs are in it, by where they begin."""
     inside = [run for run in runs if grid.holds(run)]
-    if not inside:
+    if not inside or sum(_crosses(grid, run) for run in inside) > MOST_CROSSING * len(inside):
         return None, set()
     places: dict[tuple[int, int], list[Piece]] = {}
     for run in inside:
@@ -157,18 +172,44 @@ def grid_table(
             cell = _cell(grid, grid.row(y), part)
             piece = Piece([part], part.left, part.right, part.base, part.style.size)
             places.setdefault(cell, []).append(piece)
+    if _is_sentence(places):
+        return None, set()
     rows, columns = len(grid.ys) - 1, len(grid.xs) - 1
     cells = [
         [cell_text(places.get((row, column), ())) for column in range(columns)]
         for row in range(rows)
     ]
     cells = _without_empty(cells)
+    longest = max((len(cell) for row in cells for cell in row), default=0)
+    if longest > LONGEST and 2 * longest > sum(len(cell) for row in cells for cell in row):
+        return None, set()
     filled = sum(bool(cell) for row in cells for cell in row)
     if len(cells) < 2 or len(cells[0]) < 2 or filled < FILLED * len(cells) * len(cells[0]):
         return None, set()
     size = inside[0].style.size
     table = Table(cells, grid.xs[0], grid.xs[-1], grid.ys[0], grid.ys[-1], size)
     return table, {run.start for run in inside}
+
+
+def _is_sentence(places: Mapping[tuple[int, int], Sequence[Piece]]) -> bool:
+    """Boxes around words of a line: there is no more between them than between words."""
+    gaps = []
+    for (row, column), pieces in places.items():
+        after = places.get((row, column + 1))
+        if after:
+            right, left = max(p.right for p in pieces), min(p.left for p in after)
+            gaps.append((left - right) / pieces[0].size)
+    return bool(gaps) and median(gaps) < CLOSE
+
+
+def _crosses(grid: Grid, run: Run) -> bool:
+    """No one writes over the lines of a table: what is drawn here is something else."""
+    slack = 0.4 * run.style.size
+    first, last = grid.column(run.left + slack), grid.column(run.right - slack)
+    if first >= last:
+        return False
+    row = grid.row(run.base + 0.3 * run.style.size)
+    return any((row, column) in grid.lined_left for column in range(first + 1, last + 1))
 
 
 def _parts(grid: Grid, run: Run, split: Callable[[Run], list[Run]]) -> list[Run]:

@@ -35,7 +35,8 @@ RUN_IN = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){1,4}\.?|[A-Z]\.\d{1,2}\.?)\s+\S")
 LONGEST_RUN_IN = 90
 DEPTH = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s")
 CAPTION = re.compile(
-    r"(?:table|figure|fig\.|tabelle|abbildung|abb\.|listing|source|quelle)\s*\d*", re.I
+    r"(?:table|figure|fig\.|tab\.|tabelle|abbildung|abb\.|listing)\s*\d|(?:source|quelle)\s*:",
+    re.IGNORECASE,
 )
 WORDS = re.compile(r"[^\W\d_]{2,}")
 
@@ -68,9 +69,11 @@ def heading_sizes(blocks: Sequence[Block], body: float) -> list[float]:
 
 
 def is_heading(block: Block, body: float) -> bool:
-    if block.kind not in (Kind.PARAGRAPH, Kind.ITEM) or len(block.lines) > MOST_LINES:
+    if block.kind not in (Kind.PARAGRAPH, Kind.ITEM, Kind.CODE) or len(block.lines) > MOST_LINES:
         return False
     first, last = block.lines[0], block.lines[-1]
+    if block.kind is Kind.CODE and (first.size < MUCH_LARGER * body or first is not last):
+        return False
     text = block.text
     if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text) or last.entry:
         return False
@@ -142,7 +145,7 @@ def mark_tagged_headings(blocks: Sequence[Block], scale: Scale | None) -> None:
             block.kind, block.level = Kind.HEADING, block.tag.level
         elif scale and block.lines[0].size >= TITLE * scale.body and is_heading(block, scale.body):
             # Titles are often tagged as paragraphs.
-            block.kind, block.level = Kind.HEADING, 1
+            block.kind, block.level = Kind.HEADING, scale.level(block.lines[0].size)
 
 
 def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:

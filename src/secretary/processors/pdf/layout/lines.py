@@ -56,10 +56,12 @@ def line_of(row: Sequence[Piece]) -> Line:
         entry = entry or count > 0
     left, right = min(piece.left for piece in row), max(piece.right for piece in row)
     main = max(row, key=lambda piece: piece.weight)
+    mark = max(runs, key=lambda run: len(run.text)).mark
+    bold_start = _bold_start(runs) if 0 < bold < enough else 0
     size = max(sizes, key=lambda size: sizes[size])
     return Line(
         text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
-        runs[-1].cut, runs[0].mark, entry, _bold_start(runs) if 0 < bold < enough else 0,
+        runs[-1].cut, mark, entry, bold_start,
     )  # fmt: skip
 
 

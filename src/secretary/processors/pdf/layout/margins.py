@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 
 from .drawings import Box
 from .rows import Piece, rows_of
@@ -61,8 +62,11 @@ def without_line_numbers(runs: list[Run]) -> list[Run]:
     if len(numbers) < FEWEST_NUMBERS or len(numbers) == len(runs):
         return runs
     starts = {run.start for run in numbers}
-    text = sorted(run.left for run in runs if run.start not in starts)
-    margin = text[len(text) // 20]
+    text = [run for run in runs if run.start not in starts]
+    margin = min(run.left for run in text)
+    size = median(run.style.size for run in text)
+    # The numbers of the rows of a table are as large as the others.
+    numbers = [run for run in numbers if run.style.size < 0.9 * size]
     column = sorted((run for run in numbers if run.right < margin), key=lambda run: -run.base)
     if len(column) < FEWEST_NUMBERS:
         return runs

@@ -12,7 +12,7 @@ from .tables import Table
 INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!]))")
 SIGNS = ("*", "_", "[", "`", "<", "\\", "]")
 #: What would be taken as Markdown at its beginning.
-OPENING = re.compile(r"(?=[#>+-](?:\s|$)|#{2,6}\s|-{3,}\s*$|={3,}\s*$|~~~)")
+OPENING = re.compile(r"(?=[#>+|-](?:\s|$)|#{2,6}\s|-{3,}\s*$|={3,}\s*$|~~~)")
 OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s)")
 
 

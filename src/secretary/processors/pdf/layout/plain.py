@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 from operator import le, sub
-from struct import unpack
+from struct import unpack_from
 from typing import NamedTuple
 
 from .. import pdfium
@@ -65,9 +65,11 @@ def plain_blocks(page: int, layer: TextLayer, box: Box) -> list[Block] | None:
     if lines is None or not _without_holes(lines, addresses):
         return None
     body = max(set(lines.kinds), key=lines.kinds.count)
-    lefts = [x for x, kind in zip(lines.xs, lines.kinds, strict=True) if kind == body]
+    # The first and the last may be a running head or the number of the page.
+    inner = zip(lines.xs[1:-1], lines.kinds[1:-1], strict=True)
+    lefts = [x for x, kind in inner if kind == body]
     size = lines.looks[body].size
-    if len(lefts) < BODY * count or max(lefts) > min(lefts) + INDENT * size:
+    if len(lefts) < BODY * (count - 2) or max(lefts) > min(lefts) + INDENT * size:
         return None
     starts = _breaks(lines, cuts, size)
     blocks = [_block(lines, cuts, *ends) for ends in pairwise([*starts, count])]
@@ -108,7 +110,7 @@ def _lines(texts: list[str], addresses: Sequence[int]) -> Lines | None:
         # Something else than text is drawn as well.
         return None
     all(map(pdfium.object_matrix, addresses, range(base, base + 24 * count, 24)))
-    numbers = unpack(f"{7 * count}f", room)
+    numbers = unpack_from(f"{7 * count}f", room)
     end = 6 * count
     xs, ys, scales = numbers[4:end:6], numbers[5:end:6], numbers[3:end:6]
     turned = any(numbers[1:end:6]) or any(numbers[2:end:6]) or min(numbers[0:end:6]) <= 0

@@ -80,7 +80,7 @@ def _goes_on(before: Run, run: Run, hole: float) -> bool:
     gap = run.left - before.right
     if run.style.mono:
         hole = max(hole, MONO)
-    if gap < -size and RIGHT_TO_LEFT.search(run.text):
+    if gap < -size and not run.text.isascii() and RIGHT_TO_LEFT.search(run.text):
         gap = before.left - run.right
     return -size < gap < hole * size and abs(before.base - run.base) < 0.6 * size
 
@@ -121,7 +121,11 @@ def rows_of(pieces: list[Piece]) -> list[list[Piece]]:
 def _read(row: list[Piece]) -> list[Piece]:
     """In the direction of reading; what was drawn apart but stands together is one piece."""
     row.sort(key=lambda piece: piece.left)
-    if any(RIGHT_TO_LEFT.search(run.text) for piece in row for run in piece.runs):
+    if any(
+        not run.text.isascii() and RIGHT_TO_LEFT.search(run.text)
+        for piece in row
+        for run in piece.runs
+    ):
         return row[::-1]
     pieces = row[:1]
     for piece in row[1:]:

@@ -1,6 +1,7 @@
 """Tables with lines across only, as printers like them, or with shaded rows."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from .drawings import Ruling
 from .rows import Piece, rows_of
@@ -12,6 +13,7 @@ from .tables import (
     column_gaps,
     filled,
     fits,
+    in_line,
     is_running,
     table_of,
     whole_rows,
@@ -119,6 +121,8 @@ def _made(parts: Sequence[Sequence[Row]], start: int, end: int) -> tuple[Table, 
     longest = LONGEST if len(inner) < 2 else LONGEST_RULED
     if sum(texts) > longest * len(texts):
         return None
+    if not _is_table([row for row in rows if len(row) > 1], gaps):
+        return None
     whole = _whole(cells)
     whole = [
         *whole_rows([cells_of(row, gaps) for row in reversed(above)]), *whole,
@@ -127,6 +131,21 @@ def _made(parts: Sequence[Sequence[Row]], start: int, end: int) -> tuple[Table, 
     if len(whole) < 2:
         return None
     return table_of(whole), [*above, *rows, *below]
+
+
+def _is_table(rows: Sequence[Row], gaps: Sequence[float]) -> bool:
+    """Lines are also drawn around listings and below headings, with running text between them."""
+    if sum(map(is_running, rows)) > 0.4 * len(rows) and len(rows) < 4:
+        return False
+    if len(rows) < 3:
+        return all(_widest_gap(row) > 1.2 * row[0].size for row in rows)
+    columns = zip(*(cells_of(row, gaps) for row in rows), strict=True)
+    kept = [in_line([cell for cell in column if cell]) for column in columns]
+    return sum(kept) >= 0.75 * len(kept)
+
+
+def _widest_gap(row: Row) -> float:
+    return max(after.left - before.right for before, after in pairwise(row))
 
 
 def _last_rows(rows: Sequence[Row]) -> list[Row]:

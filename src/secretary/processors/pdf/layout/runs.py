@@ -204,7 +204,7 @@ def _boxes(handle: int, places: list[int]) -> list[float]:
     targets = range(base, base + 16 * len(places), 16)
     for _ in map(pdfium.char_box, repeat(handle), places, targets):
         pass
-    boxes = list(numbers)
+    boxes: list[float] = numbers[: 4 * len(places)]
     if not isfinite(sum(boxes)) or max(boxes, default=0) > FAR or min(boxes, default=0) < -FAR:
         boxes = [near(number) for number in boxes]
     return boxes

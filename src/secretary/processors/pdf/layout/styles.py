@@ -59,7 +59,8 @@ def drawn_texts(
         if font not in fonts:
             fonts[font] = font_traits(font)
         a, b, c, d, _, _ = matrix
-        height = abs(round(near(size[0] * (hypot(c, d) or 1.0)), 1)) or 1.0
+        height = size[0] * (d if c == 0 and d > 0 else hypot(c, d) or 1.0)
+        height = abs(round(near(height), 1)) or 1.0
         hidden = pdfium.text_mode(address) == pdfium.INVISIBLE
         x, y = origin
         bold, italic, mono, weight = fonts[font]
@@ -70,6 +71,8 @@ def drawn_texts(
 
 
 def near(number: float) -> float:
+    if -FAR < number < FAR:
+        return number
     return min(max(number, -FAR), FAR) if number == number else 0.0
 
 
@@ -81,7 +84,7 @@ def _quarter(a: float, b: float) -> int:
 
 def font_traits(font: int | None) -> tuple[bool, bool, bool, int]:
     """Bold, italic, of a fixed pitch, and the weight of its strokes."""
-    buffer = ctypes.create_string_buffer(128)
+    buffer = pdfium.letters(128)
     pdfium.font_name(font, buffer, 128)
     flags = max(pdfium.font_flags(font), 0)
     weight = max(pdfium.font_weight(font), 0)

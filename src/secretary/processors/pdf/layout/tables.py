@@ -13,6 +13,9 @@ from .runs import Run
 #: In ems: what separates two columns of a table in most rows, and in all of them.
 GUTTER, NARROW = 0.5, 0.2
 
+#: Of the cells of a column: so many are in line.
+IN_LINE = 0.7
+
 Cells = list[list[Piece]]
 
 
@@ -162,3 +165,25 @@ def _continues(above: Cells, cells: Cells) -> bool:
     if cells[0] or filled(cells) == len(cells):
         return False
     return all(a for a, b in zip(above, cells, strict=True) if b)
+
+
+def in_line(cells: Sequence[Sequence[Piece]]) -> bool:
+    """Most of the cells of a column begin, end or are centred at the same place."""
+    if len(cells) < 2:
+        return True
+    slack = 0.5 * cells[0][0].size
+    lefts = [min(piece.left for piece in cell) for cell in cells]
+    rights = [max(piece.right for piece in cell) for cell in cells]
+    middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
+    return any(_alike(edges, slack) >= IN_LINE * len(cells) for edges in (lefts, rights, middles))
+
+
+def _alike(edges: list[float], slack: float) -> int:
+    """How many are near the same place."""
+    edges = sorted(edges)
+    best = start = 0
+    for end, edge in enumerate(edges):
+        while edge - edges[start] > 2 * slack:
+            start += 1
+        best = max(best, end - start + 1)
+    return best

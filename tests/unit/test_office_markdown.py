@@ -1,0 +1,84 @@
+"""What the Markdown of office files says to a reader of Markdown: what the file says."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from secretary.processors.office.blocks import (
+    Block,
+    Code,
+    Heading,
+    Item,
+    Paragraph,
+    Run,
+    Style,
+    Table,
+)
+from secretary.processors.office.markdown import to_markdown
+
+READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+#: Signs that mean something to Markdown, among letters.
+TEXTS = st.text(alphabet="ab1 \\*_`[]()<>&;#~|!:^.-+=/\"'\u00e4", min_size=1, max_size=30).filter(
+    lambda text: (
+        text.strip()
+        # What begins like an item is one: typed lists are lists too.
+        and not re.match(r"\s*([-+*]|\d+[.)])(\s|$)", text)
+    )
+)
+MARKS = st.tuples(st.booleans(), st.booleans(), st.booleans())
+STYLES = MARKS.map(lambda marks: Style(*marks))
+
+
+def shown(tokens: list[Token]) -> str:
+    parts = []
+    for token in tokens:
+        if token.type in ("text", "code_inline", "fence", "code_block", "html_inline"):
+            parts.append(token.content)
+        elif token.type in ("softbreak", "hardbreak"):
+            parts.append(" ")
+        elif token.children:
+            parts.append(shown(token.children))
+    return "".join(parts)
+
+
+def said(*blocks: Block) -> str:
+    return " ".join(shown(READER.parse(to_markdown(blocks))).split())
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+@given(TEXTS)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_a_text_stays_what_it_is(text: str) -> None:
+    assert said(Paragraph([Run(text)])) == plain(text)
+    assert said(Item(0, "-", [Run(text)])) == plain(text)
+    assert said(Heading(2, [Run(text)])) == plain(text)
+
+
+@given(TEXTS, TEXTS)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_a_cell_stays_what_it_is(one: str, two: str) -> None:
+    table = Table([[[Paragraph([Run("h")])], [Paragraph([Run("h")])]],
+                   [[Paragraph([Run(one)])], [Paragraph([Run(two)])]]])  # fmt: skip
+    tokens = READER.parse(to_markdown([table]))
+    cells = [plain(shown(each.children or [])) for each in tokens if each.type == "inline"]
+    assert cells[2:] == [plain(one), plain(two)]
+
+
+@given(st.lists(st.tuples(st.text("ab :(.*_\\", min_size=1, max_size=6), STYLES), max_size=6))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_marks_leave_the_text_alone(runs: list[tuple[str, Style]]) -> None:
+    text = "".join(text for text, _ in runs)
+    assert said(Paragraph([Run("x"), *(Run(*run) for run in runs)])) == plain("x" + text)
+
+
+@pytest.mark.parametrize("text", ["a ` b", "``", "` `a", "a\\"])
+def test_code_keeps_its_signs(text: str) -> None:
+    assert said(Paragraph([Run(text, Style(code=True))])) == plain(text)
+    assert said(Code(f"{text}\n```\nb")) == plain(f"{text} ``` b")

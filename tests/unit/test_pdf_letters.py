@@ -1,0 +1,64 @@
+"""Letters and words made clean."""
+
+import pytest
+
+from secretary.processors.pdf.layout.letters import clean, is_clean, joined_lines
+from secretary.processors.pdf.layout.lists import item_mark
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("of\ufb01ce", "office"),
+        ("Wort\u00adende", "Wortende"),
+        ("a\u00a0b\u2009c", "a b c"),
+        ("a\x00b\x07c", "abc"),
+        ("\uf0b7 item", "\u2022 item"),
+    ],
+)
+def test_what_no_one_typed_is_replaced(text: str, cleaned: str) -> None:
+    assert not is_clean(text)
+    assert clean(text) == cleaned
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "Größe", "שלום עולם", "مرحبا", "漢字かな", "two\r\nlines"]
+)
+def test_what_was_typed_stays(text: str) -> None:
+    assert is_clean(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cut", "whole"),
+    [
+        ("a word", "and another", False, "a word and another"),
+        ("impor", "tance", True, "importance"),
+        ("impor-", "tance", False, "importance"),
+        ("well", "known", True, "well-known"),
+        ("Baden", "Baden", True, "Baden-Baden"),
+        ("mother-in", "law", True, "mother-in-law"),
+        ("1990", "1995", True, "1990-1995"),
+        ("see https://example.org/", "path/to", False, "see https://example.org/path/to"),
+        ("漢字", "かな", False, "漢字かな"),
+    ],
+)
+def test_lines_are_joined_to_words(before: str, after: str, cut: bool, whole: str) -> None:
+    assert joined_lines(before, after, cut) == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("\u2022 apples", ("-", "apples")),
+        ("\u2013 apples", ("-", "apples")),
+        ("3. apples", ("3.", "apples")),
+        ("12) apples", ("12.", "apples")),
+        ("(b) apples", ("- (b)", "apples")),
+        ("A. Miller", None),
+        ("1990 was dry", None),
+        ("3.5 tons", None),
+        ("plain", None),
+    ],
+)
+def test_items_are_told_by_their_marks(text: str, mark: tuple[str, str] | None) -> None:
+    assert item_mark(text) == mark

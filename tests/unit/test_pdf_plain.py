@@ -1,0 +1,91 @@
+"""Plain pages: read the quick way, and as the analysis would read them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from secretary.processors.pdf import pdfium
+from secretary.processors.pdf.document import opened_page, opened_pdf
+from secretary.processors.pdf.layout.analysis import analyse
+from secretary.processors.pdf.layout.drawings import Box
+from secretary.processors.pdf.layout.markdown import markdown_of
+from secretary.processors.pdf.layout.plain import plain_blocks
+from secretary.processors.pdf.text_layer import opened_text
+
+from ..pdf_files import PROSE, lines_of, pdf_of, write
+
+
+def both(tmp_path: Path, draw: Callable[[Canvas], object]) -> tuple[str | None, str]:
+    """Read the quick way, and by the analysis."""
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf_of(draw))
+    with (
+        opened_pdf(str(path)) as document,
+        opened_page(document, 1) as page,
+        opened_text(page) as layer,
+    ):
+        box = Box(*page.get_bbox())
+        blocks = plain_blocks(pdfium.handle(page), layer, box)
+        # A tagged file is never read the quick way.
+        analysed = analyse(pdfium.handle(page), layer, box, tagged=True)
+        return None if blocks is None else markdown_of(blocks), markdown_of(analysed.blocks)
+
+
+def paragraphs(canvas: Canvas) -> None:
+    y = write(canvas, lines_of(PROSE, 70))
+    y = write(canvas, lines_of(PROSE, 70), y=y - 9)
+    write(canvas, ["3"], x=290, y=30)
+
+
+def indented(canvas: Canvas) -> None:
+    y = 760.0
+    for _ in range(3):
+        first, *others = lines_of(PROSE, 70)
+        y = write(canvas, [first], x=90, y=y)
+        y = write(canvas, others, y=y)
+
+
+def headed(canvas: Canvas) -> None:
+    write(canvas, ["A heading"], size=18, y=790)
+    write(canvas, lines_of(PROSE * 3, 70))
+
+
+def cut(canvas: Canvas) -> None:
+    write(canvas, ["It is of great impor-", "tance to us", *lines_of(PROSE * 2, 70)])
+
+
+@pytest.mark.parametrize("draw", [paragraphs, indented, headed, cut])
+def test_a_plain_page_is_read_the_same_either_way(
+    tmp_path: Path, draw: Callable[[Canvas], None]
+) -> None:
+    quick, analysed = both(tmp_path, draw)
+    assert quick == analysed
+
+
+def listed(canvas: Canvas) -> None:
+    write(canvas, [*lines_of(PROSE * 2, 70), "1. one", "2. two", "3. three"])
+
+
+def in_columns(canvas: Canvas) -> None:
+    write(canvas, lines_of(PROSE, 40), x=50)
+    write(canvas, lines_of(PROSE, 40), x=320)
+
+
+def with_a_line(canvas: Canvas) -> None:
+    paragraphs(canvas)
+    canvas.line(72, 400, 300, 400)
+
+
+def in_cells(canvas: Canvas) -> None:
+    for number in range(12):
+        write(canvas, [f"{word} {number}" for word in ("a", "b")], y=700 - 40 * number)
+        write(canvas, ["12"], x=300, y=700 - 40 * number)
+
+
+@pytest.mark.parametrize("draw", [listed, in_columns, with_a_line, in_cells])
+def test_a_page_with_more_to_it_is_left_to_the_analysis(
+    tmp_path: Path, draw: Callable[[Canvas], None]
+) -> None:
+    assert both(tmp_path, draw)[0] is None
