@@ -11,7 +11,7 @@ from documents.speed import Pace, Speed
 from documents.tools import PDFIUM
 
 QUALITY_NOTES = """\
-On the documents of the "{split}" half. words, order, headings, levels, cells: told in
+On the "{split}" documents. words, order, headings, levels, cells: told in
 `documents/score.py`. CPU s: of reading alone; of ours with the service, its store and files."""
 SPEED_NOTES = """\
 Medians of {rounds} rounds (mixed: {mixed}) on files of {pages} pages; "~": the highest was more

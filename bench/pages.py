@@ -25,11 +25,11 @@ import quality
 import report
 from arena import Failed
 from documents import speed
-from documents.corpus import SPLITS, corpus
 from documents.long_files import mixed_pages, plain_pages
 from documents.memory import Peak, measure_memory
 from documents.ocr_speed import SCANS, Recognition, measure_ocr
 from documents.reading import read_as_jobs
+from documents.real import documents
 from documents.speed import Speed
 from documents.tools import SECRETARY, TOOLS
 
@@ -70,6 +70,7 @@ QUICK = Plan(
 class Run:
     scores: list[quality.Row] = field(default_factory=list)
     missing: tuple[str, ...] = ()
+    tables: list[str] = field(default_factory=list)
     speed: Speed | None = None
     mixed: Speed | None = None
     ocr: dict[str, Recognition] = field(default_factory=dict)
@@ -103,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
 def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
     match part:
         case "quality":
-            made = corpus(WORK, split)
+            made = documents(WORK, split)
             run.missing, samples = made.missing, made.samples
             as_jobs = read_as_jobs([sample.pdf for sample in samples], root)
             run.scores = [quality.scored(SECRETARY.name, as_jobs, samples)]
@@ -111,13 +112,14 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
                 if tool != SECRETARY and (plan.every_tool or tool.name not in SLOW):
                     _say(f"quality: {tool.name}")
                     run.scores.append(quality.measure(tool, samples))
+            run.tables = quality.tables_alone(run.scores, samples)
         case "speed":
             plain, slowest = plain_pages(root, plan.pages), speed.SLOWEST if plan.every_tool else ()
             once = (*speed.SLOW, *slowest)
             run.speed = speed.measure_speed(WORK, root, plain, rounds=plan.rounds, once=once)
             _say("speed: mixed pages")
-            documents = [sample.pdf for sample in corpus(WORK, split).samples]
-            mixed = mixed_pages(root, plan.pages, documents)
+            made = documents(WORK, split)
+            mixed = mixed_pages(root, plan.pages, [sample.pdf for sample in made.samples])
             once, rounds = speed.SLOW if plan.every_tool else (), plan.mixed_rounds
             run.mixed = speed.measure_speed(WORK, root, mixed, rounds=rounds, once=once)
         case "ocr":
@@ -130,7 +132,11 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
 def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
     parts = []
     if run.scores:
-        parts += [quality.by_tool(run.scores), page_report.QUALITY_NOTES.format(split=split)]
+        parts += [
+            quality.by_tool(run.scores),
+            *run.tables,
+            page_report.QUALITY_NOTES.format(split=split),
+        ]
         if not plan.every_tool:
             parts.append(f"Left out for being slow: {', '.join(SLOW)}")
         parts += quality.lacking(run.scores, run.missing)
@@ -159,7 +165,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="pages.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="short rounds, for a first look")
     parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
-    parser.add_argument("--split", choices=SPLITS, default="test", help="of the quality documents")
+    parser.add_argument(
+        "--split", choices=quality.CHOICES, default="test", help="of the quality documents"
+    )
     parser.add_argument("--json", type=Path, help="file for all samples")
     return parser.parse_args(arguments)
 

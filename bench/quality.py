@@ -1,9 +1,10 @@
 """How well tools read documents whose Markdown is known: a table by tool and by kind of document.
 
-    python bench/quality.py [--tool secretary,pdftotext] [--split dev|test] [--kind book]
+    python bench/quality.py [--tool secretary,pdftotext] [--split dev|test|real] [--kind book]
                             [--each] [--show DIR] [--json FILE]
 
-Tune on `dev` only; `test` is for what is published. `--show DIR` keeps the Markdown of each
+Tune on `dev` only; `test` is for what is published. `real` has pieces of manuals that others wrote
+and set (`documents/real.py`): tune on it never. `--show DIR` keeps the Markdown of each
 document and what each tool gave for it.
 """
 
@@ -16,11 +17,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import report
-from documents.corpus import SPLITS, Sample, corpus
+from documents.corpus import SPLITS, Sample
+from documents.found import found
 from documents.reading import Missing, Readings, read
+from documents.real import documents, unnumbered
 from documents.score import MEASURES, Score, average, score
 from documents.tools import TOOLS, Tool
 
+CHOICES = (*SPLITS, "real")
 WORK = Path(__file__).resolve().parent.parent / ".bench"
 
 
@@ -36,7 +40,7 @@ class Row:
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     WORK.mkdir(exist_ok=True)
-    made = corpus(WORK, options.split)
+    made = documents(WORK, options.split)
     samples = [sample for sample in made.samples if options.kind in (None, sample.kind)]
     rows = [measure(tool, samples, show=options.show) for tool in _chosen(options.tool)]
     print(text(rows, samples, made.missing, each=options.each))
@@ -61,15 +65,22 @@ def scored(name: str, readings: Readings, samples: Sequence[Sample]) -> Row:
     row = Row(name, readings.version, sum(readings.cpu_s.values()))
     row.failures = [f"{file}: {error}" for file, error in readings.failures.items()]
     for sample in samples:
-        truth, given = sample.markdown.read_text(encoding="utf-8"), readings.texts.get(sample.name)
-        row.scores[sample.name] = score(truth, given or "")
+        truth = sample.markdown.read_text(encoding="utf-8")
+        given = readings.texts.get(sample.name) or ""
+        if sample.split == "real":
+            truth, given = unnumbered(truth), unnumbered(given)
+        row.scores[sample.name] = score(truth, given)
     return row
 
 
 def text(
     rows: Sequence[Row], samples: Sequence[Sample], missing: Sequence[str], *, each: bool = False
 ) -> str:
-    parts = [by_tool(rows), *(_by_kind(row, samples) for row in rows if row.scores)]
+    parts = [
+        by_tool(rows),
+        *tables_alone(rows, samples),
+        *(_by_kind(row, samples) for row in rows if row.scores),
+    ]
     if each:
         parts += [_by_document(row, samples) for row in rows if row.scores]
     return "\n\n".join([*parts, *lacking(rows, missing)])
@@ -91,6 +102,26 @@ def by_tool(rows: Sequence[Row]) -> str:
         spent = report.number(row.cpu_s) if row.scores else "missing"
         lines.append([row.tool, row.version, *cells, spent])
     return report.table(lines)
+
+
+def tables_alone(rows: Sequence[Row], samples: Sequence[Sample]) -> list[str]:
+    """Of real documents: web pages set as lists or code what looks like a table in print, so that
+    the figures of documents with tables are given apart from those of documents without."""
+    if not samples or samples[0].split != "real":
+        return []
+    truths = {s.name: found(s.markdown.read_text(encoding="utf-8")) for s in samples}
+    lines = [["", "cells, where there are tables", "tables where there are none"]]
+    for row in rows:
+        with_tables = [mark for name, mark in row.scores.items() if truths[name].tables]
+        without = [mark for name, mark in row.scores.items() if not truths[name].tables]
+        invented = sum(mark.cells is not None for mark in without)
+        lines.append([row.tool, _cells(with_tables)[-1], f"{invented} of {len(without)}"])
+    headings = sum(len(truth.headings) for truth in truths.values())
+    cells = sum(len(r) for truth in truths.values() for table in truth.tables for r in table)
+    tables = sum(len(truth.tables) for truth in truths.values())
+    told = f"{len(samples)} pieces of {len({s.kind for s in samples})} manuals: "
+    told += f"{headings} headings, {tables} tables of {cells} cells."
+    return [report.table(lines), told]
 
 
 def _by_kind(row: Row, samples: Sequence[Sample]) -> str:
@@ -132,7 +163,7 @@ def _chosen(names: str | None) -> list[Tool]:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="quality.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tool", help="names of tools, with commas between them")
-    parser.add_argument("--split", choices=SPLITS, help="one half of the documents")
+    parser.add_argument("--split", choices=CHOICES, help="one half of the documents, or real")
     parser.add_argument("--kind", help="one kind of documents")
     parser.add_argument("--each", action="store_true", help="a line for each document, too")
     parser.add_argument("--show", type=Path, help="directory for what was given")

@@ -18,7 +18,8 @@ from .kinds import KINDS
 from .model import Document
 from .prose import Language, Prose
 
-Split = Literal["dev", "test"]
+#: The last is of documents that were found, not made; `real` has them.
+Split = Literal["dev", "test", "real"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
 PLACED = ("word by word", "out of order", "rotated pages")
 #: For each split; the seeds, and so all words, looks and sizes, differ between the splits.

@@ -65,7 +65,8 @@ def read(tool: Tool, files: Sequence[Path], work: Path) -> Readings:
 def read_as_jobs(files: Sequence[Path], root: Path) -> Readings:
     """What our service gives, by whole jobs."""
     readings = Readings(__version__)
-    with serving(root, files[0].parent, processes=1) as service:
+    above = os.path.commonpath([file.parent for file in files])
+    with serving(root, Path(above), processes=1) as service:
         for file in files:
             before = service.tree.cpu_seconds()
             try:

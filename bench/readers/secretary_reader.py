@@ -3,6 +3,7 @@
 from secretary.processors.pdf.document import opened_page, opened_pdf
 from secretary.processors.pdf.native import read_page
 from secretary.processors.pdf.typography import Typography
+from secretary.processors.running_lines import running_lines, without_running_lines
 from secretary.version import __version__ as VERSION  # noqa: F401
 
 
@@ -13,4 +14,6 @@ def read(path: str) -> str:
         for number in range(1, len(document) + 1):
             with opened_page(document, number) as page:
                 pages.append(read_page(page, typography).markdown)
-    return "\n\n".join(pages)
+    running = running_lines(pages)
+    left = (without_running_lines(page.strip(), running) for page in pages)
+    return "\n\n".join(filter(None, left))
