@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from secretary.engines.ocr import open_engine
-from secretary.engines.rapid import FINDER, READER
+from secretary.engines.rapid import FINDER, READER, Rapid
 from secretary.errors import EngineUnavailable
 from secretary.processors.recognition import recognise
 
@@ -94,7 +94,7 @@ def test_a_language_that_it_does_not_know_is_named() -> None:
 @needs_it
 def test_a_missing_model_is_named_and_not_fetched(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match=FINDER):
-        open_engine("rapidocr", str(tmp_path)).languages()
+        Rapid(tmp_path).languages()
 
 
 @needs_it
@@ -102,14 +102,14 @@ def test_damaged_models_are_no_text(tmp_path: Path) -> None:
     for name in (FINDER, READER):
         (tmp_path / name).write_bytes(b"nothing" * 100)
     with pytest.raises(EngineUnavailable, match="damaged"):
-        open_engine("rapidocr", str(tmp_path)).read(page(ENGLISH[:1]), languages="eng", dpi=None)
+        Rapid(tmp_path).read(page(ENGLISH[:1]), languages="eng", dpi=None)
 
 
 @needs_it
 def test_its_version_tells_its_models(tmp_path: Path) -> None:
     for name in (FINDER, READER):
         (tmp_path / name).write_bytes(b"another")
-    other, usual = open_engine("rapidocr", str(tmp_path)).version, open_engine("rapidocr").version
+    other, usual = Rapid(tmp_path).version, open_engine("rapidocr").version
     assert other != usual
     assert other.rpartition("-")[0] == usual.rpartition("-")[0]
 

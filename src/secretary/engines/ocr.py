@@ -9,9 +9,6 @@ from ..errors import EngineUnavailable
 if TYPE_CHECKING:
     from PIL import Image
 
-#: Engine -> the packages whose versions tell what it may read.
-PACKAGES = {"tesseract": ("tesserocr",), "rapidocr": ("rapidocr", "onnxruntime")}
-
 
 class Word(NamedTuple):
     text: str
@@ -83,5 +80,5 @@ def _opened(name: str, data_directory: str | None) -> OcrEngine:
     if name == "rapidocr":
         from .rapid import Rapid
 
-        return Rapid(data_directory)
-    raise EngineUnavailable(f"There is no OCR engine {name!r}; there is: {', '.join(PACKAGES)}")
+        return Rapid()  # its data comes with its package
+    raise EngineUnavailable(f"There is no OCR engine {name!r}; there is: tesseract, rapidocr")

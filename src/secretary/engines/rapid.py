@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
 from .languages import language_codes
-from .ocr import PACKAGES, Line
+from .ocr import Line
 from .reading_order import Piece, Point, in_reading_order
 
 if TYPE_CHECKING:
     from PIL import Image
 
+PACKAGES = ("rapidocr", "onnxruntime")
 #: What finds lines, and what reads them: one for all languages.
 FINDER, READER = "PP-OCRv6_det_small.onnx", "PP-OCRv6_rec_small.onnx"
 #: Those read without faults in their own letters. Of Czech, Icelandic, Latvian, Slovak and
@@ -39,14 +40,14 @@ STANDING = 1.5
 class Rapid:
     name = "rapidocr"
 
-    def __init__(self, data_directory: str | None = None) -> None:
-        self._data_directory = data_directory
+    def __init__(self, models: Path | None = None) -> None:
+        self._directory = models
         self._last: tuple[bytes, list[Line]] | None = None
 
     @functools.cached_property
     def version(self) -> str:
         data = "".join(f"{path.name}:{path.stat().st_size};" for path in self._models)
-        packages = "-".join(importlib.metadata.version(package) for package in PACKAGES[self.name])
+        packages = "-".join(importlib.metadata.version(package) for package in PACKAGES)
         return f"{packages}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
 
     def languages(self) -> tuple[str, ...]:
@@ -95,14 +96,14 @@ class Rapid:
     @functools.cached_property
     def _models(self) -> tuple[Path, Path]:
         """Found without loading anything."""
-        specs = [importlib.util.find_spec(package) for package in PACKAGES[self.name]]
+        specs = [importlib.util.find_spec(package) for package in PACKAGES]
         origin = specs[0].origin if specs[0] and specs[1] else None
         if origin is None:
             raise EngineUnavailable(
                 "RapidOCR is not installed. Install it: pip install 'secretary[rapidocr]', or set"
                 " documents.ocr_engine to tesseract"
             )
-        directory = Path(self._data_directory or Path(origin).parent / "models")
+        directory = self._directory or Path(origin).parent / "models"
         finder, reader = directory / FINDER, directory / READER
         for path in (finder, reader):
             if not path.is_file():
