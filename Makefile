@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine bench-api bench-documents chaos fuzz-api clean
+.PHONY: help run test check format lint types bench-engine bench-api bench-documents chaos fuzz-api fuzz-documents clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do
 
 fuzz-api: .venv/.dev ## Ask the API everything its description allows, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.fuzzing.campaign --max-examples 200 $(ARGS)
+
+fuzz-documents: .venv/.dev ## Damage good documents at random, longer than the tests do; ARGS="--seed 7 --seconds 600"
+	@$(BIN)/python -m tests.fuzzing.documents $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

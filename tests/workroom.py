@@ -97,12 +97,14 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
         working = asyncio.create_task(run_worker(parts))
         hub = Hub(store)
         api = create_api(make_desk(settings, store), hub=hub, max_body_bytes=1024 * 1024)
-        async with (
-            sending(sender),
-            served(api) as (url, _),
-            httpx.AsyncClient(base_url=url, timeout=60) as client,
-        ):
-            yield Room(client, data_dir)
-        await hub.close()
-        parts.worker.drain()
-        await working
+        try:
+            async with (
+                sending(sender),
+                served(api) as (url, _),
+                httpx.AsyncClient(base_url=url, timeout=60) as client,
+            ):
+                yield Room(client, data_dir)
+        finally:
+            await hub.close()
+            parts.worker.drain()
+            await working

@@ -1,5 +1,6 @@
 """Finished work, found again by what the file holds and by the options that matter."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -64,21 +65,26 @@ class Cache:
                 return self.entry(kind, sha256, method, options=options, version=version)
             remove_whole(directory)
             known = None
-        directory.mkdir(parents=True, exist_ok=True)
+        _make(directory)
         entry = Entry(directory, name, version, known["facts"] if known else None)
         entry.touch()
         return entry
 
     def prune(self) -> int:
-        """Remove what was not used for longest until the rest fits; the number of entries."""
+        """Remove what was not used for longest until the rest fits, and what failures have left:
+        places with nothing in them. The number of entries."""
         entries = sorted(self._entries())
         surplus = sum(size for _, size, _ in entries) - self.max_bytes
         before = time.time() - IN_USE.total_seconds()
         removed = 0
         for used_at, size, directory in entries:
-            if surplus <= 0 or used_at > before:
+            if used_at > before:
                 break
+            if size and surplus <= 0:
+                continue
             remove_whole(directory)
+            with contextlib.suppress(OSError):  # it has other entries
+                directory.parent.rmdir()
             surplus -= size
             removed += 1
         return removed
@@ -92,6 +98,14 @@ class Cache:
             except OSError:  # removed meanwhile
                 continue
             yield used_at, sum(sizes), directory
+
+
+def _make(directory: Path) -> None:
+    while True:
+        try:
+            return directory.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:  # the place above it was pruned in this moment
+            continue
 
 
 def _used_at(directory: Path) -> float:

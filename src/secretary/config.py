@@ -99,7 +99,7 @@ class GenericWorker(Group):
 
 
 class Documents(Group):
-    ocr_engine: Literal["tesseract"] = "tesseract"
+    ocr_engine: Literal["tesseract", "rapidocr"] = "tesseract"
     #: With data for more languages.
     ocr_data_directory: Path | None = None
     #: `deu`, `eng`, `deu+eng`; None: told from the text itself.

@@ -359,3 +359,11 @@ def test_what_is_no_office_file_is_refused(tmp_path: Path) -> None:
 def test_a_part_that_a_relation_promises_may_be_missing(tmp_path: Path) -> None:
     file = docx_of(paragraph("Text"), {"s": ("styles", "styles.xml"), "n": ("numbering", "no.xml")})
     assert markdown(file, "docx", tmp_path) == "Text\n"
+
+
+@pytest.mark.parametrize("tag", ["pre", "code"])
+def test_a_page_of_backticks_takes_no_time(tmp_path: Path, tag: str) -> None:
+    start = time.monotonic()
+    found = markdown(f"<!DOCTYPE html><p><{tag}>{'`' * 400_000}</{tag}>".encode(), "html", tmp_path)
+    assert time.monotonic() - start < 20
+    assert found.count("`") == 1_200_002

@@ -280,3 +280,11 @@ def test_letters_drawn_as_shapes_are_no_text(read: Read) -> None:
 
 def test_a_few_strokes_are_nothing_to_read(read: Read) -> None:
     assert read(lambda canvas: canvas.line(72, 72, 500, 72)).fault is None
+
+
+def test_what_is_filled_into_a_form_is_read(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        write(canvas, ["Name:"])
+        canvas.acroForm.textfield(name="name", value="Ada Lovelace", x=140, y=752, width=200)
+
+    assert "Ada Lovelace" in read(draw).text

@@ -113,3 +113,10 @@ def test_where_no_links_can_be_made_there_are_copies(tmp_path: Path) -> None:
         shelf = Shelf(str(tmp_path), elsewhere)
         shelf.save(page(1))
         assert Path(elsewhere, "page_001.txt").read_text() == "Hello"
+
+
+def test_what_is_given_up_halfway_leaves_nothing(shelf: Shelf) -> None:
+    with pytest.raises(ValueError, match="enough"), shelf.writing("document.md") as path:
+        Path(path).write_text("half of it")
+        raise ValueError("enough")
+    assert os.listdir(shelf.directory) == []

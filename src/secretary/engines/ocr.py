@@ -9,6 +9,9 @@ from ..errors import EngineUnavailable
 if TYPE_CHECKING:
     from PIL import Image
 
+#: Engine -> the packages whose versions tell what it may read.
+PACKAGES = {"tesseract": ("tesserocr",), "rapidocr": ("rapidocr", "onnxruntime")}
+
 
 class Word(NamedTuple):
     text: str
@@ -77,4 +80,8 @@ def _opened(name: str, data_directory: str | None) -> OcrEngine:
         from .tesseract import Tesseract
 
         return Tesseract(data_directory)
-    raise EngineUnavailable(f"There is no OCR engine {name!r}; there is: tesseract")
+    if name == "rapidocr":
+        from .rapid import Rapid
+
+        return Rapid(data_directory)
+    raise EngineUnavailable(f"There is no OCR engine {name!r}; there is: {', '.join(PACKAGES)}")

@@ -10,6 +10,7 @@ from pydantic import Field
 from ..cache import Entry
 from ..handler import JobContext, handles
 from ..processors.methods import ALIASES, METHODS
+from ..processors.office_desk import clear_desks
 from ..processors.page_task import Unfinished
 from ..remote import Remote
 from .documents import Document, find
@@ -85,11 +86,14 @@ async def _opened(
 async def _convert(ctx: JobContext[Any], document: Document, path: str) -> None:
     await ctx.progress(f"converting_{document.kind}_to_pdf", 7, "LibreOffice makes a PDF of it")
     limit = ctx.documents.conversion_timeout
-    made = await ctx.run(
-        partial(TO_PDF, timeout_s=limit.total_seconds()),
-        document.path,
-        document.kind,
-        str(ctx.scratch),
-        wall_time=limit + GRACE,
-    )
+    try:
+        made = await ctx.run(
+            partial(TO_PDF, timeout_s=limit.total_seconds()),
+            document.path,
+            document.kind,
+            str(ctx.scratch),
+            wall_time=limit + GRACE,
+        )
+    finally:
+        clear_desks(str(ctx.scratch))
     os.replace(made, path)

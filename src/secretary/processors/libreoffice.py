@@ -5,8 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -23,6 +22,7 @@ from .office.archive import declared_bytes
 from .office.encodings import decoded, text_at
 from .office.ole import ole_kind
 from .office.text import delimiter_of
+from .office_desk import opened_desk, profile_of
 
 MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
@@ -61,7 +61,7 @@ def to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
     """The path of the PDF, in the directory `into`. Nothing else is left there."""
     program = _program()
     kind = _checked(path, kind)
-    with _work_directory(into) as work:
+    with opened_desk(into) as work:
         # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
@@ -111,22 +111,13 @@ def _checked(path: str, kind: str) -> str:
     return kind
 
 
-@contextlib.contextmanager
-def _work_directory(into: str) -> Iterator[Path]:
-    work = tempfile.mkdtemp(prefix="libreoffice-", dir=into)
-    try:
-        yield Path(work)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
 def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
     name = _FILTERS[kind]
     if kind == "csv":
         name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
     return [
         program,
-        f"-env:UserInstallation={(work / 'profile').resolve().as_uri()}",
+        f"-env:UserInstallation={profile_of(work)}",
         "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
         f"--infilter={name}",
         "--convert-to", "pdf",

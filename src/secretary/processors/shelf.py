@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from typing import BinaryIO
 from uuid import uuid4
@@ -60,8 +60,13 @@ class Shelf:
     def writing(self, name: str) -> Iterator[str]:
         """The path of a file that gets its name when it is whole."""
         unfinished = f"{self.directory}/.{uuid4().hex}"
-        yield unfinished
-        os.replace(unfinished, f"{self.directory}/{name}")
+        try:
+            yield unfinished
+            os.replace(unfinished, f"{self.directory}/{name}")
+        except BaseException:
+            with suppress(OSError):  # it was not begun
+                os.unlink(unfinished)
+            raise
 
     def show(self, name: str, shown_as: str | None = None) -> None:
         """Link it, instead of what may be there under that name."""

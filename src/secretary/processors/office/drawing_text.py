@@ -19,6 +19,8 @@ _NUMBERED = {
     "romanLc": "lowerRoman",
     "romanUc": "upperRoman",
 }
+#: The format has nine levels; what says it is deeper would be indented for ever.
+_DEEPEST = 8
 _MATH_2010 = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
 
 
@@ -46,6 +48,7 @@ def _blocks(body: Element, part: Part, bullets: Bullets) -> Iterator[Block]:
     for paragraph in body.iterchildren(f"{A}p"):
         properties = paragraph.find(f"{A}pPr")
         level = integer(properties.get("lvl")) if properties is not None else 0
+        level = min(max(level, 0), _DEEPEST)
         content = inlines(paragraph, part)
         if not content:
             continue

@@ -22,6 +22,7 @@ _ESCAPES = re.compile(
     r"|~(?=~)|(?<=~)~"
 )
 _LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|(?:[-*_] *){2,}$)")
+_FENCES = re.compile("`+")
 _BREAK = "  \n"
 
 
@@ -200,8 +201,12 @@ def _code(text: str) -> str:
     text = text.replace("\n", " ")
     if not text.strip():
         return text
-    fence = "`"
-    while fence in text:
-        fence += "`"
+    fence = fence_of(text, 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def fence_of(text: str, shortest: int) -> str:
+    """Longer than any in the text. A page of backticks is looked at once, not once for each."""
+    longest = max(map(len, _FENCES.findall(text)), default=0)
+    return "`" * max(shortest, longest + 1)

@@ -16,7 +16,7 @@ from .blocks import (
     Rule,
     Table,
 )
-from .inlines import escaped, markdown_of, target_of
+from .inlines import escaped, fence_of, markdown_of, target_of
 
 LINE_BREAK = "<br>"
 #: Signs at the end of a heading that would be taken for its end.
@@ -116,9 +116,7 @@ def _written(block: Block, notes: list[Note]) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = fence_of(text, 3)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
 
 

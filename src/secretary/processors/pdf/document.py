@@ -13,6 +13,9 @@ from .repair import DAMAGED, repaired_pdf
 
 #: PDFium's own number for a missing or wrong password.
 WRONG_PASSWORD = 4
+FLATTENED = pypdfium2.raw.FLATTEN_SUCCESS
+
+_flatten = pypdfium2.raw.FPDFPage_Flatten
 
 
 class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
@@ -23,6 +26,11 @@ class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
         state = os.stat(path)
         #: Another for another file, or for the same after a change.
         self.identity = (path, state.st_ino, state.st_size, state.st_mtime_ns)
+        self.has_form = pypdfium2.raw.FPDF_GetFormType(self) != pypdfium2.raw.FORMTYPE_NONE
+
+
+class MendedPdf(Pdf):
+    """What could be saved of a torn file: some of it may be missing."""
 
 
 @contextmanager
@@ -47,7 +55,7 @@ def _opened(path: str, password: str | None) -> Pdf:
 def _mended(path: str, password: str | None) -> Pdf:
     content = repaired_pdf(path, password)
     try:
-        return Pdf(content, path)
+        return MendedPdf(content, path)
     except pypdfium2.PdfiumError:
         raise FileCorrupt(DAMAGED) from None
 
@@ -60,11 +68,13 @@ class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # it has no types
 
 
 @contextmanager
-def opened_page(document: pypdfium2.PdfDocument, number: int) -> Iterator[pypdfium2.PdfPage]:
+def opened_page(document: Pdf, number: int) -> Iterator[pypdfium2.PdfPage]:
     """Page numbers begin with 1. What is opened from the page has to be closed before it."""
-    raw = pypdfium2.raw.FPDF_LoadPage(document, number - 1)
-    if not raw:
-        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
+    raw = _loaded(document, number)
+    if document.has_form and _flatten(raw, pypdfium2.raw.FLAT_NORMALDISPLAY) == FLATTENED:
+        # What was filled in is part of the page only when it is read again.
+        pypdfium2.raw.FPDF_ClosePage(raw)
+        raw = _loaded(document, number)
     page = BarePage(raw, document)
     try:
         yield page
@@ -73,3 +83,10 @@ def opened_page(document: pypdfium2.PdfDocument, number: int) -> Iterator[pypdfi
     finally:
         page.raw = None
         pypdfium2.raw.FPDF_ClosePage(raw)
+
+
+def _loaded(document: Pdf, number: int) -> Any:
+    raw = pypdfium2.raw.FPDF_LoadPage(document, number - 1)
+    if not raw:
+        raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number)
+    return raw

@@ -1,9 +1,15 @@
 """Pages as pictures, within a budget of pixels."""
 
+from itertools import islice
+
 import pypdfium2
+import pypdfium2.raw as raw
 from PIL import Image
 
 POINTS_PER_INCH = 72
+#: Of the page: a picture that covers so much of it is what there is to read.
+MUCH = 0.3
+MOST_PICTURES = 50
 
 
 def draw_page(
@@ -21,3 +27,18 @@ def draw_page(
         return picture
     finally:
         bitmap.close()
+
+
+def has_lost_picture(page: pypdfium2.PdfPage) -> bool:
+    """Whether a picture that covers much of the page cannot be decoded: it is drawn as nothing."""
+    width, height = page.get_size()
+    pictures = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3)
+    for picture in islice(pictures, MOST_PICTURES):
+        left, bottom, right, top = picture.get_bounds()
+        if (right - left) * (top - bottom) < MUCH * width * height:
+            continue
+        bitmap = raw.FPDFImageObj_GetBitmap(picture)
+        if not bitmap:
+            return True
+        raw.FPDFBitmap_Destroy(bitmap)
+    return False

@@ -15,8 +15,8 @@ from ..page_task import (
     picture_for_model,
     save_pictures,
 )
-from .document import opened_page, opened_pdf
-from .drawing import POINTS_PER_INCH, draw_page
+from .document import MendedPdf, opened_page, opened_pdf
+from .drawing import POINTS_PER_INCH, draw_page, has_lost_picture
 from .native import NativePage, read_page
 from .typography import Typography
 
@@ -33,9 +33,11 @@ TOLD = {"Title": "title", "Author": "author", "Subject": "subject", "Keywords": 
 def inspect_pdf(path: str, password: str | None) -> dict[str, Any]:
     with opened_pdf(path, password) as document:
         told = document.get_metadata_dict(skip_empty=True)
-        facts = {name: told[key] for key, name in TOLD.items() if key in told}
+        facts: dict[str, Any] = {name: told[key] for key, name in TOLD.items() if key in told}
         if not len(document):
             raise FileCorrupt("The PDF has no pages")
+        if isinstance(document, MendedPdf):
+            facts["is_mended"] = True
         return {"page_count": len(document), **facts}
 
 
@@ -73,6 +75,8 @@ def _make_page(
         from ..ocr_reading import read_by_ocr  # it is heavy, and most pages need none
 
         readings["ocr"] = read_by_ocr(task, drawn, dpi=_dpi_of(drawn, page))
+        if not readings["ocr"].text.strip() and has_lost_picture(page):
+            raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
     pictures = save_pictures(task, number, _for_people(drawn, dpi))
     if method.llm:
         picture = picture_for_model(task, number, drawn)

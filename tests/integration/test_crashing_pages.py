@@ -1,0 +1,68 @@
+"""A page whose drawing takes the library down: here a signal does it, while the page is drawn."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+from secretary import processes
+
+from ..documents import pdf
+from ..hostile_pdfs import second_of_three_for_ever
+from ..workroom import Room, workroom
+
+PDF = "/api/pdf/process"
+SECONDS = 60
+#: Seconds of work, more than to start and to draw the other pages takes.
+LONG = 1.5
+
+
+def drawing() -> list[int]:
+    """The processes below this one that are busy with the second page."""
+    return [each.pid for each in processes.descendants(os.getpid()) if _is_drawing(each.pid)]
+
+
+def _is_drawing(pid: int) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        has_library = "libpdfium" in Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return False
+    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return fields[0] == "R" and has_library and seconds > LONG
+
+
+async def crash_while_it_draws(room: Room, job_id: str) -> int:
+    """How often, until the job has ended."""
+    crashes = 0
+    deadline = time.monotonic() + SECONDS
+    while (await room.job(job_id))["completed_at"] is None:
+        assert time.monotonic() < deadline
+        for pid in drawing():
+            os.kill(pid, signal.SIGSEGV)
+            crashes += 1
+        await asyncio.sleep(0.1)
+    return crashes
+
+
+async def test_a_page_that_crashes_the_library_is_named_and_the_others_are_kept(
+    tmp_path: Path,
+) -> None:
+    settings = {"max_concurrent_workers": 1, "processes": 1, "max_crashes": 1}
+    async with workroom(tmp_path, generic_worker=settings) as room:
+        job_id = await room.hand_in(
+            PDF, second_of_three_for_ever(), "a.pdf", extraction_method="preview"
+        )
+        crashes = await crash_while_it_draws(room, job_id)
+        job = await room.job(job_id)
+        good = await room.read(PDF, pdf("Good"), "good.pdf")
+        (entry,) = tmp_path.glob("cache/pdf/*/preview*/preview_001.jpg")
+    assert job["status"] == "failed"
+    assert job["error"]["code"] == "WORKER_CRASHED"
+    assert job["error"]["message"] == "Page 2: The process that ran the work died of SIGSEGV."
+    assert job["error"]["details"]["page"] == 2
+    assert crashes >= 2
+    assert not list(entry.parent.glob("assembled*"))
+    assert "Good" in good["extracted_text"]
+    assert [path for path in room.left_over() if "/uploads/" not in path] == []

@@ -1,0 +1,46 @@
+"""The engine that an operator chooses, through the whole service."""
+
+import importlib.util
+import io
+from pathlib import Path
+
+import pytest
+
+from ..printed import ENGLISH, page
+from ..workroom import workroom
+
+ROUTE = "/api/imageocr/process"
+RAPID = {"ocr_engine": "rapidocr"}
+IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime"))
+
+
+@pytest.fixture
+def picture() -> bytes:
+    file = io.BytesIO()
+    page(ENGLISH[:2]).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.skipif(not IS_INSTALLED, reason="pip install 'secretary[rapidocr]'")
+async def test_what_one_engine_has_read_is_not_passed_off_as_anothers(
+    tmp_path: Path, picture: bytes
+) -> None:
+    async with workroom(tmp_path) as room:
+        await room.read(ROUTE, picture, "a.png", ocr_language="eng")
+    async with workroom(tmp_path, documents=RAPID) as room:
+        results = await room.read(ROUTE, picture, "a.png", ocr_language="eng")
+        again = await room.read(ROUTE, picture, "b.png", ocr_language="eng")
+    assert results["metadata"]["text_contents"][0]["content"].splitlines() == ENGLISH[:2]
+    assert (results["is_from_cache"], again["is_from_cache"]) == (False, True)
+
+
+@pytest.mark.skipif(IS_INSTALLED, reason="RapidOCR is installed")
+async def test_an_engine_that_is_not_installed_fails_the_job_and_says_how_to_get_it(
+    tmp_path: Path, picture: bytes
+) -> None:
+    async with workroom(tmp_path) as room:
+        await room.read(ROUTE, picture, "a.png", ocr_language="eng")
+    async with workroom(tmp_path, documents=RAPID) as room:
+        error = await room.refused(ROUTE, picture, "a.png", ocr_language="eng")
+    assert error["code"] == "ENGINE_UNAVAILABLE"
+    assert "pip install 'secretary[rapidocr]'" in error["message"]
