@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+import orjson
 
 from .archive import pack
 from .cache import Cache
@@ -64,7 +65,7 @@ class JobFiles:
         results = dict(job.results or {})
         name = results.pop(MORE_IN)
         try:
-            more = json.loads(self.locate(job, str(name)).read_bytes())
+            more = orjson.loads(self.locate(job, str(name)).read_bytes())
         except (NotFound, OSError, ValueError):
             more = {}  # removed by hand: what is left is told
         metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}

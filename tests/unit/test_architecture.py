@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "file_kinds": set(),
     "uploads": {"errors", "file_kinds", "file_names"},
     "cache": set(),
+    "json_bytes": set(),
     "document_options": set(),
     "archive": set(),
     "files": {"uploads", "archive", "cache", "job", "errors"},
@@ -52,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
     "engines.llm": {"errors", "resources"},
-    "processors": {"engines", "file_kinds", "errors"},
+    "processors": {"engines", "file_kinds", "json_bytes", "errors"},
     "handlers": {
         "handler", "remote", "sources", "cache", "processors", "engines", "file_kinds", "job",
         "errors", "version",
@@ -91,7 +92,8 @@ ALLOWED: dict[str, set[str]] = {
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
         "file_names",
-        "events", "event_data", "job", "errors", "version", "trace", "vitals", "metrics",
+        "events", "event_data", "json_bytes", "job", "errors", "version", "trace", "vitals",
+        "metrics",
     },
     "server": {"errors"},
     "app": {

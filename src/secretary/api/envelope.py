@@ -9,6 +9,12 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from ..job import NO_RESULTS, Job
+from ..json_bytes import json_bytes
+
+
+class Answer(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return json_bytes(content)
 
 
 def success(
@@ -29,7 +35,7 @@ def success(
         "timestamp": started,
         "parameters": {**request.query_params, **request.path_params},
     }
-    return JSONResponse(_body(asked, process, data))
+    return Answer(_body(asked, process, data))
 
 
 def enqueued(request: Request, process_id: str, data: dict[str, Any]) -> JSONResponse:
@@ -44,7 +50,7 @@ def enqueued(request: Request, process_id: str, data: dict[str, Any]) -> JSONRes
         "main_processor": "SecretaryJobWorker",
         "llm_info": {"requests": []},
     }
-    return JSONResponse(_body(asked, process, data), 202)
+    return Answer(_body(asked, process, data), 202)
 
 
 def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
@@ -66,7 +72,7 @@ def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
         "links": {"self": here, "stream": f"{here}/stream", "cancel": f"{here}/cancel"},
         "error": None,
     }
-    return JSONResponse(body, 202, {"Location": here})
+    return Answer(body, 202, {"Location": here})
 
 
 def finished(request: Request, job: Job) -> JSONResponse:
@@ -87,7 +93,7 @@ def finished(request: Request, job: Job) -> JSONResponse:
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    return JSONResponse(_body(asked, process, results))
+    return Answer(_body(asked, process, results))
 
 
 def _body(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[str, Any]:

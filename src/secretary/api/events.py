@@ -1,12 +1,12 @@
 """The events in which streams tell of jobs and batches."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from ..event_data import event_data
 from ..job import FINAL, Batch, Job, JobStatus
+from ..json_bytes import json_bytes
 
 #: The name of the event and the phase that belong to a state.
 NAMES = {
@@ -40,8 +40,8 @@ def job_event(job: Job) -> Event:
 
 def job_event_id(job: Job, event: Event) -> str:
     """The same for the same state whatever process tells it; another one after each change."""
-    state = json.dumps([job.attempt, str(job.completed_at), event.name, event.document])
-    return hashlib.blake2b(state.encode("ascii"), digest_size=9).hexdigest()
+    state = json_bytes([job.attempt, str(job.completed_at), event.name, event.document])
+    return hashlib.blake2b(state, digest_size=9).hexdigest()
 
 
 def batch_event(batch: Batch) -> Event:

@@ -4,26 +4,35 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from typing import Any
 
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from ..events import Subscription
+from ..json_bytes import json_bytes
 from .events import Event
 
 HEARTBEAT = b": heartbeat\n\n"
 #: How long a client should wait before it connects again.
 RETRY_MILLISECONDS = 2000
+#: Characters beside those of ASCII at which some clients end a line: U+0085, U+2028, U+2029.
+LINE_ENDS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 
 #: What a stream sends. The first piece, which may be empty, says that there is a stream at all.
 Pieces = AsyncGenerator[bytes, None]
 
 
 def encoded(event: Event, event_id: str) -> bytes:
-    # In ASCII: so JSON has no character that ends a line, and no half of a surrogate pair.
-    data = json.dumps(event.document, separators=(",", ":"))
-    text = f"id: {event_id}\nevent: {event.name}\nretry: {RETRY_MILLISECONDS}\ndata: {data}\n\n"
-    return text.encode("ascii")
+    head = f"id: {event_id}\nevent: {event.name}\nretry: {RETRY_MILLISECONDS}\ndata: "
+    return b"%b%b\n\n" % (head.encode("ascii"), _on_one_line(event.document))
+
+
+def _on_one_line(document: dict[str, Any]) -> bytes:
+    data = json_bytes(document)
+    if any(mark in data for mark in LINE_ENDS):
+        return json.dumps(document, separators=(",", ":")).encode("ascii")
+    return data
 
 
 class NobodyListens(Exception):

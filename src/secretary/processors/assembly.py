@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileCorrupt
+from ..json_bytes import json_bytes
 from .page import Page
 from .running_lines import NONE, running_lines, without_running_lines
 from .shelf import Shelf, load_all, page_file
@@ -99,7 +100,7 @@ def _put_together(assembly: Assembly) -> Assembled:
             told.add(page, text, markdown)
             _add(done, page)
     with shelf.writing(assembly.kept_as(RESULTS_FILE)) as path:
-        Path(path).write_text(json.dumps(told.results(done), ensure_ascii=False), encoding="utf-8")
+        Path(path).write_bytes(json_bytes(told.results(done)))
     done.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if done.has_text else [])]
     for name in done.files:
         shelf.show(assembly.kept_as(name), name)

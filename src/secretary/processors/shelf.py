@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from typing import BinaryIO
 from uuid import uuid4
 
+import orjson
+
 from .page import Page
 
 TEXT = ".txt"
@@ -42,8 +44,7 @@ class Shelf:
         """The record comes last: a page that has one is whole."""
         if page.text:
             self.write(page_file(page.number), page.text.encode("utf-8", "replace"))
-        record = json.dumps({name: getattr(page, name) for name in _FIELDS}, ensure_ascii=False)
-        line = f"{page.number} {time.time()} {record}\n".encode("utf-8", "replace")
+        line = b"%d %f %b\n" % (page.number, time.time(), _record(page))
         with open(f"{self.directory}/{_own_records(os.getpid())}", "ab", buffering=0) as file:
             file.write(line)
 
@@ -124,8 +125,16 @@ def load_all(places: Iterable[Place]) -> Iterator[Page]:
             yield _page(files[place.file].read(place.size))
 
 
+def _record(page: Page) -> bytes:
+    record = {name: getattr(page, name) for name in _FIELDS}
+    try:
+        return orjson.dumps(record)
+    except TypeError:  # half of a surrogate pair, which nobody could read again
+        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def _page(line: bytes) -> Page:
-    record = json.loads(line.split(b" ", 2)[2])
+    record = orjson.loads(line.split(b" ", 2)[2])
     return Page(**{**record, "pictures": tuple(record["pictures"])})
 
 

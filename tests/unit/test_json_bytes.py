@@ -1,0 +1,33 @@
+"""JSON, quickly written."""
+
+import json
+
+import pytest
+
+from secretary.job import JobStatus
+from secretary.json_bytes import json_bytes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        1.5,
+        "Grüße \u2028",
+        [],
+        {},
+        {"a": [{"b": "c"}]},
+        2**70,
+        -(2**70),
+        "\ud800",
+        {"\udfff": 1},
+    ],
+    ids=repr,
+)
+def test_it_says_what_the_value_says(value: object) -> None:
+    assert json.loads(json_bytes(value)) == value
+
+
+def test_a_state_is_its_name() -> None:
+    assert json_bytes({"status": JobStatus.COMPLETED}) == b'{"status":"completed"}'
