@@ -21,6 +21,8 @@ MakePages = Callable[["PageTask", Sequence[int]], list["Unfinished"]]
 
 #: Pages in one call of a process: many where a page takes a millisecond, one where it is read.
 MANY, SOME, ONE = 64, 8, 1
+#: Fewer than these are not worth a call of their own, where a page takes a millisecond.
+FEW = 16
 FIRST_PERCENT, LAST_PERCENT = 10, 90
 
 
@@ -139,11 +141,14 @@ def _most(task: "PageTask") -> int:
 
 
 def _pieces(numbers: Sequence[int], lanes: int, most: int) -> Iterator[Sequence[int]]:
-    """Large ones first, then smaller: all lanes are to end at the same time."""
-    start = 0
+    """Large ones first, then smaller: all lanes are to end at the same time. But not too small,
+    as for each the document is opened anew."""
+    start, least = 0, min(most, FEW)
     while start < len(numbers):
-        share = math.ceil((len(numbers) - start) / (2 * lanes))
-        size = min(most, max(share, min(most, SOME)))
+        share = math.ceil((len(numbers) - start) / (2 * lanes)) if lanes > 1 else most
+        size = min(most, max(share, least))
+        if len(numbers) - start - size <= least // 2:
+            size = min(len(numbers) - start, 2 * most)
         yield numbers[start : start + size]
         start += size
 
