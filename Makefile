@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # In a few processes: many tests wait, for processes they started or for time to pass.
-PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check format lint types bench-engine bench-api bench-documents chaos fuzz-api fuzz-documents clean
