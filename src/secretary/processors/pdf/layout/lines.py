@@ -12,6 +12,8 @@ LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
 NUMBER = re.compile(r"\d{1,4}|[ivxlc]{1,6}")
 #: Of the characters: so many set alike make the line so.
 NEARLY_ALL = 0.9
+#: Of a listing: what stands farther to the right, or seems to, is not padded.
+LAST_COLUMN = 200
 
 
 @dataclass(slots=True)
@@ -48,8 +50,15 @@ def line_of(row: Sequence[Piece]) -> Line:
         bold += count * style.bold
         italic += count * style.italic
         mono += count * style.mono
+    if not runs[0].style.mono and runs[0].text.isdigit() and mono == whole - len(runs[0].text) > 0:
+        # The number of a line of a listing.
+        mono = whole
     enough = NEARLY_ALL * whole
-    text = " ".join([piece.text for piece in row])
+    text = (
+        " ".join([piece.text for piece in row])
+        if len(row) < 2 or mono < enough
+        else _in_columns(row)
+    )
     entry = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
     if "..." in text or ". . ." in text or "…" in text or "___" in text:
         text, count = LEADERS.subn(" ", text)
@@ -63,6 +72,19 @@ def line_of(row: Sequence[Piece]) -> Line:
         text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
         runs[-1].cut, mark, entry, bold_start,
     )  # fmt: skip
+
+
+def _in_columns(row: Sequence[Piece]) -> str:
+    """Letters of a fixed pitch, each part in the column it begins in."""
+    runs = [run for piece in row for run in piece.runs]
+    longest = max(runs, key=lambda run: len(run.text))
+    # The last letter does not fill its place.
+    pitch = (longest.right - longest.left + 0.1 * longest.style.size) / len(longest.text)
+    text = row[0].text
+    for piece in row[1:]:
+        column = min(round((piece.left - row[0].left) / pitch), LAST_COLUMN)
+        text = f"{text} ".ljust(column) + piece.text
+    return text
 
 
 def _bold_start(runs: Sequence[Run]) -> int:
