@@ -93,3 +93,74 @@ def test_cells_in_letters_of_a_fixed_pitch_below_names_of_columns_are_a_table(re
         columns(canvas, y - 12)
 
     assert "| Key | Value |\n| --- | --- |\n| device | /dev/drbd0; |" in read(draw)
+
+
+MEANING = lines_of("lists the names of all ships that came in, and of those that did not. " * 2, 60)
+
+
+def term(canvas: Canvas, name: str, y: float, x: float = 100) -> float:
+    y = write(canvas, [name], x=x, y=y, font="Times-Bold")
+    return write(canvas, MEANING, x=x + 36, y=y, font="Times-Roman") - 6
+
+
+def test_a_bold_term_above_what_it_means_is_no_heading(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, ["OPTIONS"], font="Times-Bold")
+        y = write(canvas, lines_of(PROSE * 2, 75), x=100, y=y, font="Times-Roman") - 6
+        for name in ("list", "count ships"):
+            y = term(canvas, name, y)
+        y = write(canvas, ["EXIT STATUS"], y=y, font="Times-Bold")
+        write(canvas, lines_of(PROSE, 75), x=100, y=y, font="Times-Roman")
+
+    markdown = read(draw)
+    assert headings(markdown) == ["OPTIONS", "EXIT STATUS"]
+    assert "**list**\n\nlists the names" in markdown
+
+
+def test_terms_on_a_page_of_their_own_are_no_headings_beside_a_section(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, ["FILES"], font="Times-Bold", y=740)
+        y = write(canvas, ["These are read."], x=100, y=y, font="Times-Roman")
+        for name in ("harbour.conf", "ships", "cargo"):
+            y = term(canvas, name, y)
+
+    assert headings(read(draw)) == ["FILES"]
+
+
+def test_headings_stand_out_where_all_text_is_set_in(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = 740.0
+        for name in ("The harbour", "The ledger", "The fire"):
+            y = write(canvas, [name], y=y, font="Helvetica-Bold") - 4
+            y = write(canvas, lines_of(PROSE * 2, 70), x=110, y=y) - 14
+
+    assert headings(read(draw)) == ["The harbour", "The ledger", "The fire"]
+
+
+def note(canvas: Canvas, title: str, y: float, size: float = 11) -> float:
+    y = write(canvas, [title], x=108, y=y, font="Helvetica-Bold", size=size) - 2
+    return write(canvas, lines_of(PROSE, 60), x=108, y=y) - 12
+
+
+@pytest.mark.parametrize("title", ["Note", "Warnung:", "Rationale"])
+@pytest.mark.parametrize("size", [11, 14])
+def test_the_title_of_a_note_is_no_heading(read: Read, title: str, size: float) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 12
+        bottom = note(canvas, title, y, size)
+        canvas.rect(100, bottom + 10, 400, y - bottom + 6)
+        write(canvas, lines_of(PROSE * 2, 80), y=bottom - 6)
+
+    markdown = read(draw)
+    assert headings(markdown) == []
+    assert title in markdown
+
+
+def test_a_heading_in_the_middle_is_one(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 12
+        canvas.setFont("Helvetica-Bold", 11)
+        canvas.drawCentredString(280, y, "The ledger and the fire")
+        write(canvas, lines_of(PROSE * 2, 80), y=y - 20)
+
+    assert headings(read(draw)) == ["The ledger and the fire"]

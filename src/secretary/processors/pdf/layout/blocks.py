@@ -36,6 +36,8 @@ class Block:
     table: Table | None = None
     #: What the file itself says that it is.
     tag: Tag | None = None
+    #: A term, or the title of a note.
+    strong: bool = False
 
     @property
     def text(self) -> str:

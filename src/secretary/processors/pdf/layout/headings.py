@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from .asides import is_note_title, is_term
 from .blocks import Block, Kind, ends
 from .lines import Line
 
@@ -110,12 +111,23 @@ def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
         for number, block in enumerate(blocks)
         if is_heading(block, scale.body) and _heads(blocks, number, scale.body)
     ]
-    for number in _without_crowds(blocks, found):
+    asides = [number for number in found if _is_aside(blocks, number, scale.body)]
+    for number in asides:
+        blocks[number].strong = True
+    for number in _without_crowds(blocks, [n for n in found if n not in asides]):
         block = blocks[number]
         size = block.lines[0].size
         block.kind = Kind.HEADING
         larger = size >= LARGER * scale.body
         block.level = scale.level(size) if larger else _small_level(block, scale)
+
+
+def _is_aside(blocks: Sequence[Block], number: int, body: float) -> bool:
+    block = blocks[number]
+    size = block.lines[0].size
+    if size >= TITLE * body or RUN_IN.match(block.text):
+        return False
+    return is_note_title(blocks, number) or (size < MUCH_LARGER * body and is_term(blocks, number))
 
 
 def parted_headings(blocks: Sequence[Block]) -> list[Block]:

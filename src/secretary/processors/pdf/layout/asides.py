@@ -1,0 +1,78 @@
+"""Bold lines that head nothing but what is set in below them: terms, and the titles of notes."""
+
+from collections.abc import Sequence
+
+from .blocks import Block, Kind
+
+#: Titles of notes: set large by some, in boxes by others.
+NOTES = frozenset(
+    {"note", "tip", "hint", "warning", "caution", "important", "attention", "danger"}
+    | {"anmerkung", "hinweis", "tipp", "warnung", "vorsicht", "achtung", "wichtig", "gefahr"}
+)
+#: In ems: set in, in more lines than one; a single line may be the first of a paragraph.
+SET_IN, LINE_SET_IN = 0.8, 2.2
+#: In ems: from a line to what stands directly below it.
+BELOW = 2.2
+#: Characters: more than a line has.
+LONG = 120
+#: How many blocks before and behind a note say where the text around it stands.
+AROUND = 3
+
+
+def is_term(blocks: Sequence[Block], number: int) -> bool:
+    """What it means is set in below it, and it stands where text stands, or set in itself; a
+    heading whose whole text is set in stands out."""
+    term, after = blocks[number], _block(blocks, number + 1)
+    if after is None or after.kind is not Kind.PARAGRAPH:
+        return False
+    first, follower = term.lines[0], after.lines[0]
+    em = first.size
+    if not first.bold or follower.bold or not 0 < first.base - follower.base < BELOW * em:
+        return False
+    indent = SET_IN if len(after.lines) > 1 else LINE_SET_IN
+    if _left(after) - first.left < indent * em:
+        return False
+    others = [block for block in blocks if block.lines and block.kind is not Kind.MARGIN]
+    return any(
+        _left(block) < first.left - SET_IN * em
+        or (_is_text(block) and abs(_left(block) - first.left) < 0.5 * em)
+        for block in others
+    )
+
+
+def is_note_title(blocks: Sequence[Block], number: int) -> bool:
+    """Named so, or set in with its note, where the text before and behind is not."""
+    title, after = blocks[number], _block(blocks, number + 1)
+    if after is None:
+        return False
+    if title.text.lower().strip(" .:!") in NOTES:
+        return True
+    first = title.lines[0]
+    if not first.bold or not after.lines or _left(after) < first.left - 0.3 * first.size:
+        return False
+    before = [b for b in blocks[max(number - AROUND, 0) : number] if _is_text(b)]
+    behind = [b for b in blocks[number + 2 : number + 2 + AROUND] if _is_text(b)]
+    return any(_stands_out(b, title) for b in before) and any(_stands_out(b, title) for b in behind)
+
+
+def _stands_out(text: Block, title: Block) -> bool:
+    """In the same column, and the title is not in the middle of it."""
+    first = title.lines[0]
+    left, right = _left(text), max(line.right for line in text.lines)
+    centred = abs((left + right) - (first.left + first.right)) < 4 * first.size
+    return left < first.left - first.size and right > first.right and not centred
+
+
+def _is_text(block: Block) -> bool:
+    if block.kind is not Kind.PARAGRAPH or block.lines[0].bold:
+        return False
+    # A plain page has the lines of a paragraph in one.
+    return len(block.lines) > 1 or len(block.lines[0].text) > LONG
+
+
+def _block(blocks: Sequence[Block], number: int) -> Block | None:
+    return blocks[number] if number < len(blocks) else None
+
+
+def _left(block: Block) -> float:
+    return min(line.left for line in block.lines)
