@@ -164,3 +164,50 @@ def test_a_heading_in_the_middle_is_one(read: Read) -> None:
         write(canvas, lines_of(PROSE * 2, 80), y=y - 20)
 
     assert headings(read(draw)) == ["The ledger and the fire"]
+
+
+OPTIONS = [
+    ("-l", "List the names of all ships that are in the harbour, and of those", True),
+    ("-n", "Count them, without a word about their names", False),
+    ("-v", "Tell more about each of them than anyone would want to be told, and", True),
+    ("-q", "Tell nothing at all", False),
+]
+
+
+@pytest.mark.parametrize("font", ["Times-Bold", "Times-Roman"])
+def test_terms_with_their_meanings_beside_them_are_paragraphs(read: Read, font: str) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80), font="Times-Roman") - 6
+        for name, meaning, goes_on in OPTIONS:
+            write(canvas, [name], x=90, y=y, font=font)
+            lines = [meaning, "of which nobody has heard since"] if goes_on else [meaning]
+            y = write(canvas, lines, x=130, y=y, font="Times-Roman")
+
+    blocks = read(draw).split("\n\n")[1:]
+    assert blocks == [
+        f"{name} {meaning}{' of which nobody has heard since' if goes_on else ''}"
+        for name, meaning, goes_on in OPTIONS
+    ]
+
+
+def test_bold_names_with_values_beside_them_are_a_table(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 6
+        for name, value in [("Number", "4711"), ("Date", "3 May"), ("Due", "17 May"), ("By", "us")]:
+            write(canvas, [name], x=90, y=y, font="Helvetica-Bold")
+            y = write(canvas, [value], x=160, y=y)
+
+    assert "| Date | 3 May |" in read(draw)
+
+
+def test_options_below_names_of_columns_are_a_table(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 6
+        for x, name in [(90, "Option"), (150, "Meaning")]:
+            write(canvas, [name], x=x, y=y, font="Helvetica-Bold")
+        for name, meaning, _ in OPTIONS:
+            y -= 14
+            write(canvas, [name], x=90, y=y)
+            write(canvas, [meaning[:40]], x=150, y=y)
+
+    assert "| Option | Meaning |" in read(draw)

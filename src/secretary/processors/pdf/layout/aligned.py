@@ -18,6 +18,7 @@ from .tables import (
     table_of,
     whole_rows,
 )
+from .terms import is_term_list
 
 FEWEST_ROWS = 3
 MOST_ROWS = 300
@@ -40,7 +41,9 @@ def find_tables(rows: Sequence[Row], *, listings: bool = True) -> list[tuple[int
             start = end
             continue
         gaps = aligned_gaps(rows[start:end]) if end - start >= FEWEST_ROWS else []
-        if gaps:
+        if gaps and is_term_list([cells_of(row, gaps) for row in rows[start:end]]):
+            start = end
+        elif gaps:
             done = found[-1][1] if found else 0
             if start > done and _is_head(rows[start - 1], rows[start], gaps):
                 start -= 1

@@ -33,6 +33,8 @@ class Line:
     entry: bool = False
     #: Characters at its beginning that are bold, where the others are not.
     bold_start: int = 0
+    #: Where its second part begins, if it is in two: a term, and what it means.
+    hang: float | None = None
 
     @property
     def top(self) -> float:
@@ -70,7 +72,7 @@ def line_of(row: Sequence[Piece]) -> Line:
     size = max(sizes, key=lambda size: sizes[size])
     return Line(
         text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
-        runs[-1].cut, mark, entry, bold_start,
+        runs[-1].cut, mark, entry, bold_start, row[1].left if len(row) == 2 else None,
     )  # fmt: skip
 
 
