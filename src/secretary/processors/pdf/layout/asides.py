@@ -29,15 +29,27 @@ def is_term(blocks: Sequence[Block], number: int) -> bool:
     em = first.size
     if not first.bold or follower.bold or not 0 < first.base - follower.base < BELOW * em:
         return False
-    indent = SET_IN if len(after.lines) > 1 else LINE_SET_IN
+    others = [block for block in blocks if block.lines and block.kind is not Kind.MARGIN]
+    indent = SET_IN if any(_begins_all(b, follower.left) for b in others) else LINE_SET_IN
     if _left(after) - first.left < indent * em:
         return False
-    others = [block for block in blocks if block.lines and block.kind is not Kind.MARGIN]
     return any(
         _left(block) < first.left - SET_IN * em
         or (_is_text(block) and abs(_left(block) - first.left) < 0.5 * em)
         for block in others
     )
+
+
+def _begins_all(block: Block, left: float) -> bool:
+    """Not just the first line of a paragraph is set in there."""
+    em = block.lines[0].size
+    return len(block.lines) > 1 and abs(_left(block) - left) < 0.5 * em
+
+
+def is_example(blocks: Sequence[Block], number: int) -> bool:
+    """No heading is set in where the text below it is not."""
+    after = _block(blocks, number + 1)
+    return after is not None and _is_text(after) and _stands_out(after, blocks[number])
 
 
 def is_note_title(blocks: Sequence[Block], number: int) -> bool:

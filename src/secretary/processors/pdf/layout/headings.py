@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from .asides import is_note_title, is_term
+from .asides import is_example, is_note_title, is_term
 from .blocks import Block, Kind, ends
 from .lines import Line
 
@@ -127,7 +127,10 @@ def _is_aside(blocks: Sequence[Block], number: int, body: float) -> bool:
     size = block.lines[0].size
     if size >= TITLE * body or RUN_IN.match(block.text):
         return False
-    return is_note_title(blocks, number) or (size < MUCH_LARGER * body and is_term(blocks, number))
+    if is_note_title(blocks, number):
+        return True
+    small = size < MUCH_LARGER * body
+    return small and (is_term(blocks, number) or is_example(blocks, number))
 
 
 def parted_headings(blocks: Sequence[Block]) -> list[Block]:

@@ -10,6 +10,8 @@ from .tables import Cells
 SET_APART = 0.8
 #: Words of a meaning, on the average: values have fewer.
 FEWEST_WORDS = 3
+#: Characters of a term on the average, at most, where it is not set apart.
+SHORT = 12
 
 
 def is_term_list(lines: Sequence[Cells]) -> bool:
@@ -21,9 +23,17 @@ def is_term_list(lines: Sequence[Cells]) -> bool:
     words = sum(len(piece.text.split()) for _, meaning in lines for piece in meaning)
     if not terms or words < FEWEST_WORDS * len(terms):
         return False
+    if _is_plain(lines) and sum(len(term[0].text) for term in terms) < SHORT * len(terms):
+        return True
     # The names of columns are set alike, and not as what stands below them.
     apart = [_is_set_apart(term, meaning) for term, meaning in lines if term and meaning]
     return bool(apart) and apart[0] and sum(apart) >= SET_APART * len(apart)
+
+
+def _is_plain(lines: Sequence[Cells]) -> bool:
+    """All set alike: no names of columns."""
+    styles = {run.style.bold for line in lines for cell in line for p in cell for run in p.runs}
+    return len(styles) == 1
 
 
 def _hangs(above: Cells, below: Cells) -> bool:
