@@ -211,3 +211,36 @@ def test_options_below_names_of_columns_are_a_table(read: Read) -> None:
             write(canvas, [meaning[:40]], x=150, y=y)
 
     assert "| Option | Meaning |" in read(draw)
+
+
+def test_a_numbered_heading_is_one_whatever_follows_it(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 12
+        y = write(canvas, ["4.4.36.1. Synopsis"], y=y, font="Helvetica-Bold") - 12
+        y = write(canvas, ["harbour --list"], y=y, font="Courier-Bold") - 12
+        write(canvas, ["4.4.36.2. Purpose"], y=y, font="Helvetica-Bold")
+
+    assert headings(read(draw)) == ["4.4.36.1. Synopsis", "4.4.36.2. Purpose"]
+
+
+def test_a_name_in_another_font_does_not_part_a_heading(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 12
+        x = 72.0
+        for text, font in [("4.2. The command", "Helvetica-Bold"), ("harbour", "Courier"),
+                           ("and its options", "Helvetica-Bold")]:  # fmt: skip
+            write(canvas, [text], x=x, y=y, font=font)
+            x += canvas.stringWidth(f"{text} ", font, 11)
+        write(canvas, lines_of(PROSE * 2, 80), y=y - 20)
+
+    assert headings(read(draw)) == ["4.2. The command harbour and its options"]
+
+
+def test_a_command_in_bold_between_text_is_no_heading(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 12
+        y = write(canvas, ["harbour list all"], x=108, y=y, font="Helvetica-Bold") - 12
+        y = write(canvas, lines_of(PROSE, 80), y=y)
+        canvas.line(72, y - 40, 90, y - 60)
+
+    assert headings(read(draw)) == []

@@ -48,8 +48,12 @@ def _begins_all(block: Block, left: float) -> bool:
 
 def is_example(blocks: Sequence[Block], number: int) -> bool:
     """No heading is set in where the text below it is not."""
-    after = _block(blocks, number + 1)
-    return after is not None and _is_text(after) and _stands_out(after, blocks[number])
+    example, after = blocks[number], _block(blocks, number + 1)
+    if after is None or after.kind is not Kind.PARAGRAPH:
+        return False
+    around = [block for block in (after, *blocks[max(number - 1, 0) : number]) if _is_text(block)]
+    set_in = _left(after) < example.lines[0].left - example.lines[0].size
+    return set_in and any(_stands_out(b, example) for b in around) and not _centred(blocks, number)
 
 
 def is_note_title(blocks: Sequence[Block], number: int) -> bool:
@@ -68,11 +72,19 @@ def is_note_title(blocks: Sequence[Block], number: int) -> bool:
 
 
 def _stands_out(text: Block, title: Block) -> bool:
-    """In the same column, and the title is not in the middle of it."""
+    """In the same column."""
     first = title.lines[0]
-    left, right = _left(text), max(line.right for line in text.lines)
-    centred = abs((left + right) - (first.left + first.right)) < 4 * first.size
-    return left < first.left - first.size and right > first.right and not centred
+    right = max(line.right for line in text.lines)
+    return _left(text) < first.left - first.size and right > first.right
+
+
+def _centred(blocks: Sequence[Block], number: int) -> bool:
+    """In the middle of the widest text around it."""
+    first = blocks[number].lines[0]
+    near = blocks[max(number - AROUND, 0) : number + AROUND + 2]
+    spans = [(_left(b), max(line.right for line in b.lines)) for b in near if _is_text(b)]
+    left, right = max(spans, key=lambda span: span[1] - span[0], default=(0.0, 0.0))
+    return abs((left + right) - (first.left + first.right)) < 4 * first.size
 
 
 def _is_text(block: Block) -> bool:

@@ -33,6 +33,7 @@ NAMES = frozenset(
     | {"list of tables", "abbildungsverzeichnis", "tabellenverzeichnis", "glossary", "index"}
 )
 RUN_IN = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){1,4}\.?|[A-Z]\.\d{1,2}\.?)\s+\S")
+SUBSECTION = re.compile(r"\d{1,2}(?:\.\d{1,2}){1,5}\.?\s+[^\W\d_]{2}")
 LONGEST_RUN_IN = 90
 DEPTH = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s")
 CAPTION = re.compile(
@@ -78,7 +79,8 @@ def is_heading(block: Block, body: float) -> bool:
     text = block.text
     if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text) or last.entry:
         return False
-    if "=" in text or 2 * sum(map(str.isalpha, text)) < len(text.replace(" ", "")):
+    named = DEPTH.sub("", text, count=1) if DEPTH.match(text) else text
+    if "=" in text or 2 * sum(map(str.isalpha, named)) < len(named.replace(" ", "")):
         # A formula, or a row of numbers.
         return False
     numbered = NUMBERED.match(text) is not None
@@ -167,6 +169,9 @@ def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:
     """What is hardly larger than the body, or just bold, heads something that is not."""
     first = blocks[number].lines[0]
     if first.size >= MUCH_LARGER * body:
+        return True
+    if first.bold and SUBSECTION.match(blocks[number].text):
+        # Whatever follows it, if only on the next page.
         return True
     if number + 1 >= len(blocks):
         return False

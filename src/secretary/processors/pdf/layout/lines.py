@@ -45,11 +45,12 @@ def line_of(row: Sequence[Piece]) -> Line:
     runs = [run for piece in row for run in piece.runs]
     whole = sum(len(run.text) for run in runs)
     sizes: dict[float, int] = {}
-    bold = italic = mono = 0
+    bold = italic = mono = plain_code = 0
     for run in runs:
         count, style = len(run.text), run.style
         sizes[style.size] = sizes.get(style.size, 0) + count
         bold += count * style.bold
+        plain_code += count * (style.mono and not style.bold)
         italic += count * style.italic
         mono += count * style.mono
     if not runs[0].style.mono and runs[0].text.isdigit() and mono == whole - len(runs[0].text) > 0:
@@ -68,6 +69,9 @@ def line_of(row: Sequence[Piece]) -> Line:
     left, right = min(piece.left for piece in row), max(piece.right for piece in row)
     main = max(row, key=lambda piece: piece.weight)
     mark = max(runs, key=lambda run: len(run.text)).mark
+    if 2 * bold > whole:
+        # A name from a listing, in a heading: there is no bold for it.
+        bold += plain_code
     bold_start = _bold_start(runs) if 0 < bold < enough else 0
     size = max(sizes, key=lambda size: sizes[size])
     return Line(

@@ -23,17 +23,15 @@ def is_term_list(lines: Sequence[Cells]) -> bool:
     words = sum(len(piece.text.split()) for _, meaning in lines for piece in meaning)
     if not terms or words < FEWEST_WORDS * len(terms):
         return False
-    if _is_plain(lines) and sum(len(term[0].text) for term in terms) < SHORT * len(terms):
+    if not _is_head(lines[0]) and sum(len(term[0].text) for term in terms) < SHORT * len(terms):
         return True
     # The names of columns are set alike, and not as what stands below them.
     apart = [_is_set_apart(term, meaning) for term, meaning in lines if term and meaning]
     return bool(apart) and apart[0] and sum(apart) >= SET_APART * len(apart)
 
 
-def _is_plain(lines: Sequence[Cells]) -> bool:
-    """All set alike: no names of columns."""
-    styles = {run.style.bold for line in lines for cell in line for p in cell for run in p.runs}
-    return len(styles) == 1
+def _is_head(line: Cells) -> bool:
+    return all(run.style.bold for cell in line for piece in cell for run in piece.runs)
 
 
 def _hangs(above: Cells, below: Cells) -> bool:
