@@ -223,6 +223,19 @@ def test_a_numbered_heading_is_one_whatever_follows_it(read: Read) -> None:
     assert headings(read(draw)) == ["4.4.36.1. Synopsis", "4.4.36.2. Purpose"]
 
 
+def test_a_numbered_heading_may_be_a_long_question(read: Read) -> None:
+    question = (
+        "1.5. Why does nobody count the entries of the ledger, and which of them are missing?"
+    )
+
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, lines_of(PROSE * 2, 80)) - 14
+        y = write(canvas, lines_of(question, 60), y=y, size=13, font="Helvetica-Bold") - 8
+        write(canvas, lines_of(PROSE * 2, 80), y=y)
+
+    assert headings(read(draw)) == [question]
+
+
 def test_a_name_in_another_font_does_not_part_a_heading(read: Read) -> None:
     def draw(canvas: Canvas) -> None:
         y = write(canvas, lines_of(PROSE * 2, 80)) - 12

@@ -13,8 +13,8 @@ NOTES = frozenset(
 SET_IN, LINE_SET_IN = 0.8, 2.2
 #: In ems: from a line to what stands directly below it.
 BELOW = 2.2
-#: Characters: more than a line has.
-LONG = 120
+#: Characters of a line that is text by itself.
+LONG = 70
 #: How many blocks before and behind a note say where the text around it stands.
 AROUND = 3
 

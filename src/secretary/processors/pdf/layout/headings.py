@@ -86,11 +86,13 @@ def is_heading(block: Block, body: float) -> bool:
     numbered = NUMBERED.match(text) is not None
     if block.kind is Kind.ITEM and not numbered:
         return False
+    # Manuals ask questions in their headings, of any length.
+    subsection = first.bold and SUBSECTION.match(text) is not None
     if first.size >= MUCH_LARGER * body:
-        if ends(last) and len(text) > LONGEST_SENTENCE:
+        if ends(last) and len(text) > LONGEST_SENTENCE and not subsection:
             return False
         return len(block.lines) <= 3 or first.size >= 1.3 * body
-    if first.size < 0.9 * body or len(block.lines) > 2 or len(text) > 100:
+    if first.size < 0.9 * body or len(block.lines) > 2 or (len(text) > 100 and not subsection):
         return False
     if text.lower().strip(" .:") in NAMES:
         return True
