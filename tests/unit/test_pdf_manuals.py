@@ -137,6 +137,18 @@ def test_headings_stand_out_where_all_text_is_set_in(read: Read) -> None:
     assert headings(read(draw)) == ["The harbour", "The ledger", "The fire"]
 
 
+def test_a_section_of_a_section_stands_out_less(read: Read) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = write(canvas, ["HARBOURS"], font="Times-Bold", y=740)
+        y = write(canvas, lines_of(PROSE, 75), x=108, y=y, font="Times-Roman") - 8
+        for name in ("Ships of the line", "Boats"):
+            y = write(canvas, [name], x=87, y=y, font="Times-Bold")
+            y = write(canvas, lines_of(PROSE * 2, 75), x=108, y=y, font="Times-Roman") - 8
+        term(canvas, "list", y, x=108)
+
+    assert headings(read(draw)) == ["HARBOURS", "Ships of the line", "Boats"]
+
+
 def note(canvas: Canvas, title: str, y: float, size: float = 11) -> float:
     y = write(canvas, [title], x=108, y=y, font="Helvetica-Bold", size=size) - 2
     return write(canvas, lines_of(PROSE, 60), x=108, y=y) - 12

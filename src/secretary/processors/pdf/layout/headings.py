@@ -115,7 +115,7 @@ def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
         for number, block in enumerate(blocks)
         if is_heading(block, scale.body) and _heads(blocks, number, scale.body)
     ]
-    asides = [number for number in found if _is_aside(blocks, number, scale.body)]
+    asides = {number for number in found if _is_aside(blocks, number, scale.body)}
     for number in asides:
         blocks[number].strong = True
     for number in _without_crowds(blocks, [n for n in found if n not in asides]):
