@@ -269,25 +269,3 @@ def test_a_command_in_bold_between_text_is_no_heading(read: Read) -> None:
         canvas.line(72, y - 40, 90, y - 60)
 
     assert headings(read(draw)) == []
-
-
-def words_apart(words: list[str], gap: float) -> Draw:
-    """Each drawn by itself, so many ems from the one before."""
-
-    def draw(canvas: Canvas) -> None:
-        for y in (700, 688):
-            x = 72.0
-            for word in words:
-                write(canvas, [word], x=x, y=y, font="Times-Roman", size=10)
-                x += canvas.stringWidth(word, "Times-Roman", 10) + 10 * gap
-
-    return draw
-
-
-def test_words_that_stand_close_together_are_words(read: Read) -> None:
-    words = PROSE.split()[:14]
-    assert read(words_apart(words, 0.17)).split() == words * 2
-
-
-def test_letters_set_apart_are_one_word(read: Read) -> None:
-    assert read(words_apart(list("harbours"), 0.1)).split() == ["harbours"] * 2

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from .. import pdfium
 from ..text_layer import TextLayer
-from .gaps import parted_words
 from .styles import FAR, Drawn, Style, drawn_texts, near
 
 LINE = re.compile("[^\\s\ufffe](?:[^\\r\\n\ufffe]*[^\\s\ufffe])?")
@@ -163,7 +162,7 @@ def _mixed_line(
     places = layer.places([start for start, _ in words])
     begun = len(spans)
     drawers = list(map(pdfium.char_object, repeat(layer.handle), places))
-    for start, end, drawer in parted_words(layer, words, drawers):
+    for (start, end), drawer in zip(words, drawers, strict=True):
         if len(spans) > begun and addresses[-1] == drawer:
             spans[-1] = spans[-1]._replace(end=end)
         else:
