@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from .lists import is_bullet, item_mark
-from .rows import Piece
+from .rows import Piece, is_listing
 from .tables import (
     GUTTER,
     Cells,
@@ -18,6 +18,7 @@ from .tables import (
     table_of,
     whole_rows,
 )
+from .terms import is_term_list
 
 FEWEST_ROWS = 3
 MOST_ROWS = 300
@@ -35,10 +36,14 @@ def find_tables(rows: Sequence[Row], *, listings: bool = True) -> list[tuple[int
     found: list[tuple[int, int, Table]] = []
     start = 0
     while start < len(rows):
-        begins = _has_cells(rows[start]) and not (listings and _is_mono(rows[start]))
-        end = _end_of_stretch(rows, start) if begins else start
+        end = _end_of_stretch(rows, start) if _has_cells(rows[start]) else start
+        if end > start and listings and is_listing(rows[start:end]):
+            start = end
+            continue
         gaps = aligned_gaps(rows[start:end]) if end - start >= FEWEST_ROWS else []
-        if gaps:
+        if gaps and is_term_list([cells_of(row, gaps) for row in rows[start:end]]):
+            start = end
+        elif gaps:
             done = found[-1][1] if found else 0
             if start > done and _is_head(rows[start - 1], rows[start], gaps):
                 start -= 1
@@ -54,10 +59,6 @@ def _has_cells(row: Row) -> bool:
     if len(row) < 2 or is_running(row):
         return False
     return len(row) > 2 or not _is_mark(row[0].text)
-
-
-def _is_mono(row: Row) -> bool:
-    return all(run.style.mono for piece in row for run in piece.runs)
 
 
 def _is_mark(text: str) -> bool:

@@ -45,9 +45,10 @@ def analyse(page: int, layer: TextLayer, box: Box, *, tagged: bool = False) -> A
     drawings = read_drawings(page, read.quarter)
     structure = believed(read_structure(page), read.runs) if tagged else Structure()
     tables, runs = tagged_tables(structure, without_line_numbers(read.runs))
-    ruled, runs = _ruled_tables(layer, runs, read.quarter, drawings)
+    listings = not _is_typescript(runs)
+    ruled, runs = _ruled_tables(layer, runs, read.quarter, drawings, listings)
     page_box = turned_box(box, read.quarter)
-    blocks = parted_headings(_blocks(runs, tables + ruled, page_box, structure.tags))
+    blocks = parted_headings(_blocks(runs, tables + ruled, page_box, structure.tags, listings))
     if read.turned:
         blocks += blocks_of([line_of([piece]) for piece in pieces_of(read.turned)])
     every = read.runs + read.turned
@@ -63,7 +64,7 @@ def _as_it_comes(layer: TextLayer) -> list[Block]:
 
 
 def _ruled_tables(
-    layer: TextLayer, runs: list[Run], quarter: int, drawings: Drawings
+    layer: TextLayer, runs: list[Run], quarter: int, drawings: Drawings, listings: bool
 ) -> tuple[list[Table], list[Run]]:
     tables: list[Table] = []
     used: list[Ruling] = []
@@ -80,7 +81,7 @@ def _ruled_tables(
             for run in runs
             for word in (_words(layer, run, quarter) if between(group, run) else [run])
         ]
-        for table, rows in ruled_tables(group, mended(pieces_of(runs))):
+        for table, rows in ruled_tables(group, mended(pieces_of(runs)), listings=listings):
             tables.append(table)
             taken = {run.start for row in rows for piece in row for run in piece.runs}
             runs = [run for run in runs if run.start not in taken]
@@ -93,12 +94,10 @@ def _words(layer: TextLayer, run: Run, quarter: int) -> list[Run]:
 
 
 def _blocks(
-    runs: list[Run], tables: list[Table], page: Box, tags: Mapping[int, Tag]
+    runs: list[Run], tables: list[Table], page: Box, tags: Mapping[int, Tag], listings: bool
 ) -> list[Block]:
     head, pieces, foot = without_margins(mended(pieces_of(runs, HOLE)), page)
     parts: list[Piece | Table] = [*pieces, *tables]
-    mono = sum(len(run.text) for run in runs if run.style.mono)
-    listings = mono <= 0.6 * sum(len(run.text) for run in runs)
     return [
         *(_margin_block(row, tags) for row in head),
         *_text_blocks([_lines(region, listings) for region in reading_order(parts)], tags),
@@ -125,6 +124,14 @@ def _text_blocks(lines: list[list[Line | Table]], tags: Mapping[int, Tag]) -> li
             else:
                 blocks.append(block)
     return blocks
+
+
+def _is_typescript(runs: Sequence[Run]) -> bool:
+    """Whether tables, too, are set in letters of a fixed pitch."""
+    mono = sum(len(run.text) for run in runs if run.style.mono)
+    if mono <= 0.6 * sum(len(run.text) for run in runs):
+        return False
+    return _is_typewritten([line_of(row) for row in rows_of(pieces_of(runs))])
 
 
 def _is_typewritten(lines: Sequence[Line]) -> bool:

@@ -12,6 +12,8 @@ from .lines import Line
 from .lists import item_mark
 from .tables import Table
 
+#: In ems: what a term means, beside it and in the lines below, begins at the same place.
+HANGING = 0.3
 UNTAGGED: Mapping[int, Tag] = {}
 
 
@@ -36,6 +38,8 @@ class Block:
     table: Table | None = None
     #: What the file itself says that it is.
     tag: Tag | None = None
+    #: A term, or the title of a note.
+    strong: bool = False
 
     @property
     def text(self) -> str:
@@ -158,6 +162,12 @@ def _begins_paragraph(
         # Back at the margin of the mark, after a line that is not full.
         back = line.left < first.left + 0.3 * em
         return back and (len(block.lines) > 1 and before.left > first.left + 0.5 * em)
+    if first.hang is not None and abs(line.left - first.hang) < HANGING * em:
+        return False
+    if first.hang is not None and abs(line.left - first.left) < HANGING * em:
+        below = before.left if before is not first else line.hang
+        if below is not None and abs(below - first.hang) < HANGING * em:
+            return True
     if line.bold and before.bold and len(block.lines) < 3:
         # A heading of more than one line: its number may stand out.
         return False

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from .asides import is_example, is_note_title, is_term
 from .blocks import Block, Kind, ends
 from .lines import Line
 
@@ -32,6 +33,7 @@ NAMES = frozenset(
     | {"list of tables", "abbildungsverzeichnis", "tabellenverzeichnis", "glossary", "index"}
 )
 RUN_IN = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){1,4}\.?|[A-Z]\.\d{1,2}\.?)\s+\S")
+SUBSECTION = re.compile(r"\d{1,2}(?:\.\d{1,2}){1,5}\.?\s+[^\W\d_]{2}")
 LONGEST_RUN_IN = 90
 DEPTH = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?\s")
 CAPTION = re.compile(
@@ -77,17 +79,20 @@ def is_heading(block: Block, body: float) -> bool:
     text = block.text
     if len(text) > LONGEST or not WORDS.search(text) or CAPTION.match(text) or last.entry:
         return False
-    if "=" in text or 2 * sum(map(str.isalpha, text)) < len(text.replace(" ", "")):
+    named = DEPTH.sub("", text, count=1) if DEPTH.match(text) else text
+    if "=" in text or 2 * sum(map(str.isalpha, named)) < len(named.replace(" ", "")):
         # A formula, or a row of numbers.
         return False
     numbered = NUMBERED.match(text) is not None
     if block.kind is Kind.ITEM and not numbered:
         return False
+    # Manuals ask questions in their headings, of any length.
+    subsection = first.bold and SUBSECTION.match(text) is not None
     if first.size >= MUCH_LARGER * body:
-        if ends(last) and len(text) > LONGEST_SENTENCE:
+        if ends(last) and len(text) > LONGEST_SENTENCE and not subsection:
             return False
         return len(block.lines) <= 3 or first.size >= 1.3 * body
-    if first.size < 0.9 * body or len(block.lines) > 2 or len(text) > 100:
+    if first.size < 0.9 * body or len(block.lines) > 2 or (len(text) > 100 and not subsection):
         return False
     if text.lower().strip(" .:") in NAMES:
         return True
@@ -110,12 +115,26 @@ def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
         for number, block in enumerate(blocks)
         if is_heading(block, scale.body) and _heads(blocks, number, scale.body)
     ]
-    for number in _without_crowds(blocks, found):
+    asides = {number for number in found if _is_aside(blocks, number, scale.body)}
+    for number in asides:
+        blocks[number].strong = True
+    for number in _without_crowds(blocks, [n for n in found if n not in asides]):
         block = blocks[number]
         size = block.lines[0].size
         block.kind = Kind.HEADING
         larger = size >= LARGER * scale.body
         block.level = scale.level(size) if larger else _small_level(block, scale)
+
+
+def _is_aside(blocks: Sequence[Block], number: int, body: float) -> bool:
+    block = blocks[number]
+    size = block.lines[0].size
+    if size >= TITLE * body or RUN_IN.match(block.text):
+        return False
+    if is_note_title(blocks, number):
+        return True
+    small = size < MUCH_LARGER * body
+    return small and (is_term(blocks, number) or is_example(blocks, number))
 
 
 def parted_headings(blocks: Sequence[Block]) -> list[Block]:
@@ -152,6 +171,9 @@ def _heads(blocks: Sequence[Block], number: int, body: float) -> bool:
     """What is hardly larger than the body, or just bold, heads something that is not."""
     first = blocks[number].lines[0]
     if first.size >= MUCH_LARGER * body:
+        return True
+    if first.bold and SUBSECTION.match(blocks[number].text):
+        # Whatever follows it, if only on the next page.
         return True
     if number + 1 >= len(blocks):
         return False

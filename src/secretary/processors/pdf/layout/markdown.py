@@ -41,6 +41,8 @@ def _written(block: Block) -> str:
         case Kind.TABLE:
             assert block.table is not None
             return _table(block.table)
+        case _ if block.strong:
+            return f"**{escaped(block.text)}**"
         case _:
             return opening_escaped(escaped(block.text))
 

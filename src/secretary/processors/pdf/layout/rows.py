@@ -15,6 +15,8 @@ HOLE, LIKELY_HOLE = 1.0, 0.55
 #: Beside letters of a fixed pitch spaces are wider.
 MONO = 1.3
 SPACE = 0.12
+#: Of the rows, and of a row: so much in letters of a fixed pitch is a listing.
+LISTED = 0.8
 
 
 @dataclass(slots=True, eq=False)
@@ -156,3 +158,18 @@ def _beside(head: Piece, row: list[Piece], piece: Piece) -> bool:
     return all(
         piece.left > other.right - slack or piece.right < other.left + slack for other in row[-40:]
     )
+
+
+def is_listing(rows: Sequence[Sequence[Piece]]) -> bool:
+    """Letters of a fixed pitch stand in columns by themselves; the names of columns would not
+    be set in them. The numbers of lines may be set in anything."""
+    mono = [_is_mono(row) for row in rows if len(row) > 1]
+    return bool(mono) and mono[0] and sum(mono) >= LISTED * len(mono)
+
+
+def _is_mono(row: Sequence[Piece]) -> bool:
+    runs = [run for piece in row for run in piece.runs]
+    if runs[0].text.isdigit() and len(runs) > 1:
+        runs = runs[1:]
+    mono = sum(len(run.text) for run in runs if run.style.mono)
+    return mono >= LISTED * sum(len(run.text) for run in runs)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from .drawings import Ruling
-from .rows import Piece, rows_of
+from .rows import Piece, is_listing, rows_of
 from .runs import Run
 from .tables import (
     Cells,
@@ -54,8 +54,10 @@ def between(group: Sequence[Ruling], run: Run) -> bool:
     return inside and group[0].start - SAME < (run.left + run.right) / 2 < group[0].end + SAME
 
 
-def ruled_tables(group: Sequence[Ruling], pieces: Sequence[Piece]) -> list[tuple[Table, list[Row]]]:
-    """Tables along these lines, and the rows they are made of."""
+def ruled_tables(
+    group: Sequence[Ruling], pieces: Sequence[Piece], *, listings: bool = True
+) -> list[tuple[Table, list[Row]]]:
+    """Tables along these lines, and the rows they are made of; `listings` are none."""
     left, right = group[0].start - SAME, group[0].end + SAME
     rows = rows_of([p for p in pieces if left < (p.left + p.right) / 2 < right])
     parts = _parts(group, rows)
@@ -65,7 +67,7 @@ def ruled_tables(group: Sequence[Ruling], pieces: Sequence[Piece]) -> list[tuple
         end = _end(parts, place)
         if end > place:
             made = _made(parts, place, end)
-            if made is not None:
+            if made is not None and not (listings and is_listing(made[1])):
                 found.append(made)
         place = max(end, place + 1)
     return found

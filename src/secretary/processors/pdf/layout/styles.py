@@ -14,7 +14,10 @@ BOLD = re.compile(
     "bold|black|heavy|demi|fett|medi(?!um)|(?:cm|sf|ec|cmss|lm)bx|[- ]bd", re.IGNORECASE
 )
 ITALIC = re.compile("italic|oblique|kursiv|cmti|cmsl", re.IGNORECASE)
-MONO = re.compile("mono|courier|consol|typewriter|cmtt|menlo|fixed", re.IGNORECASE)
+MONO = re.compile(
+    "mono(?!type)|monl|courier|consol|typewriter|(?:cm|sf|ec|lm|tx)(?:sl|it|v)?tt|menlo|fixed",
+    re.IGNORECASE,
+)
 FIXED_PITCH, ITALIC_FLAG, FORCE_BOLD = 1 << 0, 1 << 6, 1 << 18
 BOLD_WEIGHT = 700
 
