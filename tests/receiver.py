@@ -130,6 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length", 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(length)
+        if len(body) < length:  # the sender has given up in the midst of it: no request
+            self.close_connection = True
+            return
         reply = self.server.receiver.take(Received(self.path, headers, body, time.monotonic()))
         if reply.reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
