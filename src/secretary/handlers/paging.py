@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache import Entry
 from ..errors import InvalidParameters, JobFailed, ProcessDied, ProcessingTimeout
 from ..handler import JobContext
+from ..processors.assembly import is_assembled
 from ..processors.methods import METHODS
 from ..processors.shelf import Place, show_known
 
@@ -40,9 +41,12 @@ class Paging:
     #: What a vision model is told about the document.
     about: str | None = None
 
-    async def run(self, numbers: Sequence[int]) -> bool:
+    async def run(self, numbers: range) -> bool:
         """Have these pages on the shelf; false when all of them were there before."""
         shelf = self.task.shelf
+        if not self.made_after and is_assembled(shelf, numbers):
+            await _Progress(self.ctx, len(numbers), len(numbers)).tell()
+            return False
         known = await asyncio.to_thread(self._places)
         missing = [number for number in numbers if number not in known]
         progress = _Progress(self.ctx, len(numbers), len(numbers) - len(missing))

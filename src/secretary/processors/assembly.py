@@ -52,8 +52,17 @@ class Assembly:
     may_reuse: bool = False
 
     def kept_as(self, name: str) -> str:
-        stem, _, ending = name.partition(".")
-        return f"{stem}.{self.numbers[0]}-{self.numbers[-1]}.{ending}"
+        return _kept_as(name, self.numbers)
+
+
+def is_assembled(shelf: Shelf, numbers: range) -> bool:
+    """Whether these pages were put together before: then all of them are there."""
+    return Path(shelf.directory, _kept_as(KEPT, numbers)).exists()
+
+
+def _kept_as(name: str, numbers: range) -> str:
+    stem, _, ending = name.partition(".")
+    return f"{stem}.{numbers[0]}-{numbers[-1]}.{ending}"
 
 
 def assemble(assembly: Assembly) -> Assembled:
