@@ -125,12 +125,16 @@ def test_what_was_torn_and_mended_says_so(tmp_path: Path) -> None:
     assert "is_mended" not in inspect_pdf(str(tmp_path / "whole.pdf"), None)
 
 
-def test_what_was_cut_short_is_refused_though_much_could_be_read(tmp_path: Path) -> None:
-    (tmp_path / "cut.pdf").write_bytes(pdf("One", "Two")[:-40])
+@pytest.mark.parametrize("before", [b"", pdf("An earlier version")], ids=["new", "updated"])
+def test_what_was_cut_short_is_refused_though_much_could_be_read(
+    tmp_path: Path, before: bytes
+) -> None:
+    (tmp_path / "cut.pdf").write_bytes(before + pdf("One", "Two")[:-40])
     with pytest.raises(FileCorrupt, match="cut short"):
         inspect_pdf(str(tmp_path / "cut.pdf"), None)
 
 
-def test_something_may_stand_behind_the_end(tmp_path: Path) -> None:
-    (tmp_path / "a.pdf").write_bytes(pdf("One", "Two") + b"<html>" * 2000)
+@pytest.mark.parametrize("size", [0, 1, 2000, 10_921, 10_922, 10_923, 200_000])
+def test_something_may_stand_behind_the_end(tmp_path: Path, size: int) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf("One", "Two") + b"<html>" * size)
     assert inspect_pdf(str(tmp_path / "a.pdf"), None)["page_count"] == 2

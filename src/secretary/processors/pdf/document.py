@@ -18,17 +18,29 @@ FLATTENED = pypdfium2.raw.FLATTEN_SUCCESS
 _flatten = pypdfium2.raw.FPDFPage_Flatten
 
 
-#: Some programs write behind a PDF's own end.
-TAIL = 64 * 1024
+#: A file is looked at from its end, in pieces of this size.
+PIECE = 64 * 1024
+ENDS = (b"%%EOF", b"startxref")
+OBJECT = b"endobj"
 
 
 def require_end(path: str) -> None:
-    """Much of a file that was cut short can be read, but nobody knows how much is missing."""
+    """Much of a file that was cut short can be read, but nobody knows how much is missing. Behind
+    its end there may be anything but further objects."""
     with open(path, "rb") as file:
-        file.seek(-min(os.fstat(file.fileno()).st_size, TAIL), os.SEEK_END)
-        tail = file.read()
-    if b"startxref" not in tail and b"%%EOF" not in tail:
-        raise FileCorrupt("The PDF is cut short: its end is missing")
+        place, later = file.seek(0, os.SEEK_END), b""
+        while place > 0:
+            size = min(PIECE, place)
+            place -= size
+            file.seek(place)
+            piece = file.read(size) + later
+            end, other = max(map(piece.rfind, ENDS)), piece.rfind(OBJECT)
+            if end > other:
+                return
+            if other >= 0:
+                break
+            later = piece[: len(max(ENDS, key=len))]  # a word may lie across the border
+    raise FileCorrupt("The PDF is cut short: its end is missing")
 
 
 class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
