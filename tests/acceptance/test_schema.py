@@ -30,8 +30,9 @@ TWINS = (
 )
 #: Keys are tried in tests of their own, and that there is no engine is an answer.
 ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_error]
-#: There is nothing that a fuzzer could replay, and no file that it could name.
-OUT_OF_REACH = re.compile(r"/replay|/files/|/text-content/|/download-archive|/api/events")
+#: There is nothing that a fuzzer could replay, no file that it could name, and its jobs may end
+#: before it cancels one.
+OUT_OF_REACH = re.compile(r"/replay|/cancel|/files/|/text-content/|/download-archive|/api/events")
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,20 @@ class TestAnswers:
         assert call(schema, "GET", path, {"job_id": job_id}).status_code == 200
         waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
         assert call(schema, "GET", path, {"job_id": waiting}).status_code == 202
+
+    def test_a_cancelled_job_comes_as_described(self, service: Running, schema: BaseSchema) -> None:
+        waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
+        told = call(schema, "POST", "/api/jobs/{job_id}/cancel", {"job_id": waiting})
+        assert (told.status_code, told.json()["data"]["status"]) == (200, "cancelled")
+
+    def test_a_cancelled_batch_comes_as_described(
+        self, service: Running, schema: BaseSchema
+    ) -> None:
+        jobs = [{"job_type": "none", "run_at": "2090-01-01T00:00:00+02:00"}]
+        response = service.post("/api/batches", {"jobs": jobs}, headers=AUTHORIZED)
+        batch = {"batch_id": response.json()["data"]["batch_id"]}
+        told = call(schema, "POST", "/api/batches/{batch_id}/cancel", batch)
+        assert (told.status_code, told.json()["data"]["status"]) == (200, "failed")
 
     def test_a_replayed_delivery_comes_as_described(
         self, service: Running, schema: BaseSchema

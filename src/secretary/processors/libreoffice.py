@@ -1,12 +1,11 @@
 """Office files to PDF by LibreOffice, in a process group and with a profile of their own."""
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from ..errors import (
@@ -23,6 +22,7 @@ from .office.encodings import decoded, text_at
 from .office.ole import ole_kind
 from .office.text import delimiter_of
 from .office_desk import opened_desk, profile_of
+from .program import started
 
 MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
@@ -136,25 +136,13 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
         "SAL_USE_VCLPLUGIN": "svp",
         **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), proxy),
     }
-    process = subprocess.Popen(
-        command,
-        cwd=work,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return process.wait(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        text = f"LibreOffice did not finish within {timeout_s:g} s"
-        raise ProcessingTimeout(text, timeout_s=timeout_s) from None
-    finally:
-        # The program we started is only the parent of the one that works.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with started(command, cwd=work, env=environment, **silent) as process:
+        try:
+            return process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            text = f"LibreOffice did not finish within {timeout_s:g} s"
+            raise ProcessingTimeout(text, timeout_s=timeout_s) from None
 
 
 def _is_pdf(path: Path) -> bool:
