@@ -1,0 +1,57 @@
+"""What a file with sound or moving pictures holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundTrack:
+    #: The number of the stream in its file, as ffmpeg counts them.
+    stream: int
+    codec: str
+    channels: int
+    rate: int
+    #: ISO 639-1; None when the file does not say.
+    language: str | None = None
+    is_default: bool = False
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureTrack:
+    stream: int
+    codec: str
+    width: int
+    height: int
+    #: Frames a second, on the average; None when the file does not say.
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtitleTrack:
+    stream: int
+    codec: str
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    start: float
+    end: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """As the file declares it: what is really in it shows only when it is decoded."""
+
+    format: str
+    #: In seconds; None when the file does not say.
+    duration: float | None
+    sounds: tuple[SoundTrack, ...] = ()
+    pictures: tuple[PictureTrack, ...] = ()
+    #: Only those that are text.
+    subtitles: tuple[SubtitleTrack, ...] = ()
+    chapters: tuple[Chapter, ...] = ()
+    #: `title`, `artist`, `date` …, by their names in lower case.
+    tags: Mapping[str, str] = field(default_factory=dict)
