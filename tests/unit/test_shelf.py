@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from secretary.processors.page import Page
-from secretary.processors.shelf import Place, Shelf, load_all
+from secretary.processors.records import Place
+from secretary.processors.shelf import Shelf, load_all
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from ..errors import InvalidParameters, JobFailed, ProcessDied, ProcessingTimeou
 from ..handler import JobContext
 from ..processors.assembly import is_assembled
 from ..processors.methods import METHODS
-from ..processors.shelf import Place, show_known
+from ..processors.records import Place
+from ..processors.shelf import show_known
 
 if TYPE_CHECKING:
     from ..processors.page_task import PageTask, Unfinished

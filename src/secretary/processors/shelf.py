@@ -1,35 +1,21 @@
 """Finished pages on disk: each is kept, and can be read, as soon as it is done."""
 
-import functools
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from typing import BinaryIO
 from uuid import uuid4
 
 import orjson
 
+from . import records
 from .page import Page
+from .records import Place
 
 TEXT = ".txt"
-#: Each process writes its pages to a file of its own: a line for each, with its number and when
-#: it was made in front. To append is twenty times as fast as to make a file.
-RECORDS = "records-"
 _FIELDS = tuple(field.name for field in fields(Page))
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the record of a page is."""
-
-    file: str
-    start: int
-    size: int
-    made_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +30,7 @@ class Shelf:
         """The record comes last: a page that has one is whole."""
         if page.text:
             self.write(page_file(page.number), page.text.encode("utf-8", "replace"))
-        line = b"%d %f %b\n" % (page.number, time.time(), _record(page))
-        with open(f"{self.directory}/{_own_records(os.getpid())}", "ab", buffering=0) as file:
-            file.write(line)
+        records.append(self.directory, page.number, _record(page))
 
     def write(self, name: str, content: bytes) -> None:
         try:
@@ -82,24 +66,7 @@ class Shelf:
 
     def places(self, *, made_after: float = 0.0) -> dict[int, Place]:
         """The pages that are there, each as it was made last."""
-        found: dict[int, Place] = {}
-        for place, number in self._all_places():
-            known = found.get(number)
-            if place.made_at >= made_after and (not known or known.made_at <= place.made_at):
-                found[number] = place
-        return found
-
-    def _all_places(self) -> Iterator[tuple[Place, int]]:
-        with os.scandir(self.directory) as entries:
-            files = [entry.path for entry in entries if entry.name.startswith(RECORDS)]
-        for file in files:
-            start = 0
-            with open(file, "rb") as lines:
-                for line in lines:
-                    if line.endswith(b"\n"):  # else the process died while it wrote
-                        number, made_at, _ = line.split(b" ", 2)
-                        yield Place(file, start, len(line), float(made_at)), int(number)
-                    start += len(line)
+        return records.places(self.directory, made_after=made_after)
 
     def show_page(self, page: Page) -> None:
         """Unless it is shown already: who makes a page shows it."""
@@ -116,13 +83,7 @@ def show_known(shelf: Shelf, places: Iterable[Place]) -> None:
 
 
 def load_all(places: Iterable[Place]) -> Iterator[Page]:
-    with ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
-        for place in places:
-            if place.file not in files:
-                files[place.file] = stack.enter_context(open(place.file, "rb"))
-            files[place.file].seek(place.start)
-            yield _page(files[place.file].read(place.size))
+    return map(_page, records.load(places))
 
 
 def _record(page: Page) -> bytes:
@@ -134,15 +95,9 @@ def _record(page: Page) -> bytes:
 
 
 def _page(line: bytes) -> Page:
-    record = orjson.loads(line.split(b" ", 2)[2])
+    record = orjson.loads(line)
     return Page(**{**record, "pictures": tuple(record["pictures"])})
 
 
 def page_file(number: int) -> str:
     return f"page_{number:03d}{TEXT}"
-
-
-@functools.cache
-def _own_records(pid: int) -> str:
-    """Not by the process id alone: another machine, or another day, may have the same."""
-    return f"{RECORDS}{pid}-{uuid4().hex[:12]}.jsonl"
