@@ -23,6 +23,7 @@ from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
 from .job import JobStatus
+from .media_options import MediaOptions
 from .observer import Observer, Unobserved
 from .registry import Registry
 from .sandbox import Limits, Sandbox
@@ -77,6 +78,20 @@ def document_options(settings: Settings) -> DocumentOptions:
         max_pixels=int(group.max_megapixels * MEGAPIXEL),
         page_timeout=timedelta(seconds=group.page_timeout_sec),
         conversion_timeout=timedelta(seconds=group.conversion_timeout_sec),
+    )
+
+
+def media_options(settings: Settings) -> MediaOptions:
+    group = settings.media
+    models = group.speech_model_directory
+    return MediaOptions(
+        ffmpeg=str(group.ffmpeg) if group.ffmpeg else None,
+        max_duration=timedelta(hours=group.max_duration_hours),
+        speech_engine=group.speech_engine,
+        speech_model_directory=str(models.resolve()) if models else None,
+        speech_language=group.speech_language,
+        piece_timeout=timedelta(seconds=group.piece_timeout_sec),
+        max_frames=group.max_frames,
     )
 
 
@@ -182,6 +197,7 @@ def make_worker(
         files=files,
         sources=make_sources(settings),
         documents=document_options(settings),
+        media=media_options(settings),
         llm=llm,
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,

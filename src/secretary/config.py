@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from .errors import InvalidSettings
+from .media_options import SpeechEngineName
 from .network.allow_list import allowed_host
 
 DEFAULT_FILE = Path("config/config.yaml")
@@ -109,6 +110,19 @@ class Documents(Group):
     max_megapixels: float = Field(default=100, gt=0)
     page_timeout_sec: float = Field(default=120, gt=0)
     conversion_timeout_sec: float = Field(default=300, gt=0)
+
+
+class Media(Group):
+    #: The program; None: the one on the PATH, else the one that comes with us.
+    ffmpeg: Path | None = None
+    max_duration_hours: float = Field(default=12, gt=0, le=48)
+    speech_engine: SpeechEngineName = "auto"
+    #: With a Whisper model for CTranslate2; None: the English one that comes with us.
+    speech_model_directory: Path | None = None
+    #: What is spoken where a job does not say, like `en`; None: detected.
+    speech_language: str | None = None
+    piece_timeout_sec: float = Field(default=300, gt=0)
+    max_frames: int = Field(default=500, ge=1, le=10_000)
 
 
 class Cache(Group):
@@ -215,6 +229,7 @@ class Settings(Group):
     storage: Storage = Storage()
     generic_worker: GenericWorker = GenericWorker.model_validate({})
     documents: Documents = Documents()
+    media: Media = Media()
     cache: Cache = Cache()
     retention: Retention = Retention()
     access: Access = Access()

@@ -15,7 +15,7 @@ from .document_options import DocumentOptions
 from .engines.llm import Endpoints, Llm
 from .errors import JobFailed, LeaseLost, ProcessDied, ProcessingTimeout, StoreUnavailable
 from .files import JobFiles
-from .handler import DEFAULT_DOCUMENTS, Handler, JobContext, Results, Runner, as_json
+from .handler import DEFAULT_DOCUMENTS, DEFAULT_MEDIA, Handler, JobContext, Results, Runner, as_json
 from .isolation import isolated
 from .job import (
     Cancelled,
@@ -30,6 +30,7 @@ from .job import (
     utc_now,
 )
 from .logs import current_job, current_trace
+from .media_options import MediaOptions
 from .observer import Observer, Unobserved
 from .registry import Registry
 from .resources import ResourceCalculator
@@ -64,6 +65,7 @@ class Executor:
     files: JobFiles
     sources: Sources
     documents: DocumentOptions = DEFAULT_DOCUMENTS
+    media: MediaOptions = DEFAULT_MEDIA
     llm: Endpoints = field(default_factory=Endpoints)
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
@@ -140,6 +142,7 @@ class Execution:
             sources=executor.sources,
             cache=executor.files.cache,
             documents=executor.documents,
+            media=executor.media,
             processes=executor.sandbox.size,
             llm=Llm(executor.llm, self._resources),
         )

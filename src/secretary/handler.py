@@ -15,6 +15,7 @@ from .document_options import DocumentOptions
 from .engines.llm import Llm
 from .errors import InvalidParameters, ProcessingTimeout
 from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
+from .media_options import MediaOptions
 from .resources import ResourceCalculator
 from .sources import SourceFile, Sources
 
@@ -24,6 +25,7 @@ Results = BaseModel | Mapping[str, Any] | None
 
 DEFAULT_MAX_ATTEMPTS = 3
 DEFAULT_DOCUMENTS = DocumentOptions()
+DEFAULT_MEDIA = MediaOptions()
 #: Behind the name of an attempt's directory.
 SCRATCH = ".scratch"
 
@@ -66,6 +68,7 @@ class JobContext(Generic[P]):
     sources: Sources
     cache: Cache
     documents: DocumentOptions = DEFAULT_DOCUMENTS
+    media: MediaOptions = DEFAULT_MEDIA
     #: So many calls of `run` are worked on at the same time.
     processes: int = 1
     #: Language models, as far as the settings name any.

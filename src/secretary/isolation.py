@@ -9,6 +9,7 @@ from .document_options import DocumentOptions
 from .engines.llm import Endpoints, Llm, LlmOptions
 from .handler import Handler, JobContext, Results, as_json, in_thread
 from .job import Job, LogEntry, Progress
+from .media_options import MediaOptions
 from .registry import Registry
 from .resources import ResourceCalculator
 from .sandbox import Sandbox
@@ -37,6 +38,7 @@ def isolated(
             ctx.sources,
             ctx.cache,
             ctx.documents,
+            ctx.media,
             ctx.llm.options,
             on_message=deliver,
             resources=ctx.resources,
@@ -54,6 +56,7 @@ async def run_handler(
     sources: Sources,
     cache: Cache,
     documents: DocumentOptions,
+    media: MediaOptions,
     llm: LlmOptions,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
@@ -71,6 +74,7 @@ async def run_handler(
         sources=sources,
         cache=cache,
         documents=documents,
+        media=media,
         llm=Llm(endpoints, resources),
     )
     try:

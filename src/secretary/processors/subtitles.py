@@ -110,3 +110,20 @@ def clock(seconds: float, point: str = ".") -> str:
     hours, minutes = divmod(minutes, 60)
     whole, milliseconds = divmod(milliseconds, 1000)
     return f"{hours:02d}:{minutes:02d}:{whole:02d}{point}{milliseconds:03d}"
+
+
+def load_subtitles(path: str) -> list[Said]:
+    from .office.encodings import decoded
+
+    with open(path, "rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise FileTooLarge("The subtitles are too large", limit_bytes=MAX_BYTES)
+    return read_subtitles(decoded(content))
+
+
+def language_of(said: Iterable[Said]) -> str | None:
+    """As three letters; None where it cannot be told."""
+    from .language import COMMON_WORDS, detect_language
+
+    return detect_language(" ".join(one.text for one in said), among=COMMON_WORDS)

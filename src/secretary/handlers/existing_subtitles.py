@@ -1,0 +1,144 @@
+"""Subtitles that exist already: beside the file, inside it, or from the site it came from."""
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..cache import Entry
+from ..engines.language_names import is_same_language, language_code
+from ..engines.speech import Heard
+from ..errors import FileCorrupt, FileTooLarge
+from ..handler import JobContext
+from ..processors import records
+from ..remote import Remote
+from ..version import __version__
+from .documents import Document, made_after
+
+if TYPE_CHECKING:
+    from ..engines.speech import Said
+    from ..processors.media.recording import Recording
+    from ..processors.transcript_files import Spoken
+
+LOAD: Remote[list["Said"]] = Remote("processors.subtitles", "load_subtitles")
+EXTRACT: Remote[str] = Remote("processors.media.subtitle_tracks", "extract")
+TELL_LANGUAGE: Remote[str | None] = Remote("processors.subtitles", "language_of")
+
+LOAD_TIMEOUT = timedelta(minutes=2)
+EXTRACT_TIMEOUT = timedelta(minutes=15)
+ENDINGS = (".vtt", ".srt")
+#: `talk.de.vtt`, `talk.en-GB.srt`.
+LANGUAGE_IN_NAME = re.compile(r"\.([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})?)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subtitles:
+    """Where some are, and in which language; None where nobody says."""
+
+    origin: str
+    language: str | None
+    path: Path | None = None
+    stream: int | None = None
+
+
+def subtitles_of(
+    document: Document, recording: "Recording", *, may_look_beside: bool
+) -> list[Subtitles]:
+    beside = list(_beside(document.source.path)) if may_look_beside else []
+    inside = [
+        Subtitles(origin="inside the file", language=track.language, stream=track.stream)
+        for track in recording.subtitles
+    ]
+    return beside + inside
+
+
+def _beside(path: Path) -> Iterator[Subtitles]:
+    """Files of the same name. A link might lead out of where we may read."""
+    with os.scandir(path.parent) as entries:
+        files = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    for name in files:
+        stem, ending = os.path.splitext(name)
+        if ending.lower() not in ENDINGS or not stem.startswith(path.stem):
+            continue
+        rest = stem.removeprefix(path.stem)
+        found = LANGUAGE_IN_NAME.fullmatch(rest)
+        if not rest or (found and language_code(found[1])):
+            language = language_code(found[1]) if found else None
+            yield Subtitles(
+                origin="beside the file", language=language, path=path.parent / name
+            )
+
+
+def fitting(found: Sequence[Subtitles], spoken: str | None) -> list[Subtitles]:
+    """Those in the language that is spoken, as far as that is known; a translation is no
+    transcript. Then those that do not say, which come second."""
+    if spoken is None:
+        languages = {one.language for one in found if one.language}
+        # In several languages, and nobody says which of them is spoken.
+        return list(found) if len(languages) <= 1 else [one for one in found if not one.language]
+    same = [one for one in found if is_same_language(one.language, spoken)]
+    return same + [one for one in found if one.language is None]
+
+
+async def spoken_by_subtitles(
+    ctx: JobContext[Any], document: Document, found: Sequence[Subtitles], spoken: str | None
+) -> "tuple[Spoken, Entry, str] | None":
+    """What is said by the first subtitles that can be read; None where there are none."""
+    for one in fitting(found, spoken):
+        try:
+            said = await _said(ctx, document, one)
+        except (FileCorrupt, FileTooLarge) as error:
+            await ctx.log(f"The subtitles {one.origin} cannot be used: {error.message}", "warning")
+            continue
+        language = one.language or await ctx.run(TELL_LANGUAGE, said) or spoken
+        if spoken is not None and not is_same_language(language, spoken):
+            text = f"The subtitles {one.origin} are in another language than is spoken"
+            await ctx.log(text, "warning")
+            continue
+        await ctx.log(f"The subtitles {one.origin} are used")
+        kept, entry = await asyncio.to_thread(
+            _kept, ctx, document, said, language_code(language or "") or "und"
+        )
+        return kept, entry, one.origin
+    return None
+
+
+async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list["Said"]:
+    path = found.path
+    if path is None:
+        path = ctx.scratch / f"subtitles-{found.stream}.vtt"
+        await ctx.run(
+            EXTRACT,
+            document.path,
+            found.stream,
+            str(path),
+            ctx.media.ffmpeg,
+            wall_time=EXTRACT_TIMEOUT,
+        )
+    return await ctx.run(LOAD, str(path), wall_time=LOAD_TIMEOUT)
+
+
+def _kept(
+    ctx: JobContext[Any], document: Document, said: Sequence["Said"], language: str
+) -> "tuple[Spoken, Entry]":
+    from ..processors.transcript_files import Spoken, record_of
+
+    record = record_of(Heard(language=language, confidence=1.0, said=tuple(said)))
+    entry = ctx.cache.entry(
+        "speech",
+        document.sha256,
+        "subtitles",
+        options={"digest": hashlib.sha256(record).hexdigest()},
+        version=f"secretary {__version__}",
+    )
+    since = made_after(ctx)
+    if 1 not in records.places(str(entry.directory), made_after=since):
+        records.append(str(entry.directory), 1, record)
+        entry.note({})
+    directory = str(entry.directory)
+    return Spoken(directory=directory, pieces=1, language=language, made_after=since), entry

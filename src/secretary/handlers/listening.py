@@ -1,0 +1,109 @@
+"""Takes a recording through its pieces: known ones from the cache, the others heard in parallel."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..cache import Entry
+from ..engines.speech import Heard
+from ..errors import JobFailed, ProcessDied, ProcessingTimeout
+from ..handler import JobContext
+from ..processors import records
+from ..processors.transcript import short_clock
+from .ears import Ears
+
+if TYPE_CHECKING:
+    from ..processors.speech.pieces import Piece
+
+#: Before the time that is left is told, so much must be known about the pace.
+LEAST_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """One recording on its way through its pieces."""
+
+    ctx: JobContext[Any]
+    ears: Ears
+    entry: Entry
+    made_after: float = 0.0
+
+    def known(self) -> dict[int, records.Place]:
+        return records.places(str(self.entry.directory), made_after=self.made_after)
+
+    async def run(self, sound: str, pieces: Sequence["Piece"], progress: "SoundProgress") -> None:
+        """Have what is said in these pieces on record."""
+        waiting = iter(pieces)
+
+        async def lane() -> None:
+            for piece in waiting:
+                heard = await self._hear(sound, piece)
+                await asyncio.to_thread(self._keep, piece, heard)
+                await progress.advance(piece.end - piece.start)
+                self.entry.touch()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.ears.lanes, len(pieces))):
+                    group.create_task(lane())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the first one; it has ended the others
+
+    async def _hear(self, sound: str, piece: "Piece") -> Heard:
+        """A process that dies, or takes too long, may have had bad luck: it has a second try."""
+        try:
+            return await self.ears.hear(sound, piece)
+        except (ProcessDied, ProcessingTimeout) as error:
+            await self.ctx.log(f"{_place(piece)}: {error.message} It is tried again.", "warning")
+        try:
+            return await self.ears.hear(sound, piece)
+        except JobFailed as error:
+            details = {**error.details, "start": piece.start, "end": piece.end}
+            raise type(error)(f"{_place(piece)}: {error.message}", **details) from None
+
+    def _keep(self, piece: "Piece", heard: Heard) -> None:
+        from ..processors.transcript_files import record_of
+
+        records.append(str(self.entry.directory), piece.number, record_of(heard))
+
+
+def _place(piece: "Piece") -> str:
+    return f"From {short_clock(piece.start)} to {short_clock(piece.end)}"
+
+
+@dataclass(slots=True)
+class SoundProgress:
+    """By seconds of sound, with the time that is left."""
+
+    ctx: JobContext[Any]
+    step: str
+    total: float
+    done: float = 0.0
+    first_percent: int = 15
+    last_percent: int = 90
+    _began: float = field(default_factory=time.monotonic)
+    _had: float | None = None
+
+    async def advance(self, seconds: float) -> None:
+        if self._had is None:
+            self._had = self.done
+        self.done = min(self.done + seconds, self.total)
+        await self.tell()
+
+    async def tell(self) -> None:
+        share = self.done / self.total if self.total else 1.0
+        await self.ctx.progress(
+            f"{self.step}:{int(self.done)}/{int(self.total)}",
+            self.first_percent + int((self.last_percent - self.first_percent) * share),
+            f"{short_clock(self.done)} of {short_clock(self.total)} is done{self._left()}",
+        )
+
+    def _left(self) -> str:
+        """By the pace of this attempt: what was known before took no time."""
+        took = time.monotonic() - self._began
+        did = self.done - (self._had if self._had is not None else self.done)
+        if not did or took < LEAST_SECONDS or self.done >= self.total:
+            return ""
+        return f", about {short_clock(took / did * (self.total - self.done))} left"

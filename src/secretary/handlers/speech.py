@@ -1,0 +1,225 @@
+"""From a recording to the records of what is said in it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..cache import Entry
+from ..errors import UnsupportedFile
+from ..handler import JobContext
+from ..processors import records
+from ..remote import Remote
+from ..version import __version__
+from .documents import Document, made_after
+from .ears import Ears, ears_for, nobody_understands
+from .listening import Listening, SoundProgress
+from .recordings import chosen_track, decoded_sound
+
+if TYPE_CHECKING:
+    from ..engines.speech import Heard
+    from ..processors.media.recording import Recording, SoundTrack
+    from ..processors.speech.pieces import Piece
+    from ..processors.transcript_files import Spoken
+
+FIND_SPEECH: Remote[list[tuple[float, float]]] = Remote("processors.speech.activity", "speech_in")
+CUT: Remote[list["Piece"]] = Remote("processors.speech.pieces", "cut")
+#: Seconds of sound that are searched for speech in one call, and how long that may take.
+WINDOW = 600
+WINDOW_TIMEOUT = timedelta(minutes=10)
+#: Speech by which it is told whether the engine understands the language.
+SAMPLE_SECONDS = 60.0
+#: The share of the progress that listening has.
+FIRST_PERCENT = 15
+
+
+class NotUnderstood(Exception):
+    """The engine knows one language, and this is another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcribed:
+    spoken: "Spoken"
+    entry: Entry
+    engine: str
+    #: Of the sound that is really there.
+    seconds: float
+    track: int
+    made: bool
+
+
+async def transcribe(
+    ctx: JobContext[Any],
+    document: Document,
+    recording: "Recording",
+    *,
+    language: str | None,
+    last_percent: int = 90,
+) -> Transcribed:
+    """By the first engine that understands what is spoken."""
+    track = chosen_track(recording, language)
+    language = language or track.language or ctx.media.speech_language
+    for ears in ears_for(ctx, language):
+        work = _Transcription(ctx, document, recording, track, ears, last_percent)
+        try:
+            return await work.run()
+        except NotUnderstood:
+            await ctx.log(f"The engine {ears.name} does not understand what is spoken")
+    raise nobody_understands(language)
+
+
+class _Transcription:
+    """One recording heard by one engine."""
+
+    def __init__(
+        self,
+        ctx: JobContext[Any],
+        document: Document,
+        recording: "Recording",
+        track: "SoundTrack",
+        ears: Ears,
+        last_percent: int,
+    ) -> None:
+        self._ctx = ctx
+        self._document = document
+        self._recording = recording
+        self._track = track
+        self._ears = ears
+        self._last_percent = last_percent
+        self._sound: tuple[str, float] | None = None
+
+    async def run(self) -> Transcribed:
+        entry = await self._entry()
+        listening = Listening(
+            ctx=self._ctx, ears=self._ears, entry=entry, made_after=made_after(self._ctx)
+        )
+        facts = entry.facts or await self._looked_over(entry)
+        pieces = _pieces(facts["pieces"])
+        if not pieces:
+            raise UnsupportedFile("Nothing is said in the recording")
+        known = await asyncio.to_thread(listening.known)
+        missing = [piece for piece in pieces if piece.number not in known]
+        if missing:
+            await self._hear(listening, pieces, missing)
+        heard = await asyncio.to_thread(_all_heard, listening, len(pieces))
+        self._check(heard, is_all=True)
+        from ..processors.transcript_files import Spoken
+
+        spoken = Spoken(
+            directory=str(entry.directory),
+            pieces=len(pieces),
+            language=_language(heard),
+            made_after=listening.made_after,
+        )
+        return Transcribed(
+            spoken=spoken,
+            entry=entry,
+            engine=self._ears.version,
+            seconds=facts["seconds"],
+            track=self._track.stream,
+            made=bool(missing),
+        )
+
+    async def _entry(self) -> Entry:
+        tracks = self._recording.sounds
+        options = {
+            **{name: value for name, value in self._ears.options.items() if value},
+            **({"track": self._track.stream} if len(tracks) > 1 else {}),
+        }
+        version = f"secretary {__version__}, {self._ears.version}"
+        return await asyncio.to_thread(
+            self._ctx.cache.entry,
+            "speech",
+            self._document.sha256,
+            self._ears.name,
+            options=options,
+            version=version,
+        )
+
+    async def _looked_over(self, entry: Entry) -> dict[str, Any]:
+        """How long the sound is, and where in it someone speaks."""
+        sound, seconds = await self._decoded()
+        windows = [
+            (start, min(start + WINDOW, seconds)) for start in range(0, int(seconds) + 1, WINDOW)
+        ]
+        found = await asyncio.gather(
+            *(
+                self._ctx.run(FIND_SPEECH, sound, start, end, wall_time=WINDOW_TIMEOUT)
+                for start, end in windows
+            )
+        )
+        activity = [span for spans in found for span in spans]
+        pieces = await self._ctx.run(CUT, activity, seconds, wall_time=WINDOW_TIMEOUT)
+        facts = {"seconds": seconds, "pieces": [[piece.start, piece.end] for piece in pieces]}
+        entry.note(facts)
+        return facts
+
+    async def _decoded(self) -> tuple[str, float]:
+        """Once, and only if there is something to listen to."""
+        if self._sound is None:
+            sound, decoded = await decoded_sound(
+                self._ctx, self._document, self._recording, self._track
+            )
+            self._sound = (sound, decoded.seconds)
+        return self._sound
+
+    async def _hear(
+        self, listening: Listening, pieces: Sequence["Piece"], missing: Sequence["Piece"]
+    ) -> None:
+        total = sum(piece.end - piece.start for piece in pieces)
+        left = sum(piece.end - piece.start for piece in missing)
+        progress = SoundProgress(
+            self._ctx,
+            "transcribing",
+            total,
+            total - left,
+            first_percent=FIRST_PERCENT,
+            last_percent=self._last_percent,
+        )
+        await progress.tell()
+        sound, _ = await self._decoded()
+        if self._ears.takes_any_for_its_own and len(missing) == len(pieces):
+            sample = _first(pieces, SAMPLE_SECONDS)
+            await listening.run(sound, sample, progress)
+            self._check(await asyncio.to_thread(_all_heard, listening, len(sample)), is_all=False)
+            missing = missing[len(sample) :]
+        await listening.run(sound, missing, progress)
+
+    def _check(self, heard: Sequence["Heard"], *, is_all: bool) -> None:
+        if self._ears.takes_any_for_its_own and not self._ears.understood(heard):
+            raise NotUnderstood
+        if is_all and not any(said.text.strip() for one in heard for said in one.said):
+            raise UnsupportedFile("Nothing is said in the recording")
+
+
+def _pieces(spans: Sequence[Sequence[float]]) -> list["Piece"]:
+    from ..processors.speech.pieces import Piece
+
+    return [Piece(number, start, end) for number, (start, end) in enumerate(spans, start=1)]
+
+
+def _first(pieces: Sequence["Piece"], seconds: float) -> Sequence["Piece"]:
+    """The first ones that make up so much sound."""
+    sum_of = 0.0
+    for count, piece in enumerate(pieces, start=1):
+        sum_of += piece.end - piece.start
+        if sum_of >= seconds:
+            return pieces[:count]
+    return pieces
+
+
+def _all_heard(listening: Listening, count: int) -> list["Heard"]:
+    from ..processors.transcript_files import heard_in
+
+    known = listening.known()
+    return [heard_in(line) for line in records.load(known[n] for n in range(1, count + 1))]
+
+
+def _language(heard: Sequence["Heard"]) -> str:
+    """The one in which most is said."""
+    letters: Counter[str] = Counter()
+    for one in heard:
+        letters[one.language] += sum(len(said.text) for said in one.said)
+    return letters.most_common(1)[0][0]

@@ -1,0 +1,115 @@
+"""Puts what was said together: a text, Markdown, subtitles, and the long part of the results."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..engines.speech import Heard, Said
+from ..errors import FileCorrupt
+from ..json_bytes import json_bytes
+from . import records
+from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
+from .media.recording import Chapter
+from .subtitles import as_srt, as_vtt
+from .transcript import Picture, as_markdown, paragraphs
+
+TEXT_FILE, MARKDOWN_FILE = "transcript.txt", "transcript.md"
+SRT_FILE, VTT_FILE = "transcript.srt", "transcript.vtt"
+#: Before the names of files in the language that is spoken, when those above are a translation.
+ORIGINAL = "original_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What is said in a recording: the records of its pieces."""
+
+    directory: str
+    #: So many pieces, counted from 1.
+    pieces: int
+    language: str
+    made_after: float = 0.0
+
+    def said(self) -> Iterator[Said]:
+        found = records.places(self.directory, made_after=self.made_after)
+        for number in range(1, self.pieces + 1):
+            if number not in found:
+                raise FileCorrupt(f"What was heard in piece {number} is gone; try again")
+        for line in records.load(found[number] for number in range(1, self.pieces + 1)):
+            yield from heard_in(line).said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What to put together."""
+
+    shown: str
+    spoken: Spoken
+    #: None: as it was spoken.
+    translated: Spoken | None = None
+    title: str | None = None
+    chapters: Sequence[Chapter] = ()
+    pictures: Sequence[Picture] = ()
+
+
+def record_of(heard: Heard) -> bytes:
+    return orjson.dumps(
+        {"language": heard.language, "confidence": heard.confidence, "said": heard.said}
+    )
+
+
+def heard_in(record: bytes) -> Heard:
+    told = orjson.loads(record)
+    return Heard(
+        language=told["language"],
+        confidence=told["confidence"],
+        said=tuple(Said(*one) for one in told["said"]),
+    )
+
+
+def put_together(transcript: Transcript) -> None:
+    """Writes the files, and the long part of the results beside them."""
+    shown = Path(transcript.shown)
+    spoken, translated = transcript.spoken, transcript.translated
+    said = list((translated or spoken).said())
+    _write_subtitles(shown, said)
+    if translated is not None:
+        _write_subtitles(shown, list(spoken.said()), ORIGINAL)
+    blocks = as_markdown(
+        said, title=transcript.title, chapters=transcript.chapters, pictures=transcript.pictures
+    )
+    markdown = "".join(blocks)
+    _write(shown / MARKDOWN_FILE, [markdown])
+    results = _results(transcript, said, markdown)
+    (shown / RESULTS_FILE).write_bytes(json_bytes(results))
+
+
+def _write_subtitles(shown: Path, said: Sequence[Said], prefix: str = "") -> None:
+    texts = (f"{paragraph.text}\n\n" for paragraph in paragraphs(said))
+    _write(shown / (prefix + TEXT_FILE), texts)
+    _write(shown / (prefix + SRT_FILE), as_srt(said))
+    _write(shown / (prefix + VTT_FILE), as_vtt(said))
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", errors="replace") as file:
+        file.writelines(parts)
+
+
+def _results(transcript: Transcript, said: Sequence[Said], markdown: str) -> dict[str, Any]:
+    spoken, translated = transcript.spoken, transcript.translated
+    transcription: dict[str, Any] = {"source_language": spoken.language}
+    if translated is not None:
+        transcription["target_language"] = translated.language
+    text = "\n\n".join(paragraph.text for paragraph in paragraphs(said))
+    if len(text) + len(markdown) > MAX_RESULTS_BYTES:  # in the files only
+        return {"transcription": {**transcription, "text": None, "segments": []}}
+    segments = [
+        {"start": round(start, 3), "end": round(end, 3), "text": text} for start, end, text in said
+    ]
+    return {
+        "transcription": {"text": text, **transcription, "segments": segments},
+        "markdown_content": markdown,
+    }
