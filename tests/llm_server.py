@@ -5,9 +5,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email import policy
+from email.parser import BytesParser
 from typing import Any
 
-from secretary.engines.llm import LlmOptions, Model, Provider
+from secretary.engines.llm import LlmOptions, Model, Price, Provider
 
 from .web import Asked, Web, serving
 
@@ -36,6 +38,17 @@ def says(
     if usage:
         document["usage"] = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
     return gives(json.dumps(document).encode())
+
+
+def heard(*segments: tuple[float, float, str], **answer: Any) -> Reply:
+    """A verbose transcription."""
+    told = [
+        {"id": number, "start": start, "end": end, "text": text, "avg_logprob": -0.25}
+        for number, (start, end, text) in enumerate(segments)
+    ]
+    text = " ".join(text for _, _, text in segments)
+    document = {"task": "transcribe", "language": "english", "text": text, "segments": told}
+    return gives(json.dumps({**document, **answer}).encode())
 
 
 def fails(status: str, message: str = "", **headers: str) -> Reply:
@@ -81,10 +94,33 @@ class LlmServer:
         given = {"setting": "llm", "api_key": KEY, "timeout_seconds": 20, **options}
         return Provider(base_url=self.web.url("/v1"), **given)
 
-    def options(self, *, parameters: Mapping[str, Any] | None = None, **options: Any) -> LlmOptions:
+    def options(
+        self,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        price: Price | None = None,
+        **options: Any,
+    ) -> LlmOptions:
         provider = self.provider(**options)
-        model = Model(provider=provider, name="scripted", parameters=parameters or {})
-        return LlmOptions({"vision": model})
+        model = Model(provider=provider, name="scripted", parameters=parameters or {}, price=price)
+        return LlmOptions({"chat": model, "vision": model, "transcription": model})
+
+
+def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
+    """Reads a multipart form: its fields as texts, its file as its name and content."""
+
+    def read(body: bytes) -> dict[str, Any]:
+        head = f"Content-Type: {asked.headers.get('content-type')}\r\n\r\n".encode()
+        form: dict[str, Any] = {}
+        for part in BytesParser(policy=policy.HTTP).parsebytes(head + body).iter_parts():
+            name = part.get_param("name", header="content-disposition")
+            content = part.get_payload(decode=True)
+            assert isinstance(name, str) and isinstance(content, bytes) and name not in form
+            file_name = part.get_filename()
+            form[name] = (file_name, content) if file_name else content.decode()
+        return form
+
+    return read
 
 
 @asynccontextmanager
@@ -95,8 +131,8 @@ async def llm_server(*replies: Reply) -> AsyncIterator[LlmServer]:
 
     async def answer(asked: Asked) -> None:
         nonlocal at_once
-        assert asked.target == "/v1/chat/completions"
-        server.requests.append({**json.loads(await asked.body()), "headers": asked.headers})
+        read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": asked_form(asked)}
+        server.requests.append({**read[asked.target](await asked.body()), "headers": asked.headers})
         reply = script.pop(0) if len(script) > 1 else script[0]
         at_once += 1
         server.most_at_once = max(server.most_at_once, at_once)

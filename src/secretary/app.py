@@ -8,16 +8,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import doctor
 from .cache import Cache
+from .config import Llm as LlmSettings
 from .config import LlmProvider, Retention, Settings
 from .desk import Desk
 from .doctor import Finding
 from .document_options import MEGAPIXEL, DocumentOptions
 from .download_limits import DownloadLimits
-from .engines.llm import Endpoints, LlmOptions, Model, Provider
+from .engines.llm import Endpoints, LlmOptions, Model, Price, Provider, Purpose
 from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
 from .files import JobFiles
@@ -109,14 +110,32 @@ def download_limits(settings: Settings) -> DownloadLimits:
 
 
 def llm_options(settings: Settings) -> LlmOptions:
-    group = settings.llm
-    name, chosen = group.vision_model or group.model, group.vision_provider
-    given = group.providers[chosen] if chosen else group.endpoint
+    llm = settings.llm
+    chosen: dict[Purpose, Model | None] = {
+        "chat": _model(llm, llm.chat_model or llm.model, llm.chat_provider, llm.chat_parameters),
+        "vision": _model(
+            llm, llm.vision_model or llm.model, llm.vision_provider, llm.vision_parameters
+        ),
+        "transcription": _model(
+            llm, llm.transcription_model, llm.transcription_provider, llm.transcription_parameters
+        ),
+    }
+    return LlmOptions({purpose: model for purpose, model in chosen.items() if model})
+
+
+def _model(
+    llm: LlmSettings, name: str | None, chosen: str | None, parameters: dict[str, Any]
+) -> Model | None:
+    given = llm.providers[chosen] if chosen else llm.endpoint
     if not name or given is None:
-        return LlmOptions()
-    provider = _provider(f"llm.providers.{chosen}" if chosen else "llm", given)
-    model = Model(provider=provider, name=name, parameters=group.vision_parameters)
-    return LlmOptions({"vision": model})
+        return None
+    price = llm.prices.get(name)
+    return Model(
+        provider=_provider(f"llm.providers.{chosen}" if chosen else "llm", given),
+        name=name,
+        parameters=parameters,
+        price=Price(**price.model_dump()) if price else None,
+    )
 
 
 def _provider(setting: str, given: LlmProvider) -> Provider:
@@ -253,7 +272,7 @@ async def examine(settings: Settings) -> list[Finding]:
         doctor.look_at_handlers(make_registry(settings)),
         *doctor.look_at_engines(),
         doctor.look_at_ocr(document_options(settings)),
-        doctor.look_at_vision(llm_options(settings)),
+        *doctor.look_at_models(llm_options(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]
     if file is not None and not file.exists():

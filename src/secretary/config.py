@@ -37,7 +37,7 @@ SECRET = frozenset(
     {"mongodb_uri", "api_keys", "storage", "access", "llm", "api_key", "base_url", "providers"}
 )
 #: In the environment taken as it is: a key may look like a number.
-VERBATIM = frozenset({"api_key", "model", "vision_model"})
+VERBATIM = frozenset({"api_key", "model", "chat_model", "vision_model", "transcription_model"})
 #: Set by us for our own child processes.
 NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX"})
 
@@ -189,21 +189,37 @@ class LlmProvider(Group):
     max_concurrent: int = Field(default=4, ge=1)
 
 
+class LlmPrice(Group):
+    #: Of a million tokens.
+    input: float = Field(default=0, ge=0)
+    output: float = Field(default=0, ge=0)
+    #: Of a minute of sound.
+    minute: float = Field(default=0, ge=0)
+
+
 class Llm(Group):
     #: One endpoint for everything. Named ones are needed only where there are several.
     base_url: BaseUrl | None = None
     api_key: OptionalKey = None
     timeout_sec: float = Field(default=300, gt=0)
     max_concurrent: int = Field(default=4, ge=1)
-    #: For every purpose that names none of its own.
+    #: For chat and vision, where these name none of their own.
     model: str | None = None
     providers: dict[str, LlmProvider] = {}
+    chat_provider: str | None = None
+    chat_model: str | None = None
+    #: Sent with each request as they are, like {temperature: 0}.
+    chat_parameters: dict[str, Any] = {}
     vision_provider: str | None = None
     vision_model: str | None = None
-    #: Sent with each request as they are, like {temperature: 0}.
     vision_parameters: dict[str, Any] = {}
+    transcription_provider: str | None = None
+    transcription_model: str | None = None
+    transcription_parameters: dict[str, Any] = {}
+    #: By the name of the model.
+    prices: dict[str, LlmPrice] = {}
 
-    @field_validator("vision_provider")
+    @field_validator("chat_provider", "vision_provider", "transcription_provider")
     @classmethod
     def _is_there(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and name not in info.data.get("providers", {name}):
@@ -305,10 +321,13 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             target = values if group is None else values.setdefault(group, {})
             target[key] = [*target.get(key, []), *value] if isinstance(value, list) else value
         elif name.startswith("SECRETARY_") and name not in NOT_SETTINGS:
-            group, _, key = name.removeprefix("SECRETARY_").lower().partition("__")
-            if not key:
+            *groups, key = name.removeprefix("SECRETARY_").lower().split("__")
+            if not groups or not key:
                 raise InvalidSettings(f"There is no setting for the environment variable {name}")
-            values.setdefault(group, {})[key] = text if key in VERBATIM else _parsed(text)
+            value = text if key in VERBATIM else _parsed(text)
+            for group in reversed(groups):  # SECRETARY_LLM__PROVIDERS__EYES__API_KEY has three
+                key, value = group, {key: value}
+            _merge(values, {key: value})
     return _with_old_names(values)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .desk import is_alive
 from .document_options import DocumentOptions
-from .engines.llm import LlmOptions
+from .engines.llm import LlmOptions, Purpose
 from .errors import EngineUnavailable, StoreUnavailable
 from .job import JobStatus, utc_now
 from .registry import Registry
@@ -93,13 +93,24 @@ def look_at_ocr(options: DocumentOptions) -> Finding:
     return Finding("ocr", Verdict.OK, f"{engine.name}, with data for {', '.join(languages)}")
 
 
-def look_at_vision(options: LlmOptions) -> Finding:
-    """Told without asking the endpoint: that might cost something."""
-    if (model := options.models.get("vision")) is None:
-        fact = "no model is set (llm.model): needed for the methods with llm"
-        return Finding("vision", Verdict.INFO, fact)
-    key = "with a key" if model.provider.api_key else "without a key"
-    return Finding("vision", Verdict.OK, f"{model.name} at {model.provider.base_url}, {key}")
+#: What a language model is needed for, and the setting that names one.
+PURPOSES: tuple[tuple[Purpose, str, str], ...] = (
+    ("chat", "llm.model", "translations and all that a model writes"),
+    ("vision", "llm.model", "the methods with llm"),
+    ("transcription", "llm.transcription_model", "speech that an endpoint recognises"),
+)
+
+
+def look_at_models(options: LlmOptions) -> Iterator[Finding]:
+    """Told without asking the endpoints: that might cost something."""
+    for purpose, setting, needed_for in PURPOSES:
+        if (model := options.models.get(purpose)) is None:
+            fact = f"no model is set ({setting}): needed for {needed_for}"
+            yield Finding(purpose, Verdict.INFO, fact)
+        else:
+            key = "with a key" if model.provider.api_key else "without a key"
+            fact = f"{model.name} at {model.provider.base_url}, {key}"
+            yield Finding(purpose, Verdict.OK, fact)
 
 
 def look_at_directory(directory: Path, *, embedded_store: bool) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "seed": {"handler", "job", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
-    "engines.llm": {"errors", "resources"},
+    "engines.llm": {"engines", "errors", "resources"},
     "processors": {"engines", "file_kinds", "json_bytes", "errors"},
     "handlers": {
         "handler", "remote", "sources", "cache", "processors", "engines", "file_kinds", "job",

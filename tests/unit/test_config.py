@@ -6,7 +6,7 @@ import pytest
 from secretary import config
 from secretary.app import llm_options
 from secretary.config import Settings, load
-from secretary.engines.llm import Model, Provider
+from secretary.engines.llm import Model, Price, Provider
 from secretary.errors import InvalidSettings
 
 
@@ -160,6 +160,47 @@ class TestLanguageModels:
             timeout_seconds=9,
         )
 
+    def test_all_of_a_named_endpoint_can_come_from_the_environment(self, file: Path) -> None:
+        named = {
+            "SECRETARY_LLM__PROVIDERS": "{ears: {max_concurrent: 2}}",
+            "SECRETARY_LLM__PROVIDERS__EARS__BASE_URL": "http://127.0.0.1:3/v1",
+            "SECRETARY_LLM__PROVIDERS__EARS__API_KEY": "007",
+            "SECRETARY_LLM__TRANSCRIPTION_PROVIDER": "ears",
+            "SECRETARY_LLM__TRANSCRIPTION_MODEL": "1e3",
+        }
+        (model,) = llm_options(settings(named)).models.values()
+        assert model.name == "1e3"
+        assert model.provider == Provider(
+            setting="llm.providers.ears",
+            base_url="http://127.0.0.1:3/v1",
+            api_key="007",
+            max_concurrent=2,
+        )
+
+    def test_each_purpose_has_its_own_endpoint_and_model(self, file: Path) -> None:
+        file.write_text(
+            "llm:\n  api_key: sk-1\n  model: writer\n"
+            "  providers: {eyes: {base_url: 'http://127.0.0.1:2/v1'}}\n"
+            "  vision_provider: eyes\n  vision_model: seer\n"
+            "  transcription_model: hearer\n  transcription_parameters: {temperature: 0}\n"
+            "  prices: {hearer: {minute: 0.5}}\n"
+        )
+        models = llm_options(settings(file=file)).models
+        assert {
+            purpose: (model.name, model.provider.setting) for purpose, model in models.items()
+        } == {
+            "chat": ("writer", "llm"),
+            "vision": ("seer", "llm.providers.eyes"),
+            "transcription": ("hearer", "llm"),
+        }
+        assert models["transcription"].parameters == {"temperature": 0}
+        assert models["transcription"].price == Price(minute=0.5)
+        assert models["chat"].price is None
+
+    def test_a_model_that_writes_is_not_asked_to_listen(self, file: Path) -> None:
+        named = {"SECRETARY_LLM__API_KEY": "sk-1", "SECRETARY_LLM__MODEL": "writer"}
+        assert set(llm_options(settings(named)).models) == {"chat", "vision"}
+
     def test_a_key_is_not_shown_with_the_settings(self, file: Path) -> None:
         assert "sk-1" not in repr(settings({"SECRETARY_LLM__API_KEY": "sk-1"}))
 
@@ -195,6 +236,8 @@ class TestMistakes:
             ("access: {api_keys: [':ann']}", "access.api_keys.0"),
             ("llm: {base_url: 'llm.example'}", "llm.base_url: .*http://host:port/v1"),
             ("llm: {vision_provider: one}", "llm.vision_provider: .*none of this name"),
+            ("llm: {transcription_provider: one}", "transcription_provider: .*none of this name"),
+            ("llm: {prices: {gpt: {input: -1}}}", "llm.prices.gpt.input: "),
         ],
     )
     def test_a_wrong_file_is_refused_with_a_sentence_that_names_it(

@@ -172,14 +172,16 @@ class TestRest:
             doctor.look_at_ocr(DocumentOptions(ocr_engine="goose-quill")).verdict is Verdict.WARNING
         )
 
-    def test_a_missing_vision_model_is_only_mentioned(self) -> None:
-        finding = doctor.look_at_vision(LlmOptions())
-        assert (finding.verdict, finding.fact[:15]) == (Verdict.INFO, "no model is set")
+    def test_missing_models_are_only_mentioned(self) -> None:
+        findings = list(doctor.look_at_models(LlmOptions()))
+        assert [each.subject for each in findings] == ["chat", "vision", "transcription"]
+        assert {each.verdict for each in findings} == {Verdict.INFO}
+        assert "no model is set (llm.transcription_model)" in findings[-1].fact
 
-    def test_a_vision_model_is_told_without_its_key(self) -> None:
+    def test_a_model_is_told_without_its_key(self) -> None:
         provider = Provider(setting="llm", base_url="https://llm.example/v1", api_key="SECRET")
         model = Model(provider=provider, name="seer")
-        finding = doctor.look_at_vision(LlmOptions({"vision": model}))
+        _, finding, _ = doctor.look_at_models(LlmOptions({"vision": model}))
         assert finding.verdict == "ok"
         assert finding.fact == "seer at https://llm.example/v1, with a key"
 

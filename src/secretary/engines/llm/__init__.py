@@ -3,12 +3,14 @@
 from typing import Any
 
 from ...resources import ResourceCalculator
+from ..speech import Heard
 from .endpoints import Endpoints
-from .options import LlmOptions, Model, Provider, Purpose
+from .options import LlmOptions, Model, Price, Provider, Purpose
+from .transcription import Piece, transcribe
 from .usage import Usage
 from .vision import page_markdown, picture_messages
 
-__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Provider", "Purpose"]
+__all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
 
 
 class Llm:
@@ -34,6 +36,22 @@ class Llm:
         """The page in a picture as Markdown; "" when nothing is on it."""
         messages = picture_messages(jpeg, language=language, context=context)
         return page_markdown(await self._endpoints.chat("vision", messages, self._usage))
+
+    async def transcribe(
+        self,
+        sound: bytes,
+        *,
+        file_name: str,
+        seconds: float,
+        language: str | None = None,
+        prompt: str | None = None,
+    ) -> Heard:
+        """What is said in a file of sound that is `seconds` long; nothing, where nothing is.
+        The name tells its format, like `piece.wav`; `prompt` is what was said before, or names."""
+        piece = Piece(file_name=file_name, sound=sound, seconds=seconds)
+        return await transcribe(
+            self._endpoints, self._usage, piece, language=language, prompt=prompt
+        )
 
     def info(self) -> dict[str, Any]:
         """For `llm_info` of the results: the requests so far and their tokens."""

@@ -2,16 +2,19 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import EngineUnavailable
 from .failures import failure, too_slow
 from .options import LlmOptions, Model, Provider, Purpose
-from .usage import LlmRequest, Usage
+from .usage import Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+    from .answer import Transcription
 
 #: Further tries within one request, for what passes: 429, 5xx, a lost connection. The client
 #: waits longer each time, never the same, and as long as `Retry-After` says up to two minutes.
@@ -28,57 +31,86 @@ class Endpoints:
         self.options = options or LlmOptions()
         self._clients: dict[Provider, AsyncOpenAI] = {}
         self._slots: dict[Provider, asyncio.Semaphore] = {}
+        self._lacking: set[tuple[Provider, str, str]] = set()
         self._connecting = asyncio.Lock()
 
     def model(self, purpose: Purpose) -> Model:
         try:
             return self.options.models[purpose]
         except KeyError:
+            # A model that talks cannot listen, so that purpose has no other one to fall back on.
+            general = "" if purpose == "transcription" else "llm.model or "
             raise EngineUnavailable(
-                f"No language model is set for {purpose}: set llm.model or llm.{purpose}_model,"
+                f"No language model is set for {purpose}: set {general}llm.{purpose}_model,"
                 " and llm.base_url or, for OpenAI, llm.api_key"
             ) from None
 
-    async def chat(self, purpose: Purpose, messages: Messages, usage: Usage) -> str:
-        """What the model for `purpose` answers."""
+    def lacks(self, model: Model, ability: str) -> bool:
+        """Has the endpoint shown that it cannot do this?"""
+        return (model.provider, model.name, ability) in self._lacking
+
+    def learn_lack(self, model: Model, ability: str) -> None:
+        self._lacking.add((model.provider, model.name, ability))
+
+    async def chat(
+        self, purpose: Purpose, messages: Messages, usage: Usage, **parameters: Any
+    ) -> str:
+        """What the model for `purpose` answers; the settings' parameters win over these."""
         model = self.model(purpose)
         from .answer import read_completion, text_of  # every command would wait for its models
 
-        async with self._slot(model.provider):
-            started = time.monotonic()
-            completion = read_completion(await self._post(model, messages))
-            seconds = time.monotonic() - started
-        # Also when it is of no use it has cost something.
-        tokens = completion.usage
-        usage.record(
-            LlmRequest(
+        async def send(client: "AsyncOpenAI") -> bytes:
+            # Raw, because the client would take any answer for one that fits.
+            answer = await client.chat.completions.with_raw_response.create(
                 model=model.name,
-                purpose=purpose,
-                input_tokens=tokens.prompt_tokens if tokens else 0,
-                output_tokens=tokens.completion_tokens if tokens else 0,
-                duration_ms=round(seconds * 1000),
+                messages=messages,  # type: ignore[arg-type]  # a union of a dozen mappings
+                extra_body={**parameters, **model.parameters},
             )
-        )
+            return answer.content
+
+        body, seconds = await self._asked(model, send)
+        completion = read_completion(body)
+        # Also when it is of no use it has cost something.
+        usage.record(model, purpose, completion.used, seconds=seconds)
         return text_of(completion, model)
 
-    async def _post(self, model: Model, messages: Messages) -> bytes:
-        client = await self._client(model.provider)
-        from openai import APIError  # loaded by now
+    async def transcription(
+        self, sound: tuple[str, bytes], form: Mapping[str, Any], usage: Usage, *, seconds: float
+    ) -> "Transcription":
+        """What is heard in a file; `seconds` is how long it is, where the endpoint does not say."""
+        model = self.model("transcription")
+        from .answer import read_transcription
 
-        try:
-            async with asyncio.timeout(model.provider.timeout_seconds):
-                # Raw, because the client would take any answer for one that fits.
-                answer = await client.chat.completions.with_raw_response.create(
-                    model=model.name,
-                    messages=messages,  # type: ignore[arg-type]  # a union of a dozen mappings
-                    extra_body=dict(model.parameters),
-                )
-                return answer.content
-        except TimeoutError:
-            raise too_slow(model.provider) from None
-        except APIError as error:
-            # Not chained: the error holds the request, and that the key.
-            raise failure(error, model) from None
+        async def send(client: "AsyncOpenAI") -> bytes:
+            answer = await client.audio.transcriptions.with_raw_response.create(
+                model=model.name,
+                file=sound,
+                extra_body={**form, **model.parameters},
+            )
+            return answer.content
+
+        body, took = await self._asked(model, send)
+        heard = read_transcription(body, model)
+        usage.record(model, "transcription", heard.used(seconds), seconds=took)
+        return heard
+
+    async def _asked(
+        self, model: Model, send: Callable[["AsyncOpenAI"], Awaitable[bytes]]
+    ) -> tuple[bytes, float]:
+        """The answer, and how many seconds it took."""
+        async with self._slot(model.provider):
+            started = time.monotonic()
+            client = await self._client(model.provider)
+            from openai import APIError  # loaded by now
+
+            try:
+                async with asyncio.timeout(model.provider.timeout_seconds):
+                    return await send(client), time.monotonic() - started
+            except TimeoutError:
+                raise too_slow(model.provider) from None
+            except APIError as error:
+                # Not chained: the error holds the request, and that the key.
+                raise failure(error, model) from None
 
     def _slot(self, provider: Provider) -> asyncio.Semaphore:
         return self._slots.setdefault(provider, asyncio.Semaphore(provider.max_concurrent))
@@ -111,5 +143,5 @@ def _make_client(provider: Provider) -> "AsyncOpenAI":
             timeout=timeout, trust_env=False, follow_redirects=False
         ),
     )
-    _ = client.chat.completions  # loads the rest of the library
+    _ = client.chat.completions, client.audio.transcriptions  # loads the rest of the library
     return client

@@ -21,11 +21,23 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """In whatever currency the operator counts."""
+
+    #: Of a million tokens.
+    input: float = 0
+    output: float = 0
+    #: Of a minute of sound.
+    minute: float = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     provider: Provider
     name: str
     #: Sent with each request as they are.
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
