@@ -6,7 +6,9 @@ from typing import Any
 from ..file_kinds import MOVING, SOUND
 from ..handler import JobContext, handles
 from .documents import find
-from .recorded import RecordingParameters, recorded
+from .recorded import Origin, RecordingParameters, concluded, words_of
+from .recordings import look_into
+from .translating import check_translation
 
 #: Of one job. A recording may take hours, and an engine as long as the recording.
 TIMEOUT = timedelta(hours=24)
@@ -18,5 +20,8 @@ class AudioParameters(RecordingParameters):
 
 @handles("audio", AudioParameters, timeout=TIMEOUT)
 async def audio(ctx: JobContext[AudioParameters]) -> dict[str, Any]:
+    check_translation(ctx)
     document = await find(ctx, SOUND | MOVING)
-    return await recorded(ctx, document)
+    recording = await look_into(ctx, document)
+    words = await words_of(ctx, document, recording, Origin())
+    return await concluded(ctx, document, recording, Origin(), words)

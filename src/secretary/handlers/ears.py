@@ -1,4 +1,4 @@
-"""Who listens to a recording: the local engine, or an endpoint, by the settings and the language."""
+"""Who listens to a recording: the local engine or an endpoint, by settings and language."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -105,7 +105,10 @@ class RemoteEars:
     async def hear(self, sound: str, piece: "Piece") -> Heard:
         packed = await self.ctx.run(PACK, sound, piece, wall_time=PACK_TIMEOUT)
         heard = await self.ctx.llm.transcribe(
-            packed, file_name=f"piece_{piece.number:04d}.wav", language=self.language
+            packed,
+            file_name=f"piece_{piece.number:04d}.wav",
+            seconds=piece.end - piece.start,
+            language=self.language,
         )
         said = tuple(
             Said(start + piece.start, end + piece.start, text) for start, end, text in heard.said

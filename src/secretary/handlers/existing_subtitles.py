@@ -69,9 +69,7 @@ def _beside(path: Path) -> Iterator[Subtitles]:
         found = LANGUAGE_IN_NAME.fullmatch(rest)
         if not rest or (found and language_code(found[1])):
             language = language_code(found[1]) if found else None
-            yield Subtitles(
-                origin="beside the file", language=language, path=path.parent / name
-            )
+            yield Subtitles(origin="beside the file", language=language, path=path.parent / name)
 
 
 def fitting(found: Sequence[Subtitles], spoken: str | None) -> list[Subtitles]:

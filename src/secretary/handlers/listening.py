@@ -13,6 +13,7 @@ from ..handler import JobContext
 from ..processors import records
 from ..processors.transcript import short_clock
 from .ears import Ears
+from .lanes import in_lanes
 
 if TYPE_CHECKING:
     from ..processors.speech.pieces import Piece
@@ -35,21 +36,14 @@ class Listening:
 
     async def run(self, sound: str, pieces: Sequence["Piece"], progress: "SoundProgress") -> None:
         """Have what is said in these pieces on record."""
-        waiting = iter(pieces)
 
-        async def lane() -> None:
-            for piece in waiting:
-                heard = await self._hear(sound, piece)
-                await asyncio.to_thread(self._keep, piece, heard)
-                await progress.advance(piece.end - piece.start)
-                self.entry.touch()
+        async def hear(piece: "Piece") -> None:
+            heard = await self._hear(sound, piece)
+            await asyncio.to_thread(self._keep, piece, heard)
+            await progress.advance(piece.end - piece.start)
+            self.entry.touch()
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.ears.lanes, len(pieces))):
-                    group.create_task(lane())
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the first one; it has ended the others
+        await in_lanes(pieces, self.ears.lanes, hear)
 
     async def _hear(self, sound: str, piece: "Piece") -> Heard:
         """A process that dies, or takes too long, may have had bad luck: it has a second try."""

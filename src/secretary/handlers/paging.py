@@ -15,6 +15,7 @@ from ..processors.assembly import is_assembled
 from ..processors.methods import METHODS
 from ..processors.records import Place
 from ..processors.shelf import show_known
+from .lanes import in_lanes
 
 if TYPE_CHECKING:
     from ..processors.page_task import PageTask, Unfinished
@@ -79,21 +80,15 @@ class Paging:
         pieces = _pieces(numbers, lanes, _most(task))
         unfinished: list[Unfinished] = []
 
-        async def lane() -> None:
-            for piece in pieces:
-                left = await self._make(task, piece)
-                if task.method.llm:
-                    left = await self._ask_model(task, left)
-                unfinished.extend(left)
-                await progress.advance(len(piece) - len(left))
-                self.entry.touch()
+        async def make(piece: Sequence[int]) -> None:
+            left = await self._make(task, piece)
+            if task.method.llm:
+                left = await self._ask_model(task, left)
+            unfinished.extend(left)
+            await progress.advance(len(piece) - len(left))
+            self.entry.touch()
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(lanes, len(numbers))):
-                    group.create_task(lane())
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the first one; it has ended the others
+        await in_lanes(pieces, lanes, make)
         return unfinished
 
     async def _make(self, task: "PageTask", numbers: Sequence[int]) -> list["Unfinished"]:

@@ -1,36 +1,37 @@
-"""What is said in a recording, from the file to the results."""
+"""What is said in a recording, and how the results come of it."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from ..engines.language_names import language_code
+from ..engines.language_names import is_same_language, language_code
 from ..errors import InvalidParameters
 from ..handler import JobContext
+from ..processors.transcript_files import Spoken, Transcript
 from ..remote import Remote
 from .documents import Document
 from .existing_subtitles import Subtitles, spoken_by_subtitles, subtitles_of
+from .looking import Frames
 from .parameters import LanguageParameters
 from .recording_results import recording_results
-from .recordings import chosen_track, look_into
+from .recordings import chosen_track
 from .speech import transcribe
-from .translating import check_translation, is_to_be_translated, translated
+from .translating import translated
 
 if TYPE_CHECKING:
     from ..processors.media.recording import Chapter, Recording
-    from ..processors.transcript import Picture
-    from ..processors.transcript_files import Spoken
 
 PUT_TOGETHER: Remote[None] = Remote("processors.transcript_files", "put_together")
 
 
 class RecordingParameters(LanguageParameters):
     source_language: str | None = Field(
-        default=None, max_length=35, description="What is spoken, like `en`; detected if it is not said"
+        default=None,
+        max_length=35,
+        description="What is spoken, like `en`; detected if it is not said",
     )
     target_language: str | None = Field(
         default=None, max_length=35, description="The transcript is translated into this language"
@@ -54,7 +55,7 @@ class Origin:
 class Words:
     """What is said, and how that is known."""
 
-    spoken: "Spoken"
+    spoken: Spoken
     directory: str
     facts: Mapping[str, Any]
     made: bool
@@ -93,19 +94,20 @@ async def words_of(
         known = await spoken_by_subtitles(ctx, document, found, spoken_in)
         if known is not None:
             spoken, entry, where = known
-            facts = {"engine": "subtitles", "subtitles": where, "duration": recording.duration}
+            facts = {
+                "engine": "subtitles",
+                "subtitles": where,
+                "source_language": spoken.language,
+            }
             return Words(spoken=spoken, directory=entry.name, facts=facts, made=False)
     done = await transcribe(ctx, document, recording, language=language, last_percent=last_percent)
-    facts = {"engine": done.engine, "duration": round(done.seconds, 3), "sound_track": done.track}
+    facts = {
+        "engine": done.engine,
+        "duration": round(done.seconds, 3),
+        "sound_track": done.track,
+        "source_language": done.spoken.language,
+    }
     return Words(spoken=done.spoken, directory=done.entry.name, facts=facts, made=done.made)
-
-
-async def recorded(ctx: JobContext[Any], document: Document) -> dict[str, Any]:
-    """The results of a recording that is only listened to."""
-    check_translation(ctx)
-    recording = await look_into(ctx, document)
-    words = await words_of(ctx, document, recording, Origin())
-    return await concluded(ctx, document, recording, Origin(), words)
 
 
 async def concluded(
@@ -113,47 +115,48 @@ async def concluded(
     document: Document,
     recording: "Recording",
     origin: Origin,
-    words: Words,
-    pictures: Sequence["Picture"] = (),
-    frames: Sequence[Mapping[str, Any]] = (),
+    words: Words | None,
+    frames: Frames | None = None,
 ) -> dict[str, Any]:
-    from ..processors.transcript_files import Transcript
-
-    target, other = ctx.parameters.target_language, None
-    if is_to_be_translated(words.spoken.language, target):
-        other = await translated(ctx, document, words.spoken, target)
+    """All that was found out, put together."""
+    other = await _in_other_words(ctx, document, words) if words else None
     await ctx.progress("postprocessing", 95, "Putting the transcript together")
     title = origin.title or recording.tags.get("title") or PurePath(document.source.name).stem
     chapters = origin.chapters or recording.chapters
     transcript = Transcript(
         shown=str(ctx.directory),
-        spoken=words.spoken,
+        spoken=words.spoken if words else None,
         translated=other,
         title=title,
         chapters=chapters,
-        pictures=pictures,
+        pictures=[frame.as_picture() for frame in frames.frames] if frames else (),
     )
     await ctx.run(PUT_TOGETHER, transcript)
     job = ctx.job
-    facts = {
-        "title": title,
-        "format": recording.format,
-        **words.facts,
-        "source_language": words.spoken.language,
-        "chapters": [
-            {"start": chapter.start, "end": chapter.end, "title": chapter.title}
-            for chapter in chapters
-        ],
-        **origin.facts,
-    }
+    made = (words is not None and words.made) or (frames is not None and frames.made)
     results = recording_results(
         job,
         document.source,
-        directory=words.directory,
-        facts=facts,
-        frames=frames,
+        directory=words.directory if words else frames.directory if frames else None,
+        facts={
+            "title": title,
+            "format": recording.format,
+            "duration": recording.duration,
+            **(words.facts if words else {}),
+            "chapters": [asdict(chapter) for chapter in chapters],
+            **origin.facts,
+        },
+        frames=[frame.as_result() for frame in frames.frames] if frames else (),
+        has_transcript=words is not None,
         is_translated=other is not None,
-        is_from_cache=not words.made and not job.failures and not job.crashes,
+        is_from_cache=not made and not job.failures and not job.crashes,
         context=ctx.parameters.context,
     )
     return {**results, "llm_info": ctx.llm.info()}
+
+
+async def _in_other_words(ctx: JobContext[Any], document: Document, words: Words) -> Spoken | None:
+    target = ctx.parameters.target_language
+    if target is None or is_same_language(words.spoken.language, target):
+        return None
+    return await translated(ctx, document, words.spoken, target)

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 PORTION = 20_000
 
 
-def is_to_be_translated(spoken_in: str, target: str | None) -> bool:
-    return target is not None and not is_same_language(spoken_in, target)
-
-
 def check_translation(ctx: JobContext[Any]) -> None:
     """Before any work: is the language known, and is there a model for it?"""
     target = ctx.parameters.target_language
@@ -39,7 +35,7 @@ async def translated(
     ctx: JobContext[Any], document: Document, spoken: "Spoken", target: str
 ) -> "Spoken":
     """The same sentences in another language. What is done is kept, portion by portion."""
-    from ..processors.transcript_files import Spoken, heard_in
+    from ..processors.transcript_files import Spoken
 
     code = language_code(target) or target
     entry = await _entry(ctx, document, spoken, code)
@@ -56,7 +52,9 @@ async def translated(
         heard = Heard(
             language=code,
             confidence=1.0,
-            said=tuple(Said(one.start, one.end, text) for one, text in zip(portion, texts, strict=True)),
+            said=tuple(
+                Said(one.start, one.end, text) for one, text in zip(portion, texts, strict=True)
+            ),
         )
         await asyncio.to_thread(_keep, entry, number, heard)
         await ctx.progress(
@@ -67,9 +65,7 @@ async def translated(
     )
 
 
-async def _entry(
-    ctx: JobContext[Any], document: Document, spoken: "Spoken", target: str
-) -> Entry:
+async def _entry(ctx: JobContext[Any], document: Document, spoken: "Spoken", target: str) -> Entry:
     model = ctx.llm.model("chat")
     entry = await asyncio.to_thread(
         ctx.cache.entry,

@@ -1,14 +1,66 @@
 """Job type `video`: what is said and shown in a video."""
 
-from ..errors import EngineUnavailable
-from ..handler import JobContext, Results, handles
-from .parameters import LanguageParameters
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from ..errors import UnsupportedFile
+from ..file_kinds import MOVING
+from ..handler import JobContext, handles
+from .audio import TIMEOUT
+from .documents import Document, find
+from .looking import Frames, Looking
+from .parameters import LANGUAGES
+from .recorded import Origin, RecordingParameters, concluded, words_of
+from .recordings import look_into
+from .translating import check_translation
+
+if TYPE_CHECKING:
+    from ..processors.media.recording import Recording
+
+#: Where listening ends and looking begins.
+HALF_PERCENT = 65
 
 
-class VideoParameters(LanguageParameters):
-    pass
+class VideoParameters(RecordingParameters):
+    include_transcript: bool = Field(default=True, description="What is said")
+    include_frames: bool = Field(default=True, description="The slides, as pictures")
+    include_slide_text: bool = Field(default=False, description="The text of each slide, by OCR")
+    ocr_language: str | None = Field(default=None, pattern=LANGUAGES)
+
+    @property
+    def is_watched(self) -> bool:
+        return self.include_frames or self.include_slide_text or not self.include_transcript
 
 
-@handles("video", VideoParameters)
-async def video(ctx: JobContext[VideoParameters]) -> Results:
-    raise EngineUnavailable("This version has no engine for speech")
+@handles("video", VideoParameters, timeout=TIMEOUT)
+async def video(ctx: JobContext[VideoParameters]) -> dict[str, Any]:
+    check_translation(ctx)
+    document = await find(ctx, MOVING)
+    recording = await look_into(ctx, document)
+    origin, words, frames = Origin(), None, None
+    if ctx.parameters.include_transcript:
+        words = await words_of(ctx, document, recording, origin, last_percent=HALF_PERCENT)
+    if ctx.parameters.is_watched:
+        frames = await _frames(ctx, document, recording)
+    return await concluded(ctx, document, recording, origin, words, frames)
+
+
+async def _frames(
+    ctx: JobContext[VideoParameters], document: Document, recording: "Recording"
+) -> Frames | None:
+    wish = ctx.parameters
+    if not recording.pictures:
+        if not wish.include_transcript:
+            raise UnsupportedFile("There are no pictures in the file")
+        await ctx.log("There are no pictures in the file, only sound")
+        return None
+    looking = Looking(
+        ctx=ctx,
+        document=document,
+        recording=recording,
+        track=recording.pictures[0],
+        first_percent=HALF_PERCENT if wish.include_transcript else 10,
+        last_percent=90,
+    )
+    return await looking.run(with_text=wish.include_slide_text, languages=wish.ocr_language)

@@ -46,7 +46,8 @@ class Transcript:
     """What to put together."""
 
     shown: str
-    spoken: Spoken
+    #: None: nobody listened.
+    spoken: Spoken | None
     #: None: as it was spoken.
     translated: Spoken | None = None
     title: str | None = None
@@ -73,9 +74,11 @@ def put_together(transcript: Transcript) -> None:
     """Writes the files, and the long part of the results beside them."""
     shown = Path(transcript.shown)
     spoken, translated = transcript.spoken, transcript.translated
-    said = list((translated or spoken).said())
-    _write_subtitles(shown, said)
-    if translated is not None:
+    source = translated or spoken
+    said = list(source.said()) if source is not None else []
+    if source is not None:
+        _write_subtitles(shown, said)
+    if spoken is not None and translated is not None:
         _write_subtitles(shown, list(spoken.said()), ORIGINAL)
     blocks = as_markdown(
         said, title=transcript.title, chapters=transcript.chapters, pictures=transcript.pictures
@@ -99,17 +102,21 @@ def _write(path: Path, parts: Iterable[str]) -> None:
 
 
 def _results(transcript: Transcript, said: Sequence[Said], markdown: str) -> dict[str, Any]:
+    """What is too long for an answer is in the files only."""
+    is_short = len(markdown) <= MAX_RESULTS_BYTES
+    results: dict[str, Any] = {"markdown_content": markdown if is_short else None}
     spoken, translated = transcript.spoken, transcript.translated
-    transcription: dict[str, Any] = {"source_language": spoken.language}
+    if spoken is None:
+        return results
+    languages = {"source_language": spoken.language}
     if translated is not None:
-        transcription["target_language"] = translated.language
-    text = "\n\n".join(paragraph.text for paragraph in paragraphs(said))
-    if len(text) + len(markdown) > MAX_RESULTS_BYTES:  # in the files only
-        return {"transcription": {**transcription, "text": None, "segments": []}}
-    segments = [
-        {"start": round(start, 3), "end": round(end, 3), "text": text} for start, end, text in said
-    ]
-    return {
-        "transcription": {"text": text, **transcription, "segments": segments},
-        "markdown_content": markdown,
-    }
+        languages["target_language"] = translated.language
+    text, segments = None, []
+    if is_short:
+        text = "\n\n".join(paragraph.text for paragraph in paragraphs(said))
+        segments = [
+            {"start": round(start, 3), "end": round(end, 3), "text": text}
+            for start, end, text in said
+        ]
+    results["transcription"] = {"text": text, **languages, "segments": segments}
+    return results

@@ -1,0 +1,213 @@
+"""The slides of a video: window by window, each kept when it is done, then drawn and read."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from typing import Any
+
+import orjson
+
+from ..cache import Entry
+from ..engines.ocr import open_engine
+from ..handler import JobContext
+from ..processors import records
+from ..processors.media.recording import PictureTrack, Recording
+from ..processors.media.slides import (
+    WINDOW_S,
+    Candidate,
+    DrawnSlide,
+    Seen,
+    Slide,
+    SlideText,
+    windows,
+)
+from ..processors.shelf import Shelf
+from ..processors.transcript import Picture
+from ..remote import Remote
+from ..version import __version__
+from .documents import Document, made_after
+from .lanes import in_lanes
+from .listening import SoundProgress
+
+LOOK: Remote[Seen] = Remote("processors.media.slides", "look")
+CHOOSE: Remote[list[Slide]] = Remote("processors.media.slides", "choose")
+DRAW: Remote[list[DrawnSlide]] = Remote("processors.media.slides", "draw")
+READ: Remote[SlideText] = Remote("processors.media.slides", "read")
+
+#: A window of five minutes takes seconds; this is for a machine that is very busy.
+WINDOW_TIMEOUT = timedelta(minutes=20)
+DRAW_TIMEOUT = timedelta(minutes=2)
+#: The child that starts ffmpeg ends it, and says why; this is for a child that hangs.
+GRACE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    slide: Slide
+    #: None where nobody asked for it.
+    text: SlideText | None = None
+
+    def as_picture(self) -> Picture:
+        text = self.text.text if self.text else ""
+        return Picture(time=self.slide.time, file=self.slide.file_name, text=text)
+
+    def as_result(self) -> dict[str, Any]:
+        slide = self.slide
+        told = {"time": slide.time, "end": slide.end, "file": slide.file_name}
+        return told | ({"text": self.text.text} if self.text else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    frames: Sequence[Frame]
+    #: Relative to the data directory.
+    directory: str
+    made: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looking:
+    """One video on its way through its windows."""
+
+    ctx: JobContext[Any]
+    document: Document
+    recording: Recording
+    track: PictureTrack
+    first_percent: int
+    last_percent: int
+
+    async def run(self, *, with_text: bool, languages: str | None) -> Frames:
+        entry = await asyncio.to_thread(
+            self.ctx.cache.entry,
+            "slides",
+            self.document.sha256,
+            "frames",
+            options={"track": self.track.stream} if len(self.recording.pictures) > 1 else {},
+            version=f"secretary {__version__}",
+        )
+        entry.note({})
+        seen, made = await self._seen(entry)
+        choose = partial(CHOOSE, seen, limit=self.ctx.media.max_frames)
+        slides = await self.ctx.run(choose, wall_time=WINDOW_TIMEOUT)
+        shelf = Shelf(str(entry.directory), str(self.ctx.directory))
+        await in_lanes(slides, self.ctx.processes, partial(self._draw, shelf, entry))
+        frames = [Frame(slide=slide) for slide in slides]
+        if with_text:
+            texts = await self._texts(slides, shelf, languages)
+            pairs = zip(slides, texts, strict=True)
+            frames = [Frame(slide=slide, text=text) for slide, text in pairs]
+        return Frames(frames=frames, directory=entry.name, made=made)
+
+    async def _seen(self, entry: Entry) -> tuple[list[Seen], bool]:
+        """And whether any of it had to be looked for. Where nobody says how long the video is,
+        windows are looked at until there are no more pictures."""
+        directory = str(entry.directory)
+        known = await asyncio.to_thread(records.places, directory, made_after=made_after(self.ctx))
+        limit = self.ctx.media.max_duration.total_seconds()
+        duration = self.recording.duration
+        progress = SoundProgress(
+            self.ctx,
+            "looking_for_slides",
+            duration or limit,
+            first_percent=self.first_percent,
+            last_percent=self.last_percent,
+        )
+
+        async def look(window: tuple[int, float, float]) -> Seen:
+            number, start, end = window
+            if number in known:
+                seen = await asyncio.to_thread(
+                    lambda: _seen_in(next(records.load([known[number]])))
+                )
+            else:
+                call = partial(LOOK, self.document.path, self.track, start, end)
+                call = partial(call, patience_s=WINDOW_TIMEOUT.total_seconds())
+                seen = await self.ctx.run(call, wall_time=WINDOW_TIMEOUT + GRACE)
+                record = orjson.dumps(asdict(seen))
+                await asyncio.to_thread(records.append, directory, number, record)
+                entry.touch()
+            await progress.advance(end - start)
+            return seen
+
+        if duration is not None:
+            spans = [(n, *span) for n, span in enumerate(windows(duration), start=1)]
+            made = any(number not in known for number, _, _ in spans)
+            return await in_lanes(spans, self.ctx.processes, look), made
+        found: list[Seen] = []
+        for number in count(1):
+            start = (number - 1) * WINDOW_S
+            seen = await look((number, start, start + WINDOW_S))
+            if seen.is_empty or start > limit:
+                break
+            found.append(seen)
+        return found, len(found) > len(known)
+
+    async def _draw(self, shelf: Shelf, entry: Entry, slide: Slide) -> None:
+        """The name tells the moment too: another limit, and other slides have the numbers."""
+        kept = f"frame_{slide.number:03d}_{slide.at:.3f}.jpg"
+        if not (entry.directory / kept).exists() or made_after(self.ctx):
+            into = self.ctx.scratch / f"slide_{slide.number}"
+            into.mkdir(exist_ok=True)
+            call = partial(
+                DRAW,
+                self.document.path,
+                self.track,
+                [slide],
+                str(into),
+                patience_s=DRAW_TIMEOUT.total_seconds(),
+            )
+            (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + GRACE)
+            content = await asyncio.to_thread((into / drawn.name).read_bytes)
+            await asyncio.to_thread(_write, shelf, kept, content)
+        await asyncio.to_thread(shelf.show, kept, slide.file_name)
+
+    async def _texts(
+        self, slides: Sequence[Slide], shelf: Shelf, languages: str | None
+    ) -> list[SlideText]:
+        documents = self.ctx.documents
+        languages = languages or documents.ocr_language
+        engine = open_engine(documents.ocr_engine, documents.ocr_data_directory)
+        entry = await asyncio.to_thread(
+            self.ctx.cache.entry,
+            "slides",
+            self.document.sha256,
+            "text",
+            options={"languages": languages, "engine": engine.name},
+            version=f"secretary {__version__}, {engine.version}",
+        )
+        entry.note({})
+        directory = str(entry.directory)
+        known = await asyncio.to_thread(records.places, directory, made_after=made_after(self.ctx))
+
+        async def read(slide: Slide) -> SlideText:
+            number = round(slide.at * 1000)  # which slide it is, however many there are
+            if number in known:
+                (line,) = await asyncio.to_thread(lambda: list(records.load([known[number]])))
+                return SlideText(**orjson.loads(line))
+            call = partial(
+                READ,
+                f"{shelf.shown}/{slide.file_name}",
+                languages=languages,
+                ocr_engine=documents.ocr_engine,
+                ocr_data_directory=documents.ocr_data_directory,
+            )
+            text = await self.ctx.run(call, wall_time=documents.page_timeout)
+            await asyncio.to_thread(records.append, directory, number, orjson.dumps(asdict(text)))
+            entry.touch()
+            return text
+
+        return await in_lanes(slides, self.ctx.processes, read)
+
+
+def _write(shelf: Shelf, name: str, content: bytes) -> None:
+    with shelf.writing(name) as path, open(path, "xb") as file:
+        file.write(content)
+
+
+def _seen_in(record: bytes) -> Seen:
+    told = orjson.loads(record)
+    candidates = tuple(Candidate(**candidate) for candidate in told.pop("candidates"))
+    return Seen(**told, candidates=candidates)
