@@ -1,6 +1,7 @@
 """From a picture to its text: straightened, its language found, read."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PIL import Image
 
@@ -51,6 +52,19 @@ def recognise(
     reading = _read(sheet, engine, found)
     is_mixed = _languages_in(reading.text, engine) - {found}
     return _read(sheet, engine, _usual(engine, found)) if is_mixed else reading
+
+
+def recognise_upright(
+    image: Image.Image, *, engine: OcrEngine, languages: str | None
+) -> Recognised:
+    """For what cannot have slipped or be turned, such as a slide: nothing of that is tried."""
+    codes = "+".join(language_codes(languages or "")) or _usual(engine)
+    grey = image if image.mode == "L" else image.convert("L")
+    findings = examine(grey)
+    if findings.is_blank:
+        return _recognised([], codes, None)
+    level = replace(findings, is_lying=False, skew=0.0)
+    return _read(prepare(grey, level, None), engine, codes)
 
 
 def _read_upright(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:

@@ -1,0 +1,101 @@
+"""When two small pictures show the same slide, or one a part of the other."""
+
+import base64
+import zlib
+from dataclasses import dataclass
+
+import numpy
+from numpy.typing import NDArray
+
+from .picture_stream import HEIGHT, WIDTH, Frame
+from .slides import Candidate
+from .stillness import BLOCK, COLUMNS, ROWS, Blocks, over_pixels
+
+#: By how much a pixel must differ; docs/explanation/slides.md has the figures.
+DIFFERENT = 14
+#: How many of them make another slide: fewer may be a mouse pointer. A word is twice as much.
+DIFFERENT_PIXELS = 10
+#: The range of grey around a pixel that is part of something, not of a background.
+INK = 20
+#: What of a slide's ink may change while it is built up: lines are close to each other.
+TOUCHED = 0.15
+#: A picture with less ink is blank.
+BLANK_PIXELS = 6
+#: The mean difference of blocks within one shot of a camera.
+SAME_SHOT = 14.0
+
+Pixels = NDArray[numpy.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A candidate's picture, ready to be compared."""
+
+    grey: Frame
+    lively: Blocks
+
+
+def packed_grey(grey: Frame) -> str:
+    return base64.b64encode(zlib.compress(grey.tobytes(), 6)).decode()
+
+
+def packed_blocks(blocks: Blocks) -> str:
+    return numpy.packbits(blocks).tobytes().hex()
+
+
+def sight_of(candidate: Candidate) -> Sight:
+    content = zlib.decompress(base64.b64decode(candidate.grey))
+    grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
+    return Sight(grey, unpacked_blocks(candidate.lively))
+
+
+def unpacked_blocks(packed: str) -> Blocks:
+    bits = numpy.unpackbits(numpy.frombuffer(bytes.fromhex(packed), numpy.uint8))
+    return bits[: ROWS * COLUMNS].reshape(ROWS, COLUMNS).astype(numpy.bool_)
+
+
+def is_same(one: Sight, other: Sight) -> bool:
+    return int(_changes(one, other).sum()) < DIFFERENT_PIXELS
+
+
+def is_part(part: Sight, whole: Sight) -> bool:
+    """Whether all that the first shows is on the second too, which may show more: a build-up."""
+    changed = _changes(part, whole)
+    ink = _ink(part.grey) & over_pixels(~(part.lively | whole.lively))
+    lost = int((changed & ink).sum())
+    return lost <= TOUCHED * int(changed.sum()) and lost <= TOUCHED * int(ink.sum())
+
+
+def is_same_shot(one: Sight, other: Sight) -> bool:
+    difference = _coarse(one.grey) - _coarse(other.grey)
+    return float(numpy.abs(difference).mean()) < SAME_SHOT
+
+
+def is_blank(sight: Sight) -> bool:
+    return int((_ink(sight.grey) & over_pixels(~sight.lively)).sum()) < BLANK_PIXELS
+
+
+def differing(one: Frame, other: Frame) -> Pixels:
+    changed: Pixels = numpy.maximum(one, other) - numpy.minimum(one, other) > DIFFERENT
+    return changed
+
+
+def _changes(one: Sight, other: Sight) -> Pixels:
+    return differing(one.grey, other.grey) & over_pixels(~(one.lively | other.lively))
+
+
+def _ink(grey: Frame) -> Pixels:
+    high, low = grey.copy(), grey.copy()
+    for axis in (0, 1):
+        for near, here in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            at = (here, slice(None)) if axis == 0 else (slice(None), here)
+            of = (near, slice(None)) if axis == 0 else (slice(None), near)
+            high[at] = numpy.maximum(high[at], grey[of])
+            low[at] = numpy.minimum(low[at], grey[of])
+    ink: Pixels = high - low > INK
+    return ink
+
+
+def _coarse(grey: Frame) -> NDArray[numpy.float64]:
+    means: NDArray[numpy.float64] = grey.reshape(ROWS, BLOCK, COLUMNS, BLOCK).mean(axis=(1, 3))
+    return means

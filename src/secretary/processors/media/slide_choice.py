@@ -1,0 +1,106 @@
+"""Which of the pictures that stood still are slides of their own, and worth to be shown."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from .likeness import Sight, is_blank, is_part, is_same, is_same_shot, sight_of
+from .picture_stream import RATE
+from .slides import Candidate, Seen, Slide
+from .stillness import STAND
+
+#: Between two frames of scenes that are filmed; and how many of them one video may have.
+SCENE_DISTANCE_S = 60.0
+MAX_SCENES = 40
+
+
+class Known(NamedTuple):
+    candidate: Candidate
+    sight: Sight
+
+
+def gathered(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Neighbours put together that show the same, or one a part of the other; passages dropped."""
+    return [known.candidate for known in _gathered(candidates)]
+
+
+def chosen(seen: Sequence[Seen], *, limit: int) -> list[Slide]:
+    windows = sorted(seen, key=lambda window: window.start)
+    kept: list[Known] = []
+    for known in _gathered(one for window in windows for one in window.candidates):
+        if not _is_known(known, kept):
+            kept.append(known)
+    end = max((window.end for window in windows), default=0.0)
+    return [
+        Slide(
+            number=number,
+            time=round(one.time, 2),
+            end=round(min(one.end, end), 2),
+            at=round(one.at, 2),
+            lively=one.lively,
+            is_scene=one.is_scene,
+        )
+        for number, one in enumerate(_few([known.candidate for known in kept], limit), 1)
+    ]
+
+
+def _gathered(candidates: Iterable[Candidate]) -> list[Known]:
+    states = _without_passages([Known(one, sight_of(one)) for one in candidates])
+    result: list[Known] = []
+    for known in states:
+        joined = _joined(result[-1], known) if result else None
+        if joined:
+            result[-1] = joined
+        else:
+            result.append(known)
+    return result
+
+
+def _without_passages(states: list[Known]) -> list[Known]:
+    """Neither blank pictures nor halves of a fade; but never nothing."""
+    full = [known for known in states if not is_blank(known.sight)]
+    standing = [
+        known
+        for known, after in pairwise([*full, None])
+        if known and (_stands(known) or (after and is_part(known.sight, after.sight)))
+    ]
+    return standing or full[:1] or states[:1]
+
+
+def _stands(known: Known) -> bool:
+    return known.candidate.end - known.candidate.time >= STAND / RATE
+
+
+def _joined(before: Known, after: Known) -> Known | None:
+    """One of both, for the time of both."""
+    first, second = before.candidate, after.candidate
+    if first.is_scene != second.is_scene:
+        return None
+    if first.is_scene:
+        if not is_same_shot(before.sight, after.sight):
+            return None
+        return Known(replace(first, end=second.end), before.sight)
+    if is_same(before.sight, after.sight) or is_part(after.sight, before.sight):
+        return Known(replace(first, end=second.end), before.sight)
+    if is_part(before.sight, after.sight):
+        return Known(replace(second, time=first.time), after.sight)
+    return None
+
+
+def _is_known(known: Known, kept: Sequence[Known]) -> bool:
+    """Whether it came before. A slide that differs by a line is another."""
+    if known.candidate.is_scene:
+        scenes = [other for other in kept if other.candidate.is_scene]
+        too_soon = scenes and known.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S
+        return bool(too_soon) or any(is_same_shot(known.sight, one.sight) for one in scenes)
+    slides = (other.sight for other in kept if not other.candidate.is_scene)
+    return any(is_same(known.sight, one) or is_part(known.sight, one) for one in slides)
+
+
+def _few(candidates: list[Candidate], limit: int) -> list[Candidate]:
+    scenes = [one for one in candidates if one.is_scene]
+    every = -(-len(scenes) // MAX_SCENES) or 1
+    slides = [one for one in candidates if not one.is_scene]
+    slides.sort(key=lambda one: one.end - one.time, reverse=True)
+    return sorted((scenes[::every] + slides)[:limit], key=lambda one: one.time)

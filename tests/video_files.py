@@ -1,0 +1,109 @@
+"""Videos as tests need them: slides of printed text, a speaker in the corner, fades, moving scenes."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy
+from numpy.typing import NDArray
+from PIL import Image
+
+from .printed import Print, sheet
+
+Picture = NDArray[numpy.uint8]
+
+#: Frames a second of what is made here.
+RATE = 8
+H264 = ("-c:v", "libx264", "-preset", "ultrafast", "-crf", "23", "-pix_fmt", "yuv420p")
+
+
+def slide(title: str, *lines: str, width: int = 640, is_dark: bool = False) -> Picture:
+    """Black on white, in the proportions of a screen."""
+    prints = [Print(30, 50, title, 24)]
+    prints += [Print(40, 90 + 32 * i, line, 18) for i, line in enumerate(lines)]
+    picture = sheet(prints, width=480, height=270, dpi=72 * width / 480)
+    grey = numpy.asarray(picture.resize((width, width * 9 // 16)), numpy.uint8)
+    return 255 - grey if is_dark else grey
+
+
+def five_slides(width: int = 640) -> list[Picture]:
+    return [
+        slide("The harvest of 1987", "Apples were scarce", "Pears were not", width=width),
+        slide("Costs of heating", "A modern boiler", "A new roof", "Seven years", width=width),
+        slide("The library", "240 additional books", "An invoice", width=width, is_dark=True),
+        slide("Objections", "Nobody objected to the repair", width=width),
+        slide("Questions and answers", "Thank you for listening", width=width),
+    ]
+
+
+def shown(pictures: Sequence[Picture], seconds: Sequence[float]) -> Iterator[Picture]:
+    for picture, length in zip(pictures, seconds, strict=True):
+        for _ in range(round(length * RATE)):
+            yield picture
+
+
+def faded(pictures: Sequence[Picture], seconds: float, *, fade: float) -> Iterator[Picture]:
+    """Each for some seconds, and between them one turning into the other."""
+    steps = round(fade * RATE)
+    for before, after in pairwise(pictures):
+        yield from shown([before], [seconds])
+        for step in range(1, steps):
+            share = step / steps
+            yield (before * (1 - share) + after * share).astype(numpy.uint8)
+    yield from shown(pictures[-1:], [seconds])
+
+
+def with_speaker(frames: Iterable[Picture], *, seed: int = 5) -> Iterator[Picture]:
+    """A quarter of the width and height, at the bottom right: a head that never keeps still."""
+    for frame, filmed in zip(frames, scene(10_000, seed=seed), strict=False):
+        height, width = frame.shape
+        small = Image.fromarray(filmed).resize((width // 4, height // 4))
+        together = frame.copy()
+        together[-(height // 4) :, -(width // 4) :] = numpy.asarray(small)
+        yield together
+
+
+def scene(seconds: float, *, width: int = 320, seed: int = 1) -> Iterator[Picture]:
+    """Waves of light and dark that wander, as a camera in motion sees the world."""
+    chance = numpy.random.default_rng(seed)
+    height = width * 9 // 16
+    y, x = numpy.mgrid[0:height, 0:width] / width
+    waves = chance.uniform(-30, 30, (6, 2))
+    speeds = chance.uniform(1, 6, 6)
+    for index in range(round(seconds * RATE)):
+        now = index / RATE
+        phases = [
+            numpy.sin(a * x + b * y + speed * now)
+            for (a, b), speed in zip(waves, speeds, strict=True)
+        ]
+        yield (128 + 20 * numpy.sum(phases, axis=0)).clip(0, 255).astype(numpy.uint8)
+
+
+def film(
+    path: Path,
+    frames: Iterable[Picture],
+    *,
+    rate: float = RATE,
+    options: Sequence[str] = H264,
+) -> Path:
+    frames = iter(frames)
+    first = next(frames)
+    height, width = first.shape
+    command = [
+        *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y"),
+        *("-f", "rawvideo", "-pix_fmt", "gray", "-s", f"{width}x{height}", "-r", str(rate)),
+        *("-i", "pipe:0", *options, str(path)),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        for frame in chain([first], frames):
+            process.stdin.write(frame.tobytes())
+        process.stdin.close()
+    assert process.returncode == 0
+    return path
+
+
+def ffmpeg(*arguments: str) -> None:
+    subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *arguments], check=True)
