@@ -89,7 +89,7 @@ class TestASound:
         assert not {"language", "prompt"} & set(server.requests[0])
 
     @pytest.mark.parametrize("told", ["german", "de", "German", "deu"])
-    async def test_the_language_is_told_by_two_letters(self, told: str) -> None:
+    async def test_the_language_is_told_by_language_code(self, told: str) -> None:
         async with asking(heard((0, 1, "Hallo"), language=told)) as (_, llm):
             assert (await listen(llm)).language == "de"
 

@@ -94,14 +94,14 @@ async def words_of(
         known = await spoken_by_subtitles(ctx, document, found, spoken_in)
         if known is not None:
             spoken, entry, where = known
-            facts = {
+            about = {
                 "engine": "subtitles",
                 "subtitles": where,
                 "source_language": spoken.language,
             }
-            return Words(spoken=spoken, directory=entry.name, facts=facts, made=False)
+            return Words(spoken=spoken, directory=entry.name, facts=about, made=False)
     done = await transcribe(ctx, document, recording, language=language, last_percent=last_percent)
-    facts = {
+    facts: dict[str, Any] = {
         "engine": done.engine,
         "duration": round(done.seconds, 3),
         "sound_track": done.track,

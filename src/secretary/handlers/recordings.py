@@ -74,7 +74,7 @@ async def decoded_sound(
         decoded = await ctx.run(decode, wall_time=DECODE_TIMEOUT + GRACE)
     finally:
         telling.cancel()
-    for warning in decoded.warnings:
+    for warning in decoded.warnings():
         await ctx.log(warning, "warning")
     return target, decoded
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...engines.iso_639 import two_letters
+from ...engines.language_names import language_code
 from .metadata import one_line
 from .recording import PictureTrack, SoundTrack, SubtitleTrack
 
@@ -127,7 +127,7 @@ def _subtitle(found: re.Match[str], title: str | None) -> SubtitleTrack:
 
 
 def _language(found: re.Match[str]) -> str | None:
-    return two_letters(found["language"] or "")
+    return language_code(found["language"] or "")
 
 
 def _duration(said: str) -> float | None:
