@@ -4,6 +4,8 @@ import re
 import zipfile
 from pathlib import Path
 
+from .sound_frames import is_transport_stream, kind_by_frames, kind_by_later_frames
+
 #: How much of the beginning is looked at. Some programs write before a PDF's own beginning.
 HEAD = 4096
 PDF_WITHIN = 1024
@@ -18,8 +20,10 @@ OFFICE = frozenset(
     {"docx", "xlsx", "pptx", "odt", "ods", "odp", "epub", "rtf", "ole", "html", "text"}
 )
 PICTURES = frozenset({"png", "jpeg", "gif", "webp", "tiff", "bmp", "heif", "jp2"})
-SOUND = frozenset({"mp3", "wav", "flac", "ogg", "aac", "mp4", "webm", "aiff", "amr", "asf"})
-MOVING = frozenset({"mp4", "webm", "avi", "mpeg", "ogg", "asf", "flv"})
+SOUND = frozenset(
+    {"mp3", "wav", "w64", "flac", "ogg", "aac", "mp4", "webm", "aiff", "amr", "asf", "caf", "au"}
+)
+MOVING = frozenset({"mp4", "webm", "avi", "mpeg", "mpegts", "ogg", "asf", "flv"})
 
 #: Kinds by how they begin.
 BEGINNINGS: tuple[tuple[bytes, str], ...] = (
@@ -33,9 +37,6 @@ BEGINNINGS: tuple[tuple[bytes, str], ...] = (
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jp2"),
     (b"{\\rtf", "rtf"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
-    (b"ID3\x02", "mp3"),
-    (b"ID3\x03", "mp3"),
-    (b"ID3\x04", "mp3"),
     (b"fLaC", "flac"),
     (b"OggS", "ogg"),
     (b"\x1aE\xdf\xa3", "webm"),
@@ -44,10 +45,19 @@ BEGINNINGS: tuple[tuple[bytes, str], ...] = (
     (b"FLV\x01", "flv"),
     (b"\x00\x00\x01\xba", "mpeg"),
     (b"\x00\x00\x01\xb3", "mpeg"),
+    (b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00", "w64"),
+    (b"caff\x00\x01", "caf"),
+    (b".snd\x00\x00", "au"),
 )
 #: Containers that say at byte 8 what they hold.
 INSIDE_RIFF = {b"WAVE": "wav", b"AVI ": "avi", b"WEBP": "webp"}
+#: The same with numbers of 64 bits, or with the bytes of all numbers turned round.
+KINDS_OF_RIFF = frozenset({b"RIFF", b"RF64", b"BW64", b"RIFX"})
 INSIDE_FORM = {b"AIFF": "aiff", b"AIFC": "aiff"}
+#: What a film may begin with that does not say its brand.
+QUICKTIME = frozenset({b"moov", b"mdat", b"moof", b"styp", b"wide", b"free", b"skip", b"pnot"})
+#: More ID3 tags than this nobody writes one behind the other.
+MAX_TAGS = 4
 PICTURE_BRANDS = frozenset({b"heic", b"heix", b"mif1", b"msf1", b"hevc", b"avif"})
 #: Documents that are a zip, by a directory they have.
 INSIDE_ZIP = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx"}
@@ -65,6 +75,8 @@ def kind_of(path: Path) -> str | None:
         head = file.read(HEAD)
     if head.startswith(b"PK\x03\x04"):
         return _kind_of_zip(path)
+    if _has_tag(head):
+        return _kind_after_tags(path)
     return _kind_by_head(head)
 
 
@@ -73,7 +85,9 @@ def _kind_by_head(head: bytes) -> str | None:
         return "pdf"
     if head[4:8] == b"ftyp":
         return "heif" if head[8:12] in PICTURE_BRANDS else "mp4"
-    if head[:4] == b"RIFF" and head[8:12] in INSIDE_RIFF:
+    if head[4:8] in QUICKTIME and min(head[:4]) < 9:  # no text has such a number before it
+        return "mp4"
+    if head[:4] in KINDS_OF_RIFF and head[8:12] in INSIDE_RIFF:
         return INSIDE_RIFF[head[8:12]]
     if head[:4] == b"FORM" and head[8:12] in INSIDE_FORM:
         return INSIDE_FORM[head[8:12]]
@@ -82,18 +96,32 @@ def _kind_by_head(head: bytes) -> str | None:
     for beginning, kind in BEGINNINGS:
         if head.startswith(beginning):
             return kind
-    return _kind_by_frames(head) or _kind_of_text(head)
+    return kind_by_frames(head) or _kind_of_text(head) or _kind_of_stream(head)
 
 
-def _kind_by_frames(head: bytes) -> str | None:
-    """MPEG sound has no beginning of its own, but frames that all start with eleven ones."""
-    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
-        return None
-    if head[1] & 0xF6 == 0xF0:
-        return "aac"
-    layer = (head[1] >> 1) & 0b11
-    # Of layer I (0b11) there are no files, and a text in UTF-16 begins like one.
-    return "mp3" if layer in (0b01, 0b10) and head[2] >> 4 not in (0, 15) else None
+def _kind_of_stream(head: bytes) -> str | None:
+    return "mpegts" if is_transport_stream(head) else kind_by_later_frames(head)
+
+
+def _kind_after_tags(path: Path) -> str:
+    """Such tags are an MP3's; some programs write them before other sound too."""
+    at = 0
+    with path.open("rb") as file:
+        for _ in range(MAX_TAGS):
+            file.seek(at)
+            head = file.read(HEAD)
+            if not _has_tag(head):
+                found = _kind_by_head(head)
+                return found if found in ("aac", "flac") else "mp3"
+            size = 0
+            for byte in head[6:10]:
+                size = size << 7 | byte & 0x7F
+            at += 10 + size
+    return "mp3"
+
+
+def _has_tag(head: bytes) -> bool:
+    return head[:3] == b"ID3" and head[3:4] in (b"\x02", b"\x03", b"\x04")
 
 
 def _kind_of_text(head: bytes) -> str | None:

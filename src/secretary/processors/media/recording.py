@@ -10,6 +10,8 @@ class SoundTrack:
     stream: int
     codec: str
     channels: int
+    #: As ffmpeg calls it: `mono`, `5.1(side)`; `17 channels` when nobody knows what they are.
+    layout: str
     rate: int
     #: ISO 639-1; None when the file does not say.
     language: str | None = None
@@ -32,6 +34,10 @@ class SubtitleTrack:
     stream: int
     codec: str
     language: str | None = None
+    is_default: bool = False
+    #: Only of what a viewer would not understand: signs, words in another language.
+    is_forced: bool = False
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +51,14 @@ class Chapter:
 class Recording:
     """As the file declares it: what is really in it shows only when it is decoded."""
 
+    #: As `file_kinds` calls it.
     format: str
-    #: In seconds; None when the file does not say.
+    #: In seconds; None when the file does not say, or says what cannot be in so few bytes.
     duration: float | None
+    #: Whether that is only a guess, by the size of the file and the bit rate of its beginning.
+    is_estimated: bool = False
     sounds: tuple[SoundTrack, ...] = ()
+    #: Only those that move: a cover is none.
     pictures: tuple[PictureTrack, ...] = ()
     #: Only those that are text.
     subtitles: tuple[SubtitleTrack, ...] = ()

@@ -1,0 +1,202 @@
+"""A sound track as raw samples in a file, where every second has its place.
+
+Signed 16-bit little-endian numbers, 16,000 a second, one channel: 115 MB an hour on disk, and no
+memory. Second 0 is where the first track of the recording begins, be it a picture.
+"""
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...engines.speech import RATE
+from ...errors import FileCorrupt, FileTooLarge, UnsupportedFile
+from .ffmpeg import Ended, opening, run
+from .recording import Recording, SoundTrack
+from .sound_times import Timeline, laid_out
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SAMPLE_BYTES = 2
+#: More of them no filter takes.
+MAX_CHANNELS = 64
+#: In samples: a place in the sound is known as exactly as this.
+_FRAME = RATE // 20
+#: What may be missing, in seconds and as a share, before it is spoken of.
+_TOLERATED_S = 1.0
+_TOLERATED = 0.01
+#: What a length may be too long by: that of the last frame, or of a picture that stays.
+_MARGIN_S = 5
+#: Their length is what lies between the first and the last time in them, and times may begin anew.
+_TOLD_BY_TIMES = {"mpeg", "mpegts"}
+_NO_DECODER = re.compile(r"unknown decoder|decoder .* not found|no decoder for", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    seconds: float
+    samples: int
+    #: Seconds without sound between its first and its last sample, where the file says there is
+    #: a gap; in the samples they are silence.
+    gaps: float
+    #: What is not there of the length that the file declares, in seconds; 0 when it is whole.
+    missing: float
+    #: Whether anything could not be decoded, be it a fraction of a second.
+    is_damaged: bool
+
+    def warnings(self) -> tuple[str, ...]:
+        """For the job's log, a sentence each."""
+        if self.missing:
+            return (f"The sound is {self.missing:.0f} s shorter than the file says it is",)
+        return ("The sound is damaged in a few places",) if self.is_damaged else ()
+
+
+def chosen_track(sounds: Iterable[SoundTrack], language: str | None = None) -> SoundTrack | None:
+    """In the language that is wanted, else the one that players choose; None without any."""
+    return min(
+        sounds,
+        key=lambda each: (
+            language is None or each.language != language,
+            not each.is_default,
+            each.stream,
+        ),
+        default=None,
+    )
+
+
+def decode(
+    path: str,
+    into: str,
+    *,
+    recording: Recording,
+    track: SoundTrack,
+    max_seconds: float,
+    timeout_s: float,
+    program: str | None = None,
+) -> Decoded:
+    """Writes the track to the file `into`. While it runs, `decoded_seconds(into)` tells how far it
+    has got. A track that breaks off early is kept as far as it goes, and its result says so."""
+    if not recording.is_estimated and recording.format not in _TOLD_BY_TIMES:
+        _refuse_longer(recording.duration, max_seconds)
+    if track.channels > MAX_CHANNELS:
+        text = f"The sound has {track.channels} channels; no more than {MAX_CHANNELS} can be mixed"
+        raise UnsupportedFile(text, channels=track.channels, limit=MAX_CHANNELS)
+    work = _work(into)
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True)
+        raw, timeline = work / "raw", Timeline(RATE)
+        ended = run(
+            [*opening(path), *_output(track)],
+            timeout_s=timeout_s,
+            program=program,
+            directory=str(work),
+            take=timeline.take,
+            look=lambda: _refuse_longer(max(_length(raw), timeline.seconds), max_seconds),
+        )
+        _refuse_longer(max(_length(raw), timeline.seconds), max_seconds)
+        decoded = _judged(ended, _length(raw), timeline, recording)
+        os.replace(laid_out(raw, timeline, work / "whole"), into)
+        return decoded
+    except OSError as error:
+        raise _named(error) from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def decoded_seconds(into: str) -> float:
+    """How much of a track has been decoded so far."""
+    path = Path(into)
+    return _length(path) if path.exists() else _length(_work(into) / "raw")
+
+
+def samples(path: str, start: float, end: float) -> "np.ndarray":
+    """The sound between two seconds, as numbers from -1 to 1; shorter where the file ends."""
+    import numpy as np
+
+    first = max(round(start * RATE), 0)
+    count = max(round(end * RATE) - first, 0)
+    with open(path, "rb") as file:
+        file.seek(first * SAMPLE_BYTES)
+        there = max(os.fstat(file.fileno()).st_size // SAMPLE_BYTES - first, 0)
+        content = file.read(min(count, there) * SAMPLE_BYTES)
+    return np.frombuffer(content, dtype="<i2").astype(np.float32) / 32768
+
+
+def _work(into: str) -> Path:
+    return Path(f"{into}.part")
+
+
+def _length(raw: Path) -> float:
+    try:
+        return raw.stat().st_size / SAMPLE_BYTES / RATE
+    except OSError:
+        return 0.0
+
+
+def _output(track: SoundTrack) -> list[str]:
+    """Raw samples to a file, and to standard output when each frame of them is to be heard."""
+    mixed = []
+    if track.layout.endswith("channels") and track.channels > 2:
+        # Nobody knows what they are, so each counts the same.
+        mixed = ["pan=mono|c0<" + "+".join(f"c{number}" for number in range(track.channels))]
+    filters = [*mixed, "aformat=channel_layouts=mono", f"aresample={RATE}"]
+    return [
+        "-map", f"0:{track.stream}",
+        "-af", ",".join((*filters, f"asetnsamples=n={_FRAME}:p=0")),
+        "-map_metadata", "-1", "-map_chapters", "-1",
+        "-c:a", "pcm_s16le", "-fflags", "+bitexact",
+        "-f", "tee", r"[f=s16le:onfail=abort]file\:raw|[f=framecrc:onfail=abort]pipe\:1",
+    ]  # fmt: skip
+
+
+def _refuse_longer(seconds: float | None, max_seconds: float) -> None:
+    if seconds is not None and seconds > max_seconds + _MARGIN_S:
+        text = f"The recording is longer than the {max_seconds:g} s that are allowed"
+        raise FileTooLarge(text, limit_s=max_seconds)
+
+
+def _judged(ended: Ended, seconds: float, timeline: Timeline, recording: Recording) -> Decoded:
+    if "No space left on device" in ended.said:
+        raise OSError(errno.ENOSPC, "ffmpeg cannot write")
+    if _NO_DECODER.search(ended.said):
+        raise UnsupportedFile("ffmpeg has no decoder for the sound in the file")
+    if ended.code or not seconds or timeline.seconds <= 0:
+        raise FileCorrupt("The sound in the file cannot be decoded: it is damaged")
+    is_damaged = bool(ended.said.strip())
+    tolerated = max(_TOLERATED_S, _TOLERATED * timeline.seconds)
+    missing = _missing(timeline.seconds, recording, is_damaged=is_damaged)
+    lost = timeline.gaps if is_damaged else 0.0
+    if recording.format == "ogg":
+        # Its length stands at its very end: what is missing is before that.
+        lost, missing = lost + missing, 0.0
+    if lost > tolerated:
+        text = f"The file is damaged: about {lost:.0f} s of its sound cannot be decoded"
+        raise FileCorrupt(text, missing_s=round(lost, 1))
+    return Decoded(
+        seconds=timeline.seconds,
+        samples=round(timeline.seconds * RATE),
+        gaps=timeline.gaps,
+        missing=missing if missing > tolerated else 0.0,
+        is_damaged=is_damaged,
+    )
+
+
+def _missing(seconds: float, recording: Recording, *, is_damaged: bool) -> float:
+    """At the end, in seconds. A film may go on without sound."""
+    if recording.duration is None or recording.is_estimated:
+        return 0.0
+    if recording.pictures and not is_damaged:
+        return 0.0
+    return max(recording.duration - seconds, 0.0)
+
+
+def _named(error: OSError) -> Exception:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return error
+    return FileTooLarge("There is no room on the disk for the sound of the recording")
