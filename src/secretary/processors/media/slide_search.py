@@ -11,12 +11,10 @@ from .picture_stream import RATE, Frame, small_frames
 from .recording import PictureTrack
 from .slide_choice import gathered
 from .slides import MAX_WINDOW_S, Candidate, Seen
-from .stillness import AHEAD_S, Blocks, examine, over_pixels
+from .stillness import AHEAD_S, COLUMNS, ROWS, SCENE, STAND, Blocks, examine, over_pixels
 
 #: The share of a picture that must be at rest to begin a slide with.
 ENOUGH_AT_REST = 0.3
-#: Beyond this share in motion it is a scene, filmed and not shown.
-SCENE = 0.6
 #: From one frame of a scene to the next.
 SCENE_STEP = 60 * RATE
 #: In one window; those that stand longest are kept.
@@ -44,18 +42,24 @@ def search(
         if start_s:
             return Seen(start=start_s, end=start_s)
         raise FileCorrupt("The pictures of the video cannot be decoded")
-    found = gathered(_candidates(frames, start_s, own))
+    found = gathered(_candidates(_held(frames, own), start_s, own))
     kept = sorted(found, key=lambda one: one.end - one.time, reverse=True)[:MAX_CANDIDATES]
     kept.sort(key=lambda one: one.time)
     until = min(end_s, start_s + len(frames) / RATE)
     return Seen(start=start_s, end=until, candidates=tuple(kept))
 
 
+def _held(frames: Frame, own: int) -> Frame:
+    """What is shown last stays to be seen, where the sound goes on and no picture comes."""
+    missing = min(STAND, own - len(frames))
+    return numpy.concatenate([frames, frames[-1:].repeat(missing, 0)]) if missing > 0 else frames
+
+
 def _candidates(frames: Frame, start_s: float, own: int) -> list[Candidate]:
     """All states of the picture, those that it only passes through included."""
     states = list(_states(frames))
     if not states:
-        states = [State(0, numpy.zeros_like(examine(frames[:1]).lively[0]), True)]
+        states = [State(0, numpy.zeros((ROWS, COLUMNS), numpy.bool_), True)]
     ends = [state.index for state in states[1:]] + [len(frames)]
     return [
         _candidate(frames[state.index], state, end, start_s)

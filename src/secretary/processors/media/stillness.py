@@ -20,9 +20,13 @@ STAND = round(1.5 * RATE)
 #: How far to look ahead to know what never rests.
 AHEAD_S = 12
 #: Where the video ends sooner, what has passed counts too.
-LEAST_S = 4
+LEAST_S = 6
+#: Beyond this share of the picture in motion it is a scene, filmed and not shown.
+SCENE = 0.6
 #: The share of seconds with motion: this much never rests, this much belongs to what does not.
 LIVELY, NEARLY_LIVELY = 0.5, 0.17
+#: Of these seconds there must be more than slides that follow each other quickly can have.
+LIVELY_SECONDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def examine(frames: Frame) -> Stillness:
     for index in range(1, count):
         moving[index] = moved(frames[index - 1], frames[index])
     stands = numpy.zeros((count, ROWS, COLUMNS), numpy.bool_)
-    for index in range(count):
+    for index in range(max(1, count - STAND + 1)):
         later = frames[min(index + STAND, count - 1)]
         # A slow fade shows only in the long run.
         rests = ~moving[index + 1 : index + 1 + STAND].any(axis=0)
@@ -69,9 +73,12 @@ def _lively(moving: NDArray[numpy.bool_]) -> NDArray[numpy.bool_]:
         seconds = [
             coming[second : second + RATE].any(axis=0) for second in range(0, len(coming), RATE)
         ]
-        if len(seconds) > 1:
-            share = numpy.mean(seconds, axis=0)
-            lively[index] = _grown(share >= LIVELY, share >= NEARLY_LIVELY)
+        if len(seconds) >= LIVELY_SECONDS:
+            count = numpy.sum(seconds, axis=0)
+            core = count >= max(LIVELY_SECONDS, LIVELY * len(seconds))
+            lively[index] = _grown(core, count >= NEARLY_LIVELY * len(seconds))
+            if lively[index].mean() > SCENE:  # it may begin with a slide that is shown for a while
+                lively[index] &= numpy.any(seconds[:LIVELY_SECONDS], axis=0)
     return lively
 
 
