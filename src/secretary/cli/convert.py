@@ -13,7 +13,7 @@ import typer
 
 from ..desk import Desk
 from ..errors import InvalidParameters, JobFailed, UnsupportedFile
-from ..file_kinds import OFFICE, PICTURES, kind_of
+from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND, kind_of
 from ..job import FINAL, JobStatus
 from ..submission import JobRequest, read
 from ..workshop import keep_cache, run_directory, user_directory, workshop
@@ -59,7 +59,7 @@ class Wish:
 
 def convert(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="PDFs, scans, pictures, office files")
+        list[Path], typer.Argument(metavar="FILE...", help="Documents, pictures, sound, video")
     ],
     output: Annotated[
         Path | None,
@@ -67,18 +67,24 @@ def convert(
     ] = None,
     stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead")] = False,
     method: Annotated[Method, typer.Option(help="How to read pages")] = Method.AUTO,
-    language: Annotated[str | None, typer.Option(help="Of scans, like deu or deu+eng")] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Of scans, like deu+eng; of recordings, like en")
+    ] = None,
     pages: Annotated[str | None, typer.Option(help="Of PDFs, like 3-7, 5 or 3-")] = None,
     password: Annotated[str | None, typer.Option(help="Of encrypted files")] = None,
     images: Annotated[bool, typer.Option("--images", help="Pictures, too")] = False,
+    subtitles: Annotated[
+        bool, typer.Option("--subtitles", help="Of recordings: NAME.srt and NAME.vtt, too")
+    ] = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
     """Convert files to Markdown; the exit code is 1 when one of them failed."""
-    if stdout and (output is not None or images):
-        raise InvalidParameters("--stdout prints Markdown alone: it goes without -o and --images")
+    if stdout and (output is not None or images or subtitles):
+        text = "--stdout prints Markdown alone: it goes without -o, --images and --subtitles"
+        raise InvalidParameters(text)
     wish = Wish(method, page_range(pages), language, password, images)
-    out = Output(None if stdout else output or Path(), files)
+    out = Output(None if stdout else output or Path(), files, subtitles=subtitles)
     try:
         went_well = asyncio.run(_convert(files, wish, out, data_dir, config))
     except asyncio.CancelledError:
@@ -214,4 +220,9 @@ def _job_for(kind: str | None, wish: Wish) -> tuple[str, dict[str, Any]]:
         if plain and kind != "ole":
             return "office", {}
         return "office", {"via_pdf": True} | reading | paging
-    raise UnsupportedFile("It is neither a PDF nor an office file nor a picture")
+    if kind in MOVING and (wish.images or kind not in SOUND):
+        frames = {"include_frames": wish.images, "include_slide_text": wish.images}
+        return "video", {"source_language": wish.language} | frames
+    if kind in SOUND:
+        return "audio", {"source_language": wish.language}
+    raise UnsupportedFile("It is no document, picture or recording of a kind that is known")

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from ..errors import NotFound, UnsupportedFile
 from ..files import JobFiles
 from ..job import Job
-from .output import say
+from .output import complain, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class Converted:
         found = (self._local(url) for url in self._results.get("assets") or [])
         return [path for path in found if path is not None]
 
+    def subtitles(self) -> list[Path]:
+        found = (self._local(url) for url in (self._results.get("subtitles") or {}).values())
+        return [path for path in found if path is not None]
+
     @property
     def _results(self) -> dict[str, Any]:
         return self.job.results or {}
@@ -53,8 +57,11 @@ class Converted:
 class Output:
     """`directory` None means standard output."""
 
-    def __init__(self, directory: Path | None, files: Sequence[Path]) -> None:
+    def __init__(
+        self, directory: Path | None, files: Sequence[Path], *, subtitles: bool = False
+    ) -> None:
         self._directory = directory
+        self._subtitles = subtitles
         self._several = len(files) > 1
         #: Nothing is written over: neither what is being read nor what was just written.
         self._taken = {file.resolve() for file in files}
@@ -79,6 +86,13 @@ class Output:
             markdown = "".join(f"![]({picture.name})\n\n" for picture in pictures)
         _write(path, _put_pictures(path.with_name(f"{path.stem}_files"), pictures, markdown))
         say(str(path))
+        for subtitles in converted.subtitles() if self._subtitles else []:
+            beside = path.with_suffix(subtitles.suffix)
+            if beside.exists():  # someone's own, by which we may have gone
+                complain(f"{beside} is there already and stays as it is")
+                continue
+            _write(beside, subtitles.read_text(encoding="utf-8"))
+            say(str(beside))
 
     def _free_path(self, file: Path) -> Path:
         assert self._directory is not None

@@ -7,26 +7,29 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cache import Entry
 from ..engines.language_names import is_same_language, language_code
 from ..engines.speech import Heard
-from ..errors import FileCorrupt, FileTooLarge
+from ..errors import FileCorrupt, FileTooLarge, UnsupportedFile
 from ..handler import JobContext
 from ..processors import records
 from ..remote import Remote
 from ..version import __version__
 from .documents import Document, made_after
+from .recordings import GRACE
 
 if TYPE_CHECKING:
     from ..engines.speech import Said
-    from ..processors.media.recording import Recording
+    from ..processors.media.recording import Recording, SubtitleTrack
     from ..processors.transcript_files import Spoken
 
 LOAD: Remote[list["Said"]] = Remote("processors.subtitles", "load_subtitles")
-EXTRACT: Remote[str] = Remote("processors.media.subtitle_tracks", "extract")
+EXTRACT: Remote[str] = Remote("processors.media.subtitle_tracks", "subtitles_of")
+READ: Remote[list["Said"]] = Remote("processors.subtitles", "read_subtitles")
 TELL_LANGUAGE: Remote[str | None] = Remote("processors.subtitles", "language_of")
 
 LOAD_TIMEOUT = timedelta(minutes=2)
@@ -43,7 +46,7 @@ class Subtitles:
     origin: str
     language: str | None
     path: Path | None = None
-    stream: int | None = None
+    track: "SubtitleTrack | None" = None
 
 
 def subtitles_of(
@@ -51,7 +54,7 @@ def subtitles_of(
 ) -> list[Subtitles]:
     beside = list(_beside(document.source.path)) if may_look_beside else []
     inside = [
-        Subtitles(origin="inside the file", language=track.language, stream=track.stream)
+        Subtitles(origin="inside the file", language=track.language, track=track)
         for track in recording.subtitles
     ]
     return beside + inside
@@ -90,7 +93,7 @@ async def spoken_by_subtitles(
     for one in fitting(found, spoken):
         try:
             said = await _said(ctx, document, one)
-        except (FileCorrupt, FileTooLarge) as error:
+        except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
             await ctx.log(f"The subtitles {one.origin} cannot be used: {error.message}", "warning")
             continue
         language = one.language or await ctx.run(TELL_LANGUAGE, said) or spoken
@@ -107,18 +110,14 @@ async def spoken_by_subtitles(
 
 
 async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list["Said"]:
-    path = found.path
-    if path is None:
-        path = ctx.scratch / f"subtitles-{found.stream}.vtt"
-        await ctx.run(
-            EXTRACT,
-            document.path,
-            found.stream,
-            str(path),
-            ctx.media.ffmpeg,
-            wall_time=EXTRACT_TIMEOUT,
-        )
-    return await ctx.run(LOAD, str(path), wall_time=LOAD_TIMEOUT)
+    if found.track is None:
+        return await ctx.run(LOAD, str(found.path), wall_time=LOAD_TIMEOUT)
+    seconds = EXTRACT_TIMEOUT.total_seconds()
+    extract = partial(
+        EXTRACT, document.path, found.track, timeout_s=seconds, program=ctx.media.ffmpeg
+    )
+    text = await ctx.run(extract, wall_time=EXTRACT_TIMEOUT + GRACE)
+    return await ctx.run(READ, text, wall_time=LOAD_TIMEOUT)
 
 
 def _kept(
