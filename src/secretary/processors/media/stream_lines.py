@@ -14,6 +14,7 @@ _STREAM = re.compile(
     r" (?P<type>Audio|Video|Subtitle): (?P<codec>\w+)(?P<rest>.*)"
 )
 _DURATION = re.compile(r"  Duration: (\d{1,9}):(\d\d):(\d\d(?:\.\d+)?)")
+_START = re.compile(r", start: (-?\d{1,12}\.\d{1,6})")
 _TITLE = re.compile(r"\s{4,}title\s*: (.*)")
 _SOUND = re.compile(r", (?P<rate>\d{1,9}) Hz(?:, (?P<layout>[^,]{1,60}))?")
 _SIZE = re.compile(r"[, ](?P<width>\d{1,6})x(?P<height>\d{1,6})\b")
@@ -29,6 +30,7 @@ _CHANNELS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
     duration: float | None
+    start: float
     sounds: tuple[SoundTrack, ...]
     pictures: tuple[PictureTrack, ...]
     subtitles: tuple[SubtitleTrack, ...]
@@ -50,8 +52,10 @@ def read_streams(said: str) -> Streams:
                 pictures[number] = _picture(found)
             case "Subtitle" if found["codec"] in _TEXT_SUBTITLES:
                 subtitles[number] = _subtitle(found, title)
+    lasting = next((line for line in said.split("\n") if line.startswith("  Duration: ")), "")
     return Streams(
-        duration=_duration(said),
+        duration=_duration(lasting),
+        start=_start(lasting),
         sounds=tuple(sounds.values()),
         pictures=tuple(pictures.values()),
         subtitles=tuple(subtitles.values()),
@@ -130,11 +134,13 @@ def _language(found: re.Match[str]) -> str | None:
     return language_code(found["language"] or "")
 
 
-def _duration(said: str) -> float | None:
-    for line in said.split("\n"):
-        if line.startswith("  Duration: "):
-            found = _DURATION.match(line)
-            if found is None:
-                return None
-            return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
-    return None
+def _duration(line: str) -> float | None:
+    found = _DURATION.match(line)
+    if found is None:
+        return None
+    return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
+
+
+def _start(line: str) -> float:
+    found = _START.search(line)
+    return float(found[1]) if found else 0.0
