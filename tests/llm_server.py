@@ -18,6 +18,13 @@ KEY = "sk-a-key-nobody-may-see-1234567890"
 Reply = Callable[[Asked], Awaitable[None]]
 
 
+@dataclass(frozen=True)
+class Reads:
+    """A reply that depends on what was asked."""
+
+    reply: Callable[[dict[str, Any]], Reply]
+
+
 def says(
     content: str | None, *, finish_reason: str = "stop", usage: bool = True, **message: Any
 ) -> Reply:
@@ -124,7 +131,7 @@ def asked_form(asked: Asked) -> Callable[[bytes], dict[str, Any]]:
 
 
 @asynccontextmanager
-async def llm_server(*replies: Reply) -> AsyncIterator[LlmServer]:
+async def llm_server(*replies: Reply | Reads) -> AsyncIterator[LlmServer]:
     """Answers the requests one by one like this; the last reply is for all that follow."""
     script = list(replies)
     at_once = 0
@@ -133,7 +140,8 @@ async def llm_server(*replies: Reply) -> AsyncIterator[LlmServer]:
         nonlocal at_once
         read = {"/v1/chat/completions": json.loads, "/v1/audio/transcriptions": asked_form(asked)}
         server.requests.append({**read[asked.target](await asked.body()), "headers": asked.headers})
-        reply = script.pop(0) if len(script) > 1 else script[0]
+        next_one = script.pop(0) if len(script) > 1 else script[0]
+        reply = next_one.reply(server.requests[-1]) if isinstance(next_one, Reads) else next_one
         at_once += 1
         server.most_at_once = max(server.most_at_once, at_once)
         try:

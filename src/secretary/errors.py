@@ -16,6 +16,7 @@ Everything that can go wrong, as one tree:
     + EngineUnavailable    ENGINE_UNAVAILABLE
     + UpstreamFailed       UPSTREAM_FAILED      (retryable)
       - UpstreamRefused    the same answer would come again: not retryable
+        . ContextExceeded  more text than the language model can hold at once
     + ProcessDied          the work took its process down; counted apart from failures
       - WorkerCrashed      WORKER_CRASHED
       - OutOfMemory        OUT_OF_MEMORY
@@ -141,6 +142,11 @@ class UpstreamRefused(UpstreamFailed):
     """The service answered, and would answer the same again."""
 
     retryable = False
+
+
+class ContextExceeded(UpstreamRefused):
+    """The question, or the answer to it, is longer than the language model can hold: ask for
+    less at once."""
 
 
 class ProcessDied(JobFailed):

@@ -128,6 +128,7 @@ OWNERS = {
     "httpcore": {"network.transport"},
     "httpx2": set(),
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
+    "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},

@@ -8,8 +8,6 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +18,7 @@ from secretary.engines.llm.vision import page_markdown
 from secretary.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
 from secretary.resources import ResourceCalculator
 
+from ..asking import asking
 from ..llm_server import (
     KEY,
     LlmServer,
@@ -35,16 +34,6 @@ from ..llm_server import (
 
 JPEG = b"\xff\xd8\xff a picture"
 AT_ONCE = {"Retry_After_Ms": "1"}
-
-
-@asynccontextmanager
-async def asking(*replies: Reply, **options: Any) -> AsyncIterator[tuple[LlmServer, Llm]]:
-    async with llm_server(*replies) as server:
-        endpoints = Endpoints(server.options(**options))
-        try:
-            yield server, Llm(endpoints)
-        finally:
-            await endpoints.close()
 
 
 async def failure_of(*replies: Reply, **options: Any) -> tuple[JobFailed, LlmServer]:

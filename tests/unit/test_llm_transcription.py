@@ -3,8 +3,6 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +13,7 @@ from secretary.engines.speech import Heard
 from secretary.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
 from secretary.resources import ResourceCalculator
 
+from ..asking import asking
 from ..llm_server import (
     KEY,
     LlmServer,
@@ -36,16 +35,6 @@ NO_VERBOSE = fails(
     " Use 'json' or 'text' instead.",
 )
 BARE = gives(b'{"text": " Hello there. "}')
-
-
-@asynccontextmanager
-async def asking(*replies: Reply, **options: Any) -> AsyncIterator[tuple[LlmServer, Llm]]:
-    async with llm_server(*replies) as server:
-        endpoints = Endpoints(server.options(**options))
-        try:
-            yield server, Llm(endpoints)
-        finally:
-            await endpoints.close()
 
 
 async def listen(llm: Llm, **options: Any) -> Heard:

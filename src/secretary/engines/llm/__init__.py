@@ -1,12 +1,15 @@
 """Language models behind any endpoint that speaks OpenAI's protocol."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...resources import ResourceCalculator
 from ..speech import Heard
 from .endpoints import Endpoints
 from .options import LlmOptions, Model, Price, Provider, Purpose
+from .structured import fill
 from .transcription import Piece, transcribe
+from .translation import translate
 from .usage import Usage
 from .vision import page_markdown, picture_messages
 
@@ -52,6 +55,24 @@ class Llm:
         return await transcribe(
             self._endpoints, self._usage, piece, language=language, prompt=prompt
         )
+
+    async def complete(self, messages: Sequence[Mapping[str, Any]], **parameters: Any) -> str:
+        """What the model for chat answers; `parameters` are sent along, like `max_tokens`."""
+        asked = [dict(message) for message in messages]
+        return await self._endpoints.chat("chat", asked, self._usage, **parameters)
+
+    async def fill(
+        self, messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """An object that fits the JSON Schema, by the model for chat; never a half of one."""
+        return await fill(self._endpoints, self._usage, messages, schema)
+
+    async def translate(
+        self, texts: Sequence[str], *, source: str | None, target: str
+    ) -> list[str]:
+        """Each text in the language `target`, in their order, by the model for chat; from any
+        language where no `source` is given, and without a request where both are the same."""
+        return await translate(self._endpoints, self._usage, texts, source=source, target=target)
 
     def info(self) -> dict[str, Any]:
         """For `llm_info` of the results: the requests so far and their tokens."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from ...errors import UpstreamFailed, UpstreamRefused
+from ...errors import ContextExceeded, UpstreamFailed, UpstreamRefused
 from .failures import sentence
 from .options import Model
 from .usage import Used
@@ -114,7 +114,7 @@ def text_of(completion: Completion, model: Model) -> str:
         raise UpstreamRefused(f"The language model refuses to answer{told}")
     if choice.finish_reason == "length":
         text = "The answer of the language model was cut off: it is longer than it may be"
-        raise UpstreamRefused(text)
+        raise ContextExceeded(text)
     said = THOUGHTS.sub("", choice.message.content or "").strip()
     if not said:
         raise UpstreamFailed("The language model gave an empty answer")

@@ -6,7 +6,13 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from ...errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
+from ...errors import (
+    ContextExceeded,
+    EngineUnavailable,
+    JobFailed,
+    UpstreamFailed,
+    UpstreamRefused,
+)
 from .options import Model, Provider
 
 if TYPE_CHECKING:
@@ -19,6 +25,13 @@ TELLING = 6
 #: Asking again later may help; all others below 500 would be answered the same.
 PASSING = frozenset({408, 409, 425, 429})
 LONGEST_WAIT = timedelta(hours=1)
+
+#: How servers say that a text is too long for the model.
+OVERFLOW = re.compile(
+    r"context[ _-]?(length|size|window)|maximum context|prompt is too long|too many (input )?tokens"
+    r"|token count .{0,20}exceeds|exceeds? the maximum number of tokens",
+    re.IGNORECASE,
+)
 
 
 def failure(error: "APIError", model: Model) -> JobFailed:
@@ -46,12 +59,21 @@ def _by_status(
         text = f"The endpoint of the language model does not accept the API key ({status})"
         return EngineUnavailable(f"{text}: see {provider.setting}.api_key", status=status)
     told = sentence(body, provider)
+    if status not in PASSING and _is_overflow(body):
+        return ContextExceeded(f"The text is too long for the language model{told}", status=status)
     if status < 500 and (status not in PASSING or _is_out_of_money(body)):
         text = f"The endpoint of the language model refuses the request ({status}){told}"
         return UpstreamRefused(text, status=status)
     failed = UpstreamFailed(f"The language model gave no answer ({status}){told}", status=status)
     failed.retry_after = _retry_after(headers)
     return failed
+
+
+def _is_overflow(body: object) -> bool:
+    if not isinstance(body, Mapping):
+        return False
+    told = (str(body.get(key) or "") for key in ("code", "type", "message"))
+    return any(OVERFLOW.search(each) for each in told)
 
 
 def _is_out_of_money(body: object) -> bool:
