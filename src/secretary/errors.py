@@ -8,6 +8,7 @@ Everything that can go wrong, as one tree:
     + DownloadFailed       DOWNLOAD_FAILED      (retryable)
       - DownloadRefused    the same answer would come again: not retryable
         . AddressRefused   a URL that leads where we do not go; of a webhook too
+        . KindRefused      a file of a kind that was not asked for, such as a page
     + UnsupportedFile      UNSUPPORTED_FILE
     + FileEncrypted        FILE_ENCRYPTED
     + FileCorrupt          FILE_CORRUPT
@@ -92,6 +93,10 @@ class DownloadRefused(DownloadFailed):
 
 class AddressRefused(DownloadRefused):
     """The URL is not one of the web, or leads to an address that may not be reached from here."""
+
+
+class KindRefused(DownloadRefused):
+    """What is there is announced as something else than was wanted; it was not fetched."""
 
 
 class UnsupportedFile(JobFailed):

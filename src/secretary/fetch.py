@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import httpx
 
 from .download_limits import MEBIBYTE, DownloadLimits
-from .errors import DownloadFailed, DownloadRefused, FileTooLarge
+from .errors import DownloadFailed, DownloadRefused, FileTooLarge, KindRefused
 from .file_names import downloaded_name
 from .network.client import Network
 
@@ -52,8 +52,12 @@ async def download(
     limits: DownloadLimits,
     headers: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
+    unwanted: frozenset[str] = frozenset(),
 ) -> Downloaded:
-    """Fetch `url` into the file `target`, which appears when it is complete and not before."""
+    """
+    Fetch `url` into the file `target`, which appears when it is complete and not before. What is
+    announced as of one of the `unwanted` kinds is not fetched, and ends as KindRefused.
+    """
     network.check(url)
     seconds = limits.total.total_seconds()
     limit = asyncio.timeout(seconds)
@@ -61,6 +65,7 @@ async def download(
     try:
         async with limit, _answer(network, url, limits, headers or {}) as answer:
             _require_success(answer)
+            _require_kind(answer, unwanted)
             size, sha256 = await _save(answer, target, limits.max_bytes, on_progress)
     except TimeoutError:
         if not limit.expired():
@@ -180,6 +185,13 @@ def _is_certificate_error(error: BaseException | None) -> bool:
 def _content_type(answer: httpx.Response) -> str | None:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind if MEDIA_TYPE.fullmatch(kind) else None
+
+
+def _require_kind(answer: httpx.Response, unwanted: frozenset[str]) -> None:
+    kind, host = _content_type(answer), answer.url.host
+    if kind in unwanted:
+        text = f"What {host} sends is of the kind {kind}"
+        raise KindRefused(text, host=host, content_type=kind)
 
 
 async def _save(

@@ -99,6 +99,12 @@ class Sources:
         return not (path.is_relative_to(data) and data.is_relative_to(root.resolve()))
 
 
+def url_of(named: Named) -> str | None:
+    """The URL of the source, when it has one."""
+    kind, value = _named(named)
+    return str(value) if kind == "url" else None
+
+
 def _named(named: Named) -> tuple[str, Any]:
     source = named.file_source
     if source is not None:

@@ -48,6 +48,11 @@ ALLOWED: dict[str, set[str]] = {
     "archive": set(),
     "files": {"uploads", "archive", "cache", "job", "errors"},
     "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
+    "sites": {
+        "network", "fetch", "sources", "download_limits", "processors", "processes", "errors",
+        "sites.fence",
+    },
+    "sites.fence": set(),
     "handler": {
         "engines.llm", "sources", "cache", "document_options", "media_options", "job", "errors",
         "resources",
@@ -58,8 +63,8 @@ ALLOWED: dict[str, set[str]] = {
     "engines.llm": {"engines", "errors", "resources"},
     "processors": {"engines", "file_kinds", "sound_frames", "json_bytes", "errors"},
     "handlers": {
-        "handler", "remote", "sources", "cache", "processors", "engines", "file_kinds", "job",
-        "errors", "version",
+        "handler", "remote", "sources", "sites", "cache", "processors", "engines", "file_kinds",
+        "job", "errors", "version",
     },
     "sandbox": {"processes", "resources", "errors", "sandbox.frames"},
     "sandbox.frames": set(),

@@ -13,7 +13,7 @@ from ..errors import AddressRefused
 from .addresses import IPAddress, as_host, is_private_name, is_public, unmapped
 from .allow_list import AllowList
 from .resolver import system_addresses
-from .transport import CheckedTransport, Connect, tcp_connection
+from .transport import CheckedTransport, Connect, Line, line_to, tcp_connection
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +76,12 @@ class Network:
             trust_env=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
+
+    async def dial(self, url: str | httpx.URL) -> Line:
+        """A bare connection to where `url` leads, if a request for it would be allowed."""
+        self.check(url)
+        _, host, port = _read(url)
+        return await line_to(self._addresses, self._connect, str(host), port)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """The addresses to which a connection may be made; all are checked, or none is given."""

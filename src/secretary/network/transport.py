@@ -22,6 +22,38 @@ CONNECT_SECONDS = 10.0
 CONNECT_SECONDS_EACH = 3.0
 
 
+class Line:
+    """A connection for bytes of any kind; what breaks it is a ConnectionError."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, seconds: float) -> bytes:
+        """What comes next, within so many seconds; nothing when the other side has ended."""
+        with _as_connection_error():
+            return await self._stream.read(65536, timeout=seconds)
+
+    async def write(self, data: bytes, seconds: float) -> None:
+        with _as_connection_error():
+            await self._stream.write(data, timeout=seconds)
+
+    async def close(self) -> None:
+        await self._stream.aclose()
+
+
+async def line_to(addresses: Addresses, connect: Connect, host: str, port: int) -> Line:
+    with _as_connection_error():
+        return Line(await _CheckedBackend(addresses, connect).connect_tcp(host, port))
+
+
+@contextmanager
+def _as_connection_error() -> Iterator[None]:
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError) as error:
+        raise ConnectionError(str(error)) from error
+
+
 async def tcp_connection(address: str, port: int, seconds: float) -> httpcore.AsyncNetworkStream:
     return await httpcore.AnyIOBackend().connect_tcp(address, port, timeout=seconds)
 

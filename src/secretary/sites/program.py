@@ -1,0 +1,165 @@
+"""The program yt-dlp: where it is, and how it is told what to do."""
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ..download_limits import DownloadLimits
+from ..errors import EngineUnavailable
+from ..processes import MARK
+from . import fence
+from .media import Want
+
+MISSING = (
+    "Pages and video sites need the program yt-dlp, which is not installed:"
+    " pip install 'secretary[sites]'"
+)
+#: Of the files that it makes.
+NAME = "media"
+HIGHEST = 720
+#: Only what is fetched by http: no other program is started for it, and no other port used.
+_BY_HTTP = "[protocol~='^(https?|m3u8(_native)?|http_dash_segments(_generator)?)$']"
+#: What ffmpeg may take a file for that was fetched: no playlist that leads it to other files.
+_CONTAINERS = "mov,matroska,webm,mpegts,mp3,aac,ogg,flac,wav,flv,avi,webvtt,srt,ass,ttml"
+_PASSED_ON = ("PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", MARK)
+_PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+PROGRESS = "secretary-progress"
+_PROGRESS = (
+    f"download:{PROGRESS} %(progress.downloaded_bytes)s"
+    " %(progress.total_bytes,progress.total_bytes_estimate)s"
+)
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def found() -> list[str]:
+    """
+    The command that runs yt-dlp. Our own environment comes first: what an operator installs there
+    is for us, while a system's own is often years old.
+    """
+    if importlib.util.find_spec("yt_dlp") is not None:
+        # -P: modules are not looked for where the downloads lie.
+        return [sys.executable, "-P", "-m", "yt_dlp"]
+    program = shutil.which("yt-dlp")
+    if program is None:
+        raise EngineUnavailable(MISSING)
+    return [program]
+
+
+def fenced(command: Iterable[str], port: int, directory: Path) -> list[str]:
+    """The same command, in a fence."""
+    return [sys.executable, "-I", "-S", fence.__file__, str(port), str(directory), *command]
+
+
+def environment(directory: Path, proxy: str) -> dict[str, str]:
+    return {
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        **dict.fromkeys(_PROXIES, proxy),  # for what yt-dlp starts, ffmpeg above all
+        "HOME": str(directory),
+        "TMPDIR": str(directory),
+        "PYTHONUTF8": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+#: The whole command line: all else, the proxy's secret above all, is not for everyone to see.
+ARGUMENTS = ("--ignore-config", "--config-locations", "-")
+
+Options = Mapping[str, str | None]
+
+
+def told(options: Options, url: str = "") -> bytes:
+    """Options as yt-dlp reads them from its standard input."""
+    pairs = options.items()
+    lines = [name if value is None else f"{name} {shlex.quote(value)}" for name, value in pairs]
+    return "\n".join([*lines, shlex.quote(url) if url else ""]).encode()
+
+
+#: Nothing of the machine or its user is to play a part.
+_ALWAYS: Options = {
+    "--no-exec": None,
+    "--no-plugin-dirs": None,
+    "--no-remote-components": None,
+    "--no-cookies": None,
+    "--no-cookies-from-browser": None,
+    "--no-cache-dir": None,
+    "--xff": "never",
+    "--color": "never",
+    "--no-warnings": None,
+    "--no-mtime": None,
+    "--no-playlist": None,
+    "--playlist-items": "1:2",  # enough to see that there are several
+    "--no-wait-for-video": None,
+    "--retries": "3",
+    "--fragment-retries": "3",
+    "--extractor-retries": "1",
+    "--abort-on-unavailable-fragments": None,  # a recording with a hole is not one
+    "--format-sort": f"res:{HIGHEST},vcodec:h264",
+    "--downloader": "native",
+    "--hls-prefer-native": None,
+    # The one exception, for encrypted pieces. What is in them is not to name files of ours.
+    "--downloader-args": "ffmpeg_i:-protocol_whitelist http,https,tls,tcp,httpproxy,crypto,data",
+    "--postprocessor-args": (
+        f"ffmpeg_i:-protocol_whitelist file,pipe -format_whitelist {_CONTAINERS}"
+    ),
+    "--output": f"{NAME}.%(ext)s",
+}
+
+
+def options(
+    directory: Path, proxy: str, want: Want, limits: DownloadLimits
+) -> dict[str, str | None]:
+    """What holds whenever it runs for one recording."""
+    ffmpeg = _ffmpeg()
+    given = {
+        **_ALWAYS,
+        "--proxy": proxy,
+        "--paths": str(directory),
+        "--socket-timeout": f"{limits.idle.total_seconds():g}",
+        "--max-filesize": str(limits.max_bytes),
+        "--format": _format(want, may_merge=ffmpeg is not None),
+    }
+    if ffmpeg is not None:
+        given["--ffmpeg-location"] = ffmpeg
+    if any(os.environ.get(name) for name in _AUTHORITIES):
+        given["--compat-options"] = "no-certifi"  # else they would be passed over
+    return given
+
+
+def subtitle_options(languages: Iterable[str], *, automatic: bool) -> dict[str, str | None]:
+    named = ",".join(map(re.escape, languages))
+    if not named:
+        return {}
+    written = "--write-auto-subs" if automatic else "--write-subs"
+    return {
+        written: None,
+        "--sub-langs": named,
+        "--sub-format": "vtt/srt/best",
+        "--convert-subs": "vtt",
+    }
+
+
+def progress_options() -> dict[str, str | None]:
+    return {"--progress": None, "--newline": None, "--progress-template": _PROGRESS}
+
+
+def _format(want: Want, *, may_merge: bool) -> str:
+    """The smallest that serves: sound alone for a transcript, slides that can still be read."""
+    low = f"[height<=?{HIGHEST}]{_BY_HTTP}"
+    if want == "audio":
+        return f"ba{_BY_HTTP}/w{_BY_HTTP}/w*{_BY_HTTP}"
+    single = f"b{low}/w{_BY_HTTP}/w*{_BY_HTTP}"
+    return f"bv*{low}+ba{_BY_HTTP}/{single}" if may_merge else single
+
+
+def _ffmpeg() -> str | None:
+    """To put picture and sound together that come apart; None: such are not chosen."""
+    program = shutil.which("ffmpeg")
+    if program is None and importlib.util.find_spec("imageio_ffmpeg") is not None:
+        program = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+    return program
