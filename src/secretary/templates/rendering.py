@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import InvalidParameters, UpstreamFailed
 from . import markdown, yaml_text
@@ -90,26 +90,26 @@ def _section(
     places: Iterator[Place],
     answered: frozenset[str],
 ) -> str:
-    """An empty value that has a line for itself takes the line with it."""
-    parts = [""]
-    is_gone = False
+    """An empty value that has a line for itself takes the line with it, and an empty line."""
+    parts: list[str] = []
+    gone: Literal["line", "blank"] | None = None
     for piece in (*section.heading, *section.pieces):
         if isinstance(piece, Slot):
             place = next(places)
             text = markdown.written(values[piece.name], place, from_model=piece.name in answered)
-            is_gone = place.form == "alone" and not text
-            if is_gone:
-                parts[-1] = parts[-1].removesuffix(place.lead + place.bullet)
+            gone = "line" if place.form == "alone" and not text else None
+            if not gone:
+                parts.append(text)
+            elif place.lead or place.bullet:
+                parts.pop()
+        elif gone == "line":
+            gone = "blank" if parts[-1:] in ([], ["\n"]) else None
+        elif gone == "blank" and piece == "\n":
+            continue
         else:
-            text = _closed_up(parts[-2], piece) if is_gone else piece
-            is_gone = False
-        parts.append(text)
+            gone = None
+            parts.append(piece)
     return "".join(parts)
-
-
-def _closed_up(before: str, behind: str) -> str:
-    behind = behind.lstrip(" \t").removeprefix("\n")
-    return behind.lstrip("\n") if not before or before.endswith("\n\n") else behind
 
 
 def _is_idle(section: Section, values: Mapping[str, Json]) -> bool:
