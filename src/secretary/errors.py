@@ -4,6 +4,8 @@ Everything that can go wrong, as one tree:
 * SecretaryError
   x JobFailed              the job cannot be done; becomes `job.error`
     + InvalidParameters    VALIDATION_ERROR
+      - InvalidTemplate    a template that cannot be used; `faults` names the lines
+      - UnknownTemplate    a name that no template has
     + UnknownJobType       UNKNOWN_JOB_TYPE
     + DownloadFailed       DOWNLOAD_FAILED      (retryable)
       - DownloadRefused    the same answer would come again: not retryable
@@ -70,6 +72,14 @@ class InvalidParameters(JobFailed):
     """The parameters do not fit the job type."""
 
     code = "VALIDATION_ERROR"
+
+
+class InvalidTemplate(InvalidParameters):
+    """The template has faults; `details["faults"]` names line and fault of each."""
+
+
+class UnknownTemplate(InvalidParameters):
+    """There is no template of this name."""
 
 
 class UnknownJobType(JobFailed):

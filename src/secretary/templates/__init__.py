@@ -1,0 +1,25 @@
+"""Templates: Markdown files that say what a document is to be. They know no jobs and no models:
+`schema` and `messages` are for a model, `render` makes the document of its answer."""
+
+from .library import Library, Listed
+from .parsing import parse
+from .prompt import messages
+from .rendering import Rendered, render
+from .schema import schema
+from .template import Fault, Field, Kind, Template
+from .values import faults_of
+
+__all__ = [
+    "Fault",
+    "Field",
+    "Kind",
+    "Library",
+    "Listed",
+    "Rendered",
+    "Template",
+    "faults_of",
+    "messages",
+    "parse",
+    "render",
+    "schema",
+]

@@ -1,0 +1,131 @@
+"""Makes the document: the template with all its values in place."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..errors import InvalidParameters, UpstreamFailed
+from . import markdown, yaml_text
+from .parsing import TEXT
+from .template import Entry, Json, Mixed, Place, Section, Slot, Template
+from .values import as_asked, faults_of, is_empty, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    markdown: str
+    #: What the front matter holds, as JSON.
+    front_matter: dict[str, Json]
+    #: What the model answered, by field.
+    structured_data: dict[str, Json]
+    warnings: list[str] = field(default_factory=list)
+
+
+def render(
+    template: Template, context: Mapping[str, Any], filled: Mapping[str, Any], text: str
+) -> Rendered:
+    """Raises `UpstreamFailed` when `filled` is not what the template asks for. A value is never
+    looked through for further slots, whatever it holds."""
+    if faults := faults_of(template.fields, filled):
+        told = "; ".join(faults[:10])
+        raise UpstreamFailed(f"The answer of the language model does not fit: {told}")
+    answers = {one.name: as_asked(one.kind, plain(filled[one.name])) for one in template.fields}
+    values = {TEXT: plain(text), **plain(context), **answers}
+    missing = [name for name in template.keys if values.get(name) is None]
+    values |= dict.fromkeys(missing, "")
+    body = _body(template, values, frozenset(answers))
+    front_matter = {entry.key: _value(entry.value, values) for entry in template.entries}
+    return Rendered(
+        markdown=_joined(_head(template.entries, front_matter), body),
+        front_matter=front_matter,
+        structured_data=answers,
+        warnings=[f"There is no value for `{name}`: it is left empty" for name in missing],
+    )
+
+
+def _head(entries: tuple[Entry, ...], values: Mapping[str, Json]) -> str:
+    try:
+        return "".join(
+            f"{entry.verbatim or yaml_text.written(entry.key, values[entry.key])}\n"
+            for entry in entries
+        )
+    except yaml_text.UnwritableKey as error:
+        raise InvalidParameters(str(error)) from None
+
+
+def _value(value: Any, values: Mapping[str, Json]) -> Json:
+    match value:
+        case Slot(name):
+            return values[name]
+        case Mixed(pieces):
+            return "".join(
+                markdown.one_line(values[piece.name]) if isinstance(piece, Slot) else piece
+                for piece in pieces
+            )
+        case dict():
+            return {key: _value(item, values) for key, item in value.items()}
+        case list():
+            return [_value(item, values) for item in value]
+        case _:
+            return value
+
+
+def _body(template: Template, values: Mapping[str, Json], answered: frozenset[str]) -> str:
+    """A section in which all values are empty, and nothing else is, is left out."""
+    places = iter(template.places)
+    written = [_section(section, values, places, answered) for section in template.sections]
+    kept: list[str] = []
+    level_below = 0
+    for section, text in zip(reversed(template.sections), reversed(written), strict=True):
+        if level_below <= section.level and _is_idle(section, values):
+            continue
+        kept.append(text)
+        level_below = section.level
+    return "".join(reversed(kept))
+
+
+def _section(
+    section: Section,
+    values: Mapping[str, Json],
+    places: Iterator[Place],
+    answered: frozenset[str],
+) -> str:
+    """An empty value that has a line for itself takes the line with it, and an empty line."""
+    parts: list[str] = []
+    gone: Literal["line", "blank"] | None = None
+    for piece in (*section.heading, *section.pieces):
+        if isinstance(piece, Slot):
+            place = next(places)
+            text = markdown.written(values[piece.name], place, from_model=piece.name in answered)
+            gone = "line" if place.form == "alone" and not text else None
+            if not gone:
+                parts.append(text)
+            elif place.lead or place.bullet:
+                parts.pop()
+        elif gone == "line":
+            gone = "blank" if parts[-1:] in ([], ["\n"]) else None
+        elif gone == "blank" and piece == "\n":
+            continue
+        else:
+            gone = None
+            parts.append(piece)
+    return "".join(parts)
+
+
+def _is_idle(section: Section, values: Mapping[str, Json]) -> bool:
+    slots = [piece for piece in section.pieces if isinstance(piece, Slot)]
+    return (
+        section.level > 0
+        and bool(slots)
+        and all(is_empty(values[slot.name]) for slot in slots)
+        and not any(isinstance(piece, Slot) for piece in section.heading)
+        and not any(isinstance(piece, str) and piece.strip() for piece in section.pieces)
+    )
+
+
+def _joined(head: str, body: str) -> str:
+    body = body.strip("\n")
+    if head:
+        return f"---\n{head}---\n\n{body}\n" if body else f"---\n{head}---\n"
+    # Without a front matter of its own the document must not get one from a value.
+    return f"***{body[3:]}\n" if body.startswith("---") else f"{body}\n"

@@ -1,0 +1,121 @@
+"""Values for a document: made plain before they are used, and checked against what was asked."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, time
+from typing import Any
+
+from ..errors import InvalidParameters
+from .template import Field, Json, Kind
+
+DEEPEST = 20
+#: More digits than Python turns into a text.
+LARGEST_INTEGER = 10**4000
+HALVES = re.compile("[\ud800-\udfff]")
+
+
+def plain(value: Any, depth: int = 0) -> Json:
+    """As JSON has it. Moments become ISO texts; half characters, which no file can hold, go."""
+    if depth > DEEPEST:
+        raise InvalidParameters("The values for the template are nested too deep")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return HALVES.sub("\ufffd", str(value))
+        case int():
+            return int(value) if abs(value) < LARGEST_INTEGER else hex(value)
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case Mapping():
+            return {plain(str(key)): plain(item, depth + 1) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item, depth + 1) for item in value]
+        case date() | time():
+            return value.isoformat()
+    raise InvalidParameters(
+        f"A value for the template is a {type(value).__name__}, which is no JSON"
+    )
+
+
+def is_empty(value: Json) -> bool:
+    match value:
+        case None:
+            return True
+        case str():
+            return not value.strip()
+        case list():
+            return all(is_empty(item) for item in value)
+        case dict():
+            return all(is_empty(item) for item in value.values())
+        case _:
+            return False
+
+
+def faults_of(fields: Iterable[Field], filled: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a model's answer, each in a sentence that a model understands."""
+    found: list[str] = []
+    for field in fields:
+        if field.name not in filled:
+            found.append(f"`{field.name}` is missing")
+        else:
+            found.extend(_wrong(f"`{field.name}`", field.kind, filled[field.name]))
+    return found
+
+
+def _wrong(name: str, kind: Kind, value: Any) -> Iterator[str]:
+    if kind.is_list:
+        if not isinstance(value, list):
+            yield f"{name} must be a list"
+            return
+        for number, item in enumerate(value, 1):
+            yield from _wrong_single(f"item {number} of {name}", kind, item)
+    elif value is not None or not kind.nullable:
+        yield from _wrong_single(name, kind, value)
+
+
+def _wrong_single(name: str, kind: Kind, value: Any) -> Iterator[str]:
+    match kind.sort:
+        case "number" | "integer":
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                yield f"{name} must be a number"
+            elif kind.sort == "integer" and isinstance(value, float) and not value.is_integer():
+                yield f"{name} must be a whole number"
+        case "boolean":
+            if not isinstance(value, bool):
+                yield f"{name} must be true or false"
+        case "choice":
+            if value not in kind.choices:
+                yield f"{name} must be one of " + ", ".join(kind.choices)
+        case "object":
+            yield from _wrong_parts(name, kind, value)
+        case _:
+            if not isinstance(value, str):
+                yield f"{name} must be a text"
+
+
+def _wrong_parts(name: str, kind: Kind, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{name} must be an object"
+        return
+    for part, inner in kind.parts:
+        if part in value:
+            yield from _wrong(f"`{part}` of {name}", inner, value[part])
+        else:
+            yield f"`{part}` of {name} is missing"
+
+
+def as_asked(kind: Kind, value: Json) -> Json:
+    """An answer without faults, in its usual form: whole numbers whole, parts in order."""
+    if kind.is_list and isinstance(value, list):
+        return [_single(kind, item) for item in value]
+    return _single(kind, value)
+
+
+def _single(kind: Kind, value: Json) -> Json:
+    if kind.sort == "integer" and isinstance(value, float):
+        return int(value)
+    if kind.sort == "object" and isinstance(value, dict):
+        return {part: as_asked(inner, value[part]) for part, inner in kind.parts}
+    return value
