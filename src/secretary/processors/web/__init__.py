@@ -1,0 +1,1 @@
+"""Web pages and schedules of conferences."""

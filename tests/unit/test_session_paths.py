@@ -1,0 +1,172 @@
+"""Where documents of sessions go."""
+
+import re
+import unicodedata
+from pathlib import PurePosixPath, PureWindowsPath
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from secretary.processors.web.paths import (
+    LONGEST_FOLDER,
+    LONGEST_STEM,
+    SessionPaths,
+    file_stem,
+    folder_name,
+    key_of,
+    language_name,
+    session_paths,
+    title_stem,
+    unique_stems,
+)
+
+RESERVED = {
+    "CON",
+    "PRN",
+    "AUX",
+    "NUL",
+    *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10)),
+}
+
+HOSTILE = st.one_of(
+    st.none(),
+    st.text(max_size=300),
+    st.text("./\\ :*?\"<>|$`'~-\0\n\r\u202e\u200b\uff0f\u2215CONconNUL1aÄä.md", max_size=60),
+    st.sampled_from(
+        ["..", ".", "/", "../../etc/passwd", "C:\\Windows\\win.ini", "\\\\host\\share", "CON",
+         "con.md", "nul .md", "LPT1", "COM¹", "-rf", "~root", "$HOME", "a" * 5000, "ä" * 300, "a\0b",
+         ".git", "talk.md", "TALK.MD", "assets", "%2e%2e%2f", "\uff0e\uff0e\uff0f", "\ud800", "e\u0301" * 200,
+         "x. . ."]
+    ),
+)  # fmt: skip
+
+
+def paths(**given: str | None) -> SessionPaths:
+    names = ("event", "language", "track", "session", "filename")
+    return session_paths(**{name: given.get(name) for name in names})
+
+
+def test_the_example_of_the_first_clients_keeps_its_names() -> None:
+    found = paths(
+        event="FOSDEM 2025",
+        language="de",
+        track="Main-Track-Janson-7",
+        session="Forked Communities: Project Re-licensing and Community Impact",
+        filename="Forked-Communities-Project-Relicensing-and-Community-Impact.md",
+    )
+    stem = "Forked-Communities-Project-Relicensing-and-Community-Impact"
+    assert str(found.document) == f"sessions/FOSDEM 2025/de/Main-Track-Janson-7/{stem}.md"
+    assert str(found.assets) == f"sessions/FOSDEM 2025/assets/{stem}"
+    assert str(found.assets_from_document) == f"../../assets/{stem}"
+
+
+def test_without_a_file_name_the_title_names_the_file() -> None:
+    found = paths(session="What's new? C++ & Öffentlichkeit: Teil 2/3")
+    name = "sessions/Event/und/General/Whats-new-C++-Öffentlichkeit-Teil-2-3.md"
+    assert str(found.document) == name
+
+
+def test_nothing_told_is_a_place_all_the_same() -> None:
+    assert str(paths().document) == "sessions/Event/und/General/Session.md"
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Windows\\win.ini", "win.ini"),
+        ("talk.md.md", "talk"),
+        ("Talk.MD", "Talk"),
+        ("..", ""),
+        ("/", ""),
+        (".hidden", "hidden"),
+        ("CON.md", "_CON"),
+        ("nul", "_nul"),
+        ("a\u202egnp.exe", "a-gnp.exe"),
+        ("-rf", "rf"),
+        ("$(rm -rf ~)", "rm-rf"),
+        ("日本語の講演.md", "日本語の講演"),
+    ],
+)
+def test_the_file_name_of_a_client_becomes_one_part(name: str, stem: str) -> None:
+    assert file_stem(name) == stem
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("de", "de"), ("pt_BR", "pt-br"), ("de-DE", "de-de"), ("assets", "und"), ("../x", "und")],
+)
+def test_a_language_is_a_short_code(text: str, name: str) -> None:
+    assert language_name(text) == name
+
+
+@settings(max_examples=300)
+@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+@example("..", "..", "..", "..", "..")
+def test_no_name_leaves_its_folder(
+    event: str | None,
+    language: str | None,
+    track: str | None,
+    session: str | None,
+    name: str | None,
+) -> None:
+    found = session_paths(
+        event=event, language=language, track=track, session=session, filename=name
+    )
+    assert len(found.document.parts) == 5 and len(found.assets.parts) == 4
+    assert found.document.parts[0] == found.assets.parts[0] == "sessions"
+    assert found.document.parts[1] == found.assets.parts[1]
+    assert found.assets.parts[2] == "assets" != found.document.parts[2]
+    assert len(str(found.document)) < 240
+    for path in (found.document, found.assets):
+        assert not path.is_absolute() and not PureWindowsPath(path).drive
+        for part in path.parts:
+            assert_safe(part)
+    resolved = PurePosixPath(found.document.parent, found.assets_from_document)
+    assert _without_dots(resolved) == found.assets
+
+
+@settings(max_examples=300)
+@given(HOSTILE)
+def test_a_name_that_is_safe_stays_as_it_is(text: str | None) -> None:
+    stem, folder = title_stem(text), folder_name(text, "Event")
+    assert title_stem(stem) == stem and folder_name(folder, "Event") == folder
+
+
+@settings(max_examples=200)
+@given(st.lists(HOSTILE.map(title_stem), max_size=12))
+@example(["Talk", "TALK", "talk", "Talk-2", "talk"])
+@example(["straße", "STRASSE", "Strasse"])
+@example([unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")])
+def test_names_of_one_place_differ_on_every_file_system(stems: list[str]) -> None:
+    found = unique_stems(stems)
+    assert len({key_of(name) for name in found}) == len(stems)
+    for name, stem in zip(found, stems, strict=True):
+        assert name.startswith(stem)
+
+
+def test_long_titles_that_begin_alike_stay_apart() -> None:
+    one, other = ("A word and " * 30 + end for end in ("one", "other"))
+    assert title_stem(one) != title_stem(other)
+    assert re.fullmatch(r"(A-word-and-)+A-word-[0-9a-f]{6}", title_stem(one))
+
+
+def assert_safe(part: str) -> None:
+    assert part and part not in (".", "..")
+    assert not re.search(r'[/\\<>:"|?*\x00-\x1f\x7f$`~#%^\[\]]', part)
+    assert part == part.strip(" .") and not part.startswith("-")
+    assert len(part.encode()) <= max(LONGEST_FOLDER, LONGEST_STEM) + len(".md")
+    assert part.partition(".")[0].strip().upper() not in RESERVED
+    assert unicodedata.normalize("NFC", part) == part
+    assert all(unicodedata.category(char)[0] not in "CZ" or char == " " for char in part)
+
+
+def _without_dots(path: PurePosixPath) -> PurePosixPath:
+    parts: list[str] = []
+    for part in path.parts:
+        if part == "..":
+            parts.pop()
+        else:
+            parts.append(part)
+    return PurePosixPath(*parts)
