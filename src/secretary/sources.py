@@ -51,7 +51,7 @@ class Sources:
         on_progress: OnProgress | None = None,
     ) -> SourceFile:
         """The source as a file; what is downloaded goes `into` a directory."""
-        kind, value = _named(named)
+        kind, value = named_source(named)
         match kind:
             case "upload":
                 return self._upload(job_id, value)
@@ -101,11 +101,12 @@ class Sources:
 
 def url_of(named: Named) -> str | None:
     """The URL of the source, when it has one."""
-    kind, value = _named(named)
+    kind, value = named_source(named)
     return str(value) if kind == "url" else None
 
 
-def _named(named: Named) -> tuple[str, Any]:
+def named_source(named: Named) -> tuple[str, Any]:
+    """`upload`, `url` or `path`, and which."""
     source = named.file_source
     if source is not None:
         value = source.get("path") or source.get("value")

@@ -5,8 +5,8 @@ from typing import Any
 
 from ..file_kinds import MOVING, SOUND
 from ..handler import JobContext, handles
-from .documents import find
-from .recorded import Origin, RecordingParameters, concluded, words_of
+from .origins import find_recording
+from .recorded import RecordingParameters, concluded, words_of
 from .recordings import look_into
 from .translating import check_translation
 
@@ -21,7 +21,7 @@ class AudioParameters(RecordingParameters):
 @handles("audio", AudioParameters, timeout=TIMEOUT)
 async def audio(ctx: JobContext[AudioParameters]) -> dict[str, Any]:
     check_translation(ctx)
-    document = await find(ctx, SOUND | MOVING)
+    document, origin = await find_recording(ctx, SOUND | MOVING, "audio")
     recording = await look_into(ctx, document)
-    words = await words_of(ctx, document, recording, Origin())
-    return await concluded(ctx, document, recording, Origin(), words)
+    words = await words_of(ctx, document, recording, origin)
+    return await concluded(ctx, document, recording, origin, words)

@@ -38,10 +38,18 @@ class Document:
 
 async def find(ctx: JobContext[Any], kinds: frozenset[str]) -> Document:
     """The file of the job, if it is of one of these kinds."""
+    await begin(ctx)
+    return await checked(await ctx.source(), kinds)
+
+
+async def begin(ctx: JobContext[Any]) -> None:
     await ctx.progress("initializing", 0)
     _refuse_template(ctx.parameters)
     await ctx.progress("downloading_or_opening", 5)
-    source = await ctx.source()
+
+
+async def checked(source: SourceFile, kinds: frozenset[str]) -> Document:
+    """The file, if it is of one of these kinds."""
     if not source.path.stat().st_size:
         raise FileCorrupt("The file is empty")
     kind = await asyncio.to_thread(kind_of, source.path)

@@ -123,8 +123,10 @@ class Looking:
                     lambda: _seen_in(next(records.load([known[number]])))
                 )
             else:
-                call = partial(LOOK, self.document.path, self.track, start, end)
-                call = partial(call, patience_s=WINDOW_TIMEOUT.total_seconds())
+                patience = WINDOW_TIMEOUT.total_seconds()
+                call = partial(
+                    LOOK, self.document.path, self.track, start, end, patience_s=patience
+                )
                 seen = await self.ctx.run(call, wall_time=WINDOW_TIMEOUT + GRACE)
                 record = orjson.dumps(asdict(seen))
                 await asyncio.to_thread(records.append, directory, number, record)
@@ -190,6 +192,7 @@ class Looking:
             call = partial(
                 READ,
                 f"{shelf.shown}/{slide.file_name}",
+                slide,
                 languages=languages,
                 ocr_engine=documents.ocr_engine,
                 ocr_data_directory=documents.ocr_data_directory,

@@ -1,7 +1,7 @@
 """What is said in a recording, and how the results come of it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ from ..errors import InvalidParameters
 from ..handler import JobContext
 from ..processors.transcript_files import Spoken, Transcript
 from ..remote import Remote
+from ..sources import named_source
 from .documents import Document
-from .existing_subtitles import Subtitles, spoken_by_subtitles, subtitles_of
+from .existing_subtitles import spoken_by_subtitles, subtitles_of
 from .looking import Frames
+from .origins import Origin
 from .parameters import LanguageParameters
 from .recording_results import recording_results
 from .recordings import chosen_track
@@ -22,7 +24,7 @@ from .speech import transcribe
 from .translating import translated
 
 if TYPE_CHECKING:
-    from ..processors.media.recording import Chapter, Recording
+    from ..processors.media.recording import Recording
 
 PUT_TOGETHER: Remote[None] = Remote("processors.transcript_files", "put_together")
 
@@ -39,16 +41,6 @@ class RecordingParameters(LanguageParameters):
     use_subtitles: bool = Field(
         default=True, description="Subtitles that exist are taken instead of listening"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """What the place that the recording came from says about it."""
-
-    title: str | None = None
-    chapters: Sequence["Chapter"] = ()
-    subtitles: Sequence[Subtitles] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +75,14 @@ async def words_of(
     """By subtitles if there are any, else by listening."""
     language = spoken_language(ctx.parameters)
     if ctx.parameters.use_subtitles:
-        beside = ctx.parameters.url is None
+        beside = named_source(ctx.parameters)[0] == "path"
         found = [
             *origin.subtitles,
             *subtitles_of(document, recording, may_look_beside=beside),
         ]
-        spoken_in = language or (
-            chosen_track(recording, None).language if recording.sounds else None
-        )
+        spoken_in = language or origin.language
+        if spoken_in is None and recording.sounds:
+            spoken_in = chosen_track(recording, None).language
         known = await spoken_by_subtitles(ctx, document, found, spoken_in)
         if known is not None:
             spoken, entry, where = known
@@ -100,7 +92,8 @@ async def words_of(
                 "source_language": spoken.language,
             }
             return Words(spoken=spoken, directory=entry.name, facts=about, made=False)
-    done = await transcribe(ctx, document, recording, language=language, last_percent=last_percent)
+    spoken_in = language or origin.language
+    done = await transcribe(ctx, document, recording, language=spoken_in, last_percent=last_percent)
     facts: dict[str, Any] = {
         "engine": done.engine,
         "duration": round(done.seconds, 3),

@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from ..errors import UnsupportedFile
-from ..file_kinds import MOVING
+from ..file_kinds import MOVING, SOUND
 from ..handler import JobContext, handles
 from .audio import TIMEOUT
-from .documents import Document, find
+from .documents import Document
 from .looking import Frames, Looking
+from .origins import find_recording
 from .parameters import LANGUAGES
-from .recorded import Origin, RecordingParameters, concluded, words_of
+from .recorded import RecordingParameters, concluded, words_of
 from .recordings import look_into
 from .translating import check_translation
 
 if TYPE_CHECKING:
     from ..processors.media.recording import Recording
+    from ..sites.media import Want
 
 #: Where listening ends and looking begins.
 HALF_PERCENT = 65
@@ -36,9 +38,11 @@ class VideoParameters(RecordingParameters):
 @handles("video", VideoParameters, timeout=TIMEOUT)
 async def video(ctx: JobContext[VideoParameters]) -> dict[str, Any]:
     check_translation(ctx)
-    document = await find(ctx, MOVING)
+    want: Want = "video" if ctx.parameters.is_watched else "audio"
+    kinds = MOVING if ctx.parameters.is_watched else MOVING | SOUND
+    document, origin = await find_recording(ctx, kinds, want)
     recording = await look_into(ctx, document)
-    origin, words, frames = Origin(), None, None
+    words, frames = None, None
     if ctx.parameters.include_transcript:
         words = await words_of(ctx, document, recording, origin, last_percent=HALF_PERCENT)
     if ctx.parameters.is_watched:
