@@ -1,4 +1,4 @@
-"""Real stores for all tests: SQLite in a temporary directory, and a real MongoDB."""
+"""Real servers for all tests: SQLite in a temporary directory, a MongoDB, a language model."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -9,6 +9,7 @@ import pytest
 
 from secretary.store import JobStore, open_store
 
+from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
 
 
@@ -19,6 +20,18 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
         server = Mongod(tmp_path_factory.mktemp("mongod"))
         server.start()
     except MongodMissing as error:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def model_server() -> Iterator[ModelServer]:
+    """A small language model of our own. Missing: skip here, fail in CI."""
+    server = ModelServer()
+    try:
+        server.start()
+    except ModelMissing as error:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
     yield server
     server.stop()

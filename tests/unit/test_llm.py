@@ -303,7 +303,7 @@ print(*sys.modules)"""
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert "secretary.engines.llm" in result.stdout.split()
-    assert not {"openai", "httpx2"} & set(result.stdout.split())
+    assert not {"jsonschema_rs", "openai", "httpx2"} & set(result.stdout.split())
 
 
 def test_options_without_models_say_nothing() -> None:

@@ -267,6 +267,31 @@ class TestSchemas:
         }  # fmt: skip
         assert "additionalProperties" not in schema
 
+    def test_what_is_described_elsewhere_may_be_missing_too(self) -> None:
+        tree: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "note": {"type": "string"},
+                "parts": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+            },
+            "required": ["name"],
+        }
+        schema = {
+            "type": "object",
+            "properties": {"tree": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/tree"}]}},
+            "required": ["tree"],
+            "$defs": {"tree": tree},
+        }
+        leaf = {"name": "b", "note": None, "parts": None}
+        answer = {"tree": {"name": "a", "note": None, "parts": [leaf]}}
+        assert Form(schema).fitted(answer) == {"tree": {"name": "a", "parts": [{"name": "b"}]}}
+
+    def test_references_in_circles_end(self) -> None:
+        again = {"$ref": "#/$defs/a"}
+        circle = {"$defs": {"a": {"anyOf": [again, again]}}, "properties": {"x": again}}
+        assert Form(circle).fitted({"x": None}) == {}
+
     def test_objects_with_fields_of_any_name_stay_open(self) -> None:
         schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}
         assert closed(schema) == schema

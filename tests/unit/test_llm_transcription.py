@@ -82,6 +82,10 @@ class TestASound:
         async with asking(heard((0, 1, "Hallo"), language=told)) as (_, llm):
             assert (await listen(llm)).language == "de"
 
+    async def test_a_language_that_was_asked_for_stays(self) -> None:
+        async with asking(heard((0, 1, "Hallo"), language="en")) as (_, llm):
+            assert (await listen(llm, language="ger")).language == "de"
+
     async def test_a_language_nobody_told_is_the_one_asked_for_or_none(self) -> None:
         async with asking(BARE) as (_, llm):
             assert (await listen(llm, language="de-CH")).language == "de"

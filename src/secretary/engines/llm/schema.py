@@ -57,20 +57,34 @@ def _may_be_null(part: Any) -> bool:
     return kinds == "null" or (isinstance(kinds, list) and "null" in kinds)
 
 
-def without_nulls(value: Any, schema: Any) -> Any:
+def without_nulls(value: Any, schema: Any, root: Schema, seen: frozenset[int] = frozenset()) -> Any:
     """Fields that are null only because `closed` let them be are missing again."""
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or id(schema) in seen:  # references may go in circles
         return value
+    seen |= {id(schema)}
+    for part in (_referred(schema, root), *(part for key in LISTS for part in schema.get(key, ()))):
+        value = without_nulls(value, part, root, seen)
     if isinstance(value, list):
-        return [without_nulls(each, schema.get("items")) for each in value]
+        return [without_nulls(each, schema.get("items"), root) for each in value]
     if not isinstance(value, dict):
         return value
     parts, needed = schema.get("properties", {}), schema.get("required", ())
     return {
-        name: without_nulls(each, parts.get(name))
+        name: without_nulls(each, parts.get(name), root)
         for name, each in value.items()
         if each is not None or name not in parts or name in needed or _may_be_null(parts[name])
     }
+
+
+def _referred(schema: Schema, root: Schema) -> Any:
+    """What `$ref` points to inside the same schema."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    part: Any = root
+    for name in reference[2:].split("/"):
+        part = part.get(name) if isinstance(part, Mapping) else None
+    return part
 
 
 class Form:
@@ -85,7 +99,10 @@ class Form:
         self._validator = jsonschema_rs.validator_for(dict(schema), offline=True, mask="the value")
 
     def fitted(self, answer: dict[str, Any]) -> dict[str, Any]:
-        fields: dict[str, Any] = without_nulls(answer, self.schema)
+        try:
+            fields: dict[str, Any] = without_nulls(answer, self.schema, self.schema)
+        except RecursionError:
+            raise Unfit("it is nested too deep") from None
         faults = []
         for error in self._validator.iter_errors(fields):
             place = ".".join(str(part) for part in error.instance_path)

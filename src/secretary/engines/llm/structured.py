@@ -52,7 +52,7 @@ def _with_schema(messages: Sequence[Mapping[str, Any]], schema: Schema) -> Messa
     """Said in words too: not every endpoint shows the model the schema that it must follow."""
     prompt = PROMPT + json.dumps(schema, ensure_ascii=False)
     first, *others = [dict(message) for message in messages]
-    if first["role"] == "system":
+    if first["role"] == "system" and isinstance(first["content"], str):
         return [{**first, "content": f"{first['content']}\n\n{prompt}"}, *others]
     return [{"role": "system", "content": prompt}, first, *others]
 

