@@ -48,9 +48,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_five_slides_are_found_at_their_times(talk: Path) -> None:
     slides = slides_of(talk, 22)
     assert_times(slides, STARTS)
-    assert [one.end for one in slides] == [
-        pytest.approx(end, abs=0.5) for end in (*STARTS[1:], 22)
-    ]
+    assert [one.end for one in slides] == [pytest.approx(end, abs=0.5) for end in (*STARTS[1:], 22)]
     assert [one.number for one in slides] == [1, 2, 3, 4, 5]
     assert all(one.time < one.at < one.end for one in slides)
 

@@ -8,7 +8,7 @@ import numpy
 from numpy.typing import NDArray
 
 from .picture_stream import HEIGHT, WIDTH, Frame
-from .slides import Candidate
+from .slides import Candidate, Slide
 from .stillness import BLOCK, COLUMNS, ROWS, Blocks, over_pixels
 
 #: By how much a pixel must differ; docs/explanation/slides.md has the figures.
@@ -23,6 +23,9 @@ TOUCHED = 0.15
 BLANK_PIXELS = 6
 #: The mean difference of blocks within one shot of a camera.
 SAME_SHOT = 14.0
+
+#: Of one picture that was scaled in two ways.
+SAME_PICTURE = 6.0
 
 Pixels = NDArray[numpy.bool_]
 
@@ -43,7 +46,7 @@ def packed_blocks(blocks: Blocks) -> str:
     return numpy.packbits(blocks).tobytes().hex()
 
 
-def sight_of(candidate: Candidate) -> Sight:
+def sight_of(candidate: Candidate | Slide) -> Sight:
     content = zlib.decompress(base64.b64decode(candidate.grey))
     grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
     return Sight(grey, unpacked_blocks(candidate.lively))
@@ -67,8 +70,14 @@ def is_part(part: Sight, whole: Sight) -> bool:
 
 
 def is_same_shot(one: Sight, other: Sight) -> bool:
-    difference = _coarse(one.grey) - _coarse(other.grey)
-    return float(numpy.abs(difference).mean()) < SAME_SHOT
+    difference = numpy.abs(_coarse(one.grey) - _coarse(other.grey))
+    return float(difference.mean()) < SAME_SHOT
+
+
+def is_roughly(grey: Frame, sight: Sight) -> bool:
+    """Whether a picture that was scaled in another way is this one, apart from what never rests."""
+    difference = numpy.abs(_coarse(grey) - _coarse(sight.grey))[~sight.lively]
+    return not difference.size or float(difference.mean()) < SAME_PICTURE
 
 
 def is_blank(sight: Sight) -> bool:

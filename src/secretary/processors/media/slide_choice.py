@@ -31,13 +31,14 @@ def chosen(seen: Sequence[Seen], *, limit: int) -> list[Slide]:
     for known in _gathered(one for window in windows for one in window.candidates):
         if not _is_known(known, kept):
             kept.append(known)
-    end = max((window.end for window in windows), default=0.0)
+    end = max((window.end for window in windows if not window.is_empty), default=0.0)
     return [
         Slide(
             number=number,
             time=round(one.time, 2),
             end=round(min(one.end, end), 2),
             at=round(one.at, 2),
+            grey=one.grey,
             lively=one.lively,
             is_scene=one.is_scene,
         )
@@ -53,8 +54,14 @@ def _gathered(candidates: Iterable[Candidate]) -> list[Known]:
         if joined:
             result[-1] = joined
         else:
+            result[-1:] = [_until(one, known.candidate.time) for one in result[-1:]]
             result.append(known)
     return result
+
+
+def _until(known: Known, time: float) -> Known:
+    """A window sees a little of the next, where it may have found the end more exactly."""
+    return known._replace(candidate=replace(known.candidate, end=min(known.candidate.end, time)))
 
 
 def _without_passages(states: list[Known]) -> list[Known]:

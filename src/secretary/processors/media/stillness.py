@@ -57,7 +57,8 @@ def moved(before: Frame, after: Frame) -> Blocks:
 
 
 def in_blocks(pixels: NDArray[numpy.bool_]) -> NDArray[numpy.int64]:
-    return pixels.reshape(ROWS, BLOCK, COLUMNS, BLOCK).sum(axis=(1, 3))
+    counts: NDArray[numpy.int64] = pixels.reshape(ROWS, BLOCK, COLUMNS, BLOCK).sum(axis=(1, 3))
+    return counts
 
 
 def over_pixels(blocks: Blocks) -> NDArray[numpy.bool_]:
