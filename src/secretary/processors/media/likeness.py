@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .picture_stream import HEIGHT, WIDTH, Frame
 from .slides import Candidate, Slide
-from .stillness import BLOCK, COLUMNS, ROWS, Blocks, over_pixels
+from .stillness import BLOCK, COLUMNS, ROWS, Blocks, in_blocks, over_pixels
 
 #: By how much a pixel must differ; docs/explanation/slides.md has the figures.
 DIFFERENT = 14
@@ -58,12 +58,19 @@ def unpacked_blocks(packed: str) -> Blocks:
 
 
 def is_same(one: Sight, other: Sight) -> bool:
-    return int(_changes(one, other).sum()) < DIFFERENT_PIXELS
+    return not is_change(changes(one, other))
+
+
+def is_change(pixels: Pixels) -> bool:
+    """Whether enough of them are near each other. A pointer that moves leaves two small traces."""
+    counts = numpy.pad(in_blocks(pixels), ((0, 1), (0, 1)))
+    near = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
+    return int(near.max()) >= DIFFERENT_PIXELS
 
 
 def is_part(part: Sight, whole: Sight) -> bool:
     """Whether all that the first shows is on the second too, which may show more: a build-up."""
-    changed = _changes(part, whole)
+    changed = changes(part, whole)
     ink = _ink(part.grey) & over_pixels(~(part.lively | whole.lively))
     lost = int((changed & ink).sum())
     return lost <= TOUCHED * int(changed.sum()) and lost <= TOUCHED * int(ink.sum())
@@ -89,7 +96,7 @@ def differing(one: Frame, other: Frame) -> Pixels:
     return changed
 
 
-def _changes(one: Sight, other: Sight) -> Pixels:
+def changes(one: Sight, other: Sight) -> Pixels:
     return differing(one.grey, other.grey) & over_pixels(~(one.lively | other.lively))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from .likeness import Sight, is_blank, is_part, is_same, is_same_shot, sight_of
+from .likeness import Sight, changes, is_blank, is_part, is_same, is_same_shot, sight_of
 from .picture_stream import RATE
 from .slides import Candidate, Seen, Slide
 from .stillness import STAND
@@ -13,6 +13,8 @@ from .stillness import STAND
 #: Between two frames of scenes that are filmed; and how many of them one video may have.
 SCENE_DISTANCE_S = 60.0
 MAX_SCENES = 40
+#: What may be left of a change when it counts as done.
+NEARLY = 0.25
 
 
 class Known(NamedTuple):
@@ -67,12 +69,26 @@ def _until(known: Known, time: float) -> Known:
 def _without_passages(states: list[Known]) -> list[Known]:
     """Neither blank pictures nor halves of a fade; but never nothing."""
     full = [known for known in states if not is_blank(known.sight)]
-    standing = [
-        known
-        for known, after in pairwise([*full, None])
-        if known and (_stands(known) or (after and is_part(known.sight, after.sight)))
-    ]
+    standing: list[Known] = []
+    since: float | None = None
+    for known, after in pairwise([*full, None]):
+        assert known is not None
+        if since is not None:
+            known = known._replace(candidate=replace(known.candidate, time=since))
+        since = None
+        if _stands(known) or (after and is_part(known.sight, after.sight)):
+            standing.append(known)
+        elif after and _is_nearly(known, after, standing[-1] if standing else None):
+            since = known.candidate.time
     return standing or full[:1] or states[:1]
+
+
+def _is_nearly(passage: Known, after: Known, before: Known | None) -> bool:
+    """Whether most of a change was done: what follows is finer drawn, no more."""
+    if before is None:
+        return False
+    left = int(changes(passage.sight, after.sight).sum())
+    return left <= NEARLY * int(changes(before.sight, after.sight).sum())
 
 
 def _stands(known: Known) -> bool:

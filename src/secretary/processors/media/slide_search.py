@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy
 
 from ...errors import FileCorrupt, InvalidParameters
-from .likeness import DIFFERENT_PIXELS, differing, packed_blocks, packed_grey
+from .likeness import differing, is_change, packed_blocks, packed_grey
 from .picture_stream import RATE, Frame, small_frames
 from .recording import PictureTrack
 from .slide_choice import gathered
@@ -94,8 +94,7 @@ def _states(frames: Frame) -> Iterator[State]:
         if shown is None:
             is_new = bool(at_rest.mean() >= ENOUGH_AT_REST)
         else:
-            changed = differing(shown, frame) & over_pixels(at_rest)
-            is_new = int(changed.sum()) >= DIFFERENT_PIXELS
+            is_new = is_change(differing(shown, frame) & over_pixels(at_rest))
         if is_new:
             shown, scene_at = frame, None
             yield State(index, lively, False)
