@@ -1,4 +1,4 @@
-"""Videos as tests need them: slides of printed text, a speaker in the corner, fades, moving scenes."""
+"""Videos as tests need them: slides of printed text, a speaker beside them, moving scenes."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence

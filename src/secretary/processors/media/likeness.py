@@ -8,8 +8,8 @@ import numpy
 from numpy.typing import NDArray
 
 from .picture_stream import HEIGHT, WIDTH, Frame
-from .slides import Candidate
-from .stillness import BLOCK, COLUMNS, ROWS, Blocks, over_pixels
+from .slides import Candidate, Slide
+from .stillness import BLOCK, COLUMNS, ROWS, Blocks, in_blocks, over_pixels
 
 #: By how much a pixel must differ; docs/explanation/slides.md has the figures.
 DIFFERENT = 14
@@ -23,6 +23,9 @@ TOUCHED = 0.15
 BLANK_PIXELS = 6
 #: The mean difference of blocks within one shot of a camera.
 SAME_SHOT = 14.0
+
+#: Of one picture that was scaled in two ways.
+SAME_PICTURE = 6.0
 
 Pixels = NDArray[numpy.bool_]
 
@@ -43,7 +46,7 @@ def packed_blocks(blocks: Blocks) -> str:
     return numpy.packbits(blocks).tobytes().hex()
 
 
-def sight_of(candidate: Candidate) -> Sight:
+def sight_of(candidate: Candidate | Slide) -> Sight:
     content = zlib.decompress(base64.b64decode(candidate.grey))
     grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
     return Sight(grey, unpacked_blocks(candidate.lively))
@@ -55,20 +58,33 @@ def unpacked_blocks(packed: str) -> Blocks:
 
 
 def is_same(one: Sight, other: Sight) -> bool:
-    return int(_changes(one, other).sum()) < DIFFERENT_PIXELS
+    return not is_change(changes(one, other))
+
+
+def is_change(pixels: Pixels) -> bool:
+    """Whether enough of them are near each other. A pointer that moves leaves two small traces."""
+    counts = numpy.pad(in_blocks(pixels), ((0, 1), (0, 1)))
+    near = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
+    return int(near.max()) >= DIFFERENT_PIXELS
 
 
 def is_part(part: Sight, whole: Sight) -> bool:
     """Whether all that the first shows is on the second too, which may show more: a build-up."""
-    changed = _changes(part, whole)
+    changed = changes(part, whole)
     ink = _ink(part.grey) & over_pixels(~(part.lively | whole.lively))
     lost = int((changed & ink).sum())
     return lost <= TOUCHED * int(changed.sum()) and lost <= TOUCHED * int(ink.sum())
 
 
 def is_same_shot(one: Sight, other: Sight) -> bool:
-    difference = _coarse(one.grey) - _coarse(other.grey)
-    return float(numpy.abs(difference).mean()) < SAME_SHOT
+    difference = numpy.abs(_coarse(one.grey) - _coarse(other.grey))
+    return float(difference.mean()) < SAME_SHOT
+
+
+def is_roughly(grey: Frame, sight: Sight) -> bool:
+    """Whether a picture that was scaled in another way is this one, apart from what never rests."""
+    difference = numpy.abs(_coarse(grey) - _coarse(sight.grey))[~sight.lively]
+    return not difference.size or float(difference.mean()) < SAME_PICTURE
 
 
 def is_blank(sight: Sight) -> bool:
@@ -80,7 +96,7 @@ def differing(one: Frame, other: Frame) -> Pixels:
     return changed
 
 
-def _changes(one: Sight, other: Sight) -> Pixels:
+def changes(one: Sight, other: Sight) -> Pixels:
     return differing(one.grey, other.grey) & over_pixels(~(one.lively | other.lively))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from .likeness import Sight, is_blank, is_part, is_same, is_same_shot, sight_of
+from .likeness import Sight, changes, is_blank, is_part, is_same, is_same_shot, sight_of
 from .picture_stream import RATE
 from .slides import Candidate, Seen, Slide
 from .stillness import STAND
@@ -13,6 +13,8 @@ from .stillness import STAND
 #: Between two frames of scenes that are filmed; and how many of them one video may have.
 SCENE_DISTANCE_S = 60.0
 MAX_SCENES = 40
+#: What may be left of a change when it counts as done.
+NEARLY = 0.25
 
 
 class Known(NamedTuple):
@@ -31,13 +33,14 @@ def chosen(seen: Sequence[Seen], *, limit: int) -> list[Slide]:
     for known in _gathered(one for window in windows for one in window.candidates):
         if not _is_known(known, kept):
             kept.append(known)
-    end = max((window.end for window in windows), default=0.0)
+    end = max((window.end for window in windows if not window.is_empty), default=0.0)
     return [
         Slide(
             number=number,
             time=round(one.time, 2),
             end=round(min(one.end, end), 2),
             at=round(one.at, 2),
+            grey=one.grey,
             lively=one.lively,
             is_scene=one.is_scene,
         )
@@ -53,19 +56,39 @@ def _gathered(candidates: Iterable[Candidate]) -> list[Known]:
         if joined:
             result[-1] = joined
         else:
+            result[-1:] = [_until(one, known.candidate.time) for one in result[-1:]]
             result.append(known)
     return result
+
+
+def _until(known: Known, time: float) -> Known:
+    """A window sees a little of the next, where it may have found the end more exactly."""
+    return known._replace(candidate=replace(known.candidate, end=min(known.candidate.end, time)))
 
 
 def _without_passages(states: list[Known]) -> list[Known]:
     """Neither blank pictures nor halves of a fade; but never nothing."""
     full = [known for known in states if not is_blank(known.sight)]
-    standing = [
-        known
-        for known, after in pairwise([*full, None])
-        if known and (_stands(known) or (after and is_part(known.sight, after.sight)))
-    ]
+    standing: list[Known] = []
+    since: float | None = None
+    for known, after in pairwise([*full, None]):
+        assert known is not None
+        if since is not None:
+            known = known._replace(candidate=replace(known.candidate, time=since))
+        since = None
+        if _stands(known) or (after and is_part(known.sight, after.sight)):
+            standing.append(known)
+        elif after and _is_nearly(known, after, standing[-1] if standing else None):
+            since = known.candidate.time
     return standing or full[:1] or states[:1]
+
+
+def _is_nearly(passage: Known, after: Known, before: Known | None) -> bool:
+    """Whether most of a change was done: what follows is finer drawn, no more."""
+    if before is None:
+        return False
+    left = int(changes(passage.sight, after.sight).sum())
+    return left <= NEARLY * int(changes(before.sight, after.sight).sum())
 
 
 def _stands(known: Known) -> bool:

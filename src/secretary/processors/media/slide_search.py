@@ -1,12 +1,13 @@
 """Pictures that stand still for a while, in one window of a video."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy
 
 from ...errors import FileCorrupt, InvalidParameters
-from .likeness import DIFFERENT_PIXELS, differing, packed_blocks, packed_grey
+from .likeness import differing, is_change, packed_blocks, packed_grey
 from .picture_stream import RATE, Frame, small_frames
 from .recording import PictureTrack
 from .slide_choice import gathered
@@ -26,23 +27,33 @@ SHARP_S = 2.0
 class State(NamedTuple):
     """What the picture is, from a frame on."""
 
-    index: int
+    begin: int
     lively: Blocks
     is_scene: bool
 
 
 def search(
-    path: str, track: PictureTrack, start_s: float, end_s: float, *, patience_s: float
+    path: str,
+    track: PictureTrack,
+    start_s: float,
+    end_s: float,
+    *,
+    timeout_s: float,
+    program: str | None,
 ) -> Seen:
     if not 0 <= start_s < end_s <= start_s + MAX_WINDOW_S:
         raise InvalidParameters(f"There is no window from {start_s} to {end_s} seconds")
     own = max(1, round((end_s - start_s) * RATE))
-    frames = small_frames(path, track, start_s, own + AHEAD_S * RATE, patience_s=patience_s)
+    frames = small_frames(
+        path, track, start_s, own + AHEAD_S * RATE, timeout_s=timeout_s, program=program
+    )
     if not len(frames):
         if start_s:
             return Seen(start=start_s, end=start_s)
         raise FileCorrupt("The pictures of the video cannot be decoded")
-    found = gathered(_candidates(_held(frames, own), start_s, own))
+    last_s = start_s + (len(frames) - 1) / RATE
+    states = _candidates(_held(frames, own), start_s, own)
+    found = gathered(replace(one, at=min(one.at, last_s)) for one in states)
     kept = sorted(found, key=lambda one: one.end - one.time, reverse=True)[:MAX_CANDIDATES]
     kept.sort(key=lambda one: one.time)
     until = min(end_s, start_s + len(frames) / RATE)
@@ -60,11 +71,11 @@ def _candidates(frames: Frame, start_s: float, own: int) -> list[Candidate]:
     states = list(_states(frames))
     if not states:
         states = [State(0, numpy.zeros((ROWS, COLUMNS), numpy.bool_), True)]
-    ends = [state.index for state in states[1:]] + [len(frames)]
+    ends = [state.begin for state in states[1:]] + [len(frames)]
     return [
-        _candidate(frames[state.index], state, end, start_s)
+        _candidate(frames[state.begin], state, end, start_s)
         for state, end in zip(states, ends, strict=True)
-        if state.index < own
+        if state.begin < own
     ]
 
 
@@ -83,16 +94,15 @@ def _states(frames: Frame) -> Iterator[State]:
         if shown is None:
             is_new = bool(at_rest.mean() >= ENOUGH_AT_REST)
         else:
-            changed = differing(shown, frame) & over_pixels(at_rest)
-            is_new = int(changed.sum()) >= DIFFERENT_PIXELS
+            is_new = is_change(differing(shown, frame) & over_pixels(at_rest))
         if is_new:
             shown, scene_at = frame, None
             yield State(index, lively, False)
 
 
 def _candidate(grey: Frame, state: State, end: int, start_s: float) -> Candidate:
-    stands_s = (end - state.index) / RATE
-    time = start_s + state.index / RATE
+    stands_s = (end - state.begin) / RATE
+    time = start_s + state.begin / RATE
     return Candidate(
         time=time,
         end=time + stands_s,

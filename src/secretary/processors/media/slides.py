@@ -1,7 +1,8 @@
 """The slides of a video with their times: one window of it after the other, then all together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from .recording import PictureTrack
 
@@ -56,7 +57,8 @@ class Slide:
     #: When it is complete, and stands still.
     at: float
     #: As with the candidate it was.
-    lively: str
+    grey: str = field(repr=False)
+    lively: str = field(repr=False)
     is_scene: bool = False
 
     @property
@@ -86,16 +88,22 @@ def windows(duration: float, length: float = WINDOW_S) -> list[tuple[float, floa
     """Start and end of the windows that cover a video: no short one is left over at the end."""
     count = max(1, round(duration / length))
     edges = [round(duration * index / count, 2) for index in range(count)] + [duration]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def look(
-    path: str, track: PictureTrack, start_s: float, end_s: float, *, patience_s: float = 600.0
+    path: str,
+    track: PictureTrack,
+    start_s: float,
+    end_s: float,
+    *,
+    timeout_s: float = 600.0,
+    program: str | None = None,
 ) -> Seen:
     """Find what may be slides between two times of a video, the end excluded."""
     from .slide_search import search  # numpy is not for those who only know of slides
 
-    return search(path, track, start_s, end_s, patience_s=patience_s)
+    return search(path, track, start_s, end_s, timeout_s=timeout_s, program=program)
 
 
 def choose(seen: Sequence[Seen], *, limit: int = MAX_SLIDES) -> list[Slide]:
@@ -112,13 +120,16 @@ def draw(
     into: str,
     *,
     max_side: int = MAX_SIDE,
-    patience_s: float = 60.0,
+    timeout_s: float = 60.0,
+    program: str | None = None,
 ) -> list[DrawnSlide]:
-    """Write each slide as `frame_###.jpg` into a directory. The patience is for each of them."""
+    """Write each slide as `frame_###.jpg` into a directory. The time limit is for each of them."""
     from .slide_drawing import draw_slide
 
     return [
-        draw_slide(path, track, slide, into, max_side=max_side, patience_s=patience_s)
+        draw_slide(
+            path, track, slide, into, max_side=max_side, timeout_s=timeout_s, program=program
+        )
         for slide in slides
     ]
 

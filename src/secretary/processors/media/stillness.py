@@ -23,10 +23,10 @@ AHEAD_S = 12
 LEAST_S = 6
 #: Beyond this share of the picture in motion it is a scene, filmed and not shown.
 SCENE = 0.6
-#: The share of seconds with motion: this much never rests, this much belongs to what does not.
-LIVELY, NEARLY_LIVELY = 0.5, 0.17
-#: Of these seconds there must be more than slides that follow each other quickly can have.
-LIVELY_SECONDS = 4
+#: The share of half seconds with motion: this much never rests, this much belongs to what does not.
+LIVELY, NEARLY_LIVELY = 0.4, 0.12
+#: Of these half seconds there must be more than slides that follow each other quickly can have.
+LIVELY_HALVES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ def moved(before: Frame, after: Frame) -> Blocks:
 
 
 def in_blocks(pixels: NDArray[numpy.bool_]) -> NDArray[numpy.int64]:
-    return pixels.reshape(ROWS, BLOCK, COLUMNS, BLOCK).sum(axis=(1, 3))
+    counts: NDArray[numpy.int64] = pixels.reshape(ROWS, BLOCK, COLUMNS, BLOCK).sum(axis=(1, 3))
+    return counts
 
 
 def over_pixels(blocks: Blocks) -> NDArray[numpy.bool_]:
@@ -70,15 +71,15 @@ def _lively(moving: NDArray[numpy.bool_]) -> NDArray[numpy.bool_]:
     for index in range(len(moving)):
         first = max(1, min(index + 1, len(moving) - LEAST_S * RATE))
         coming = moving[first : first + AHEAD_S * RATE]
-        seconds = [
-            coming[second : second + RATE].any(axis=0) for second in range(0, len(coming), RATE)
+        halves = [
+            coming[half : half + RATE // 2].any(axis=0) for half in range(0, len(coming), RATE // 2)
         ]
-        if len(seconds) >= LIVELY_SECONDS:
-            count = numpy.sum(seconds, axis=0)
-            core = count >= max(LIVELY_SECONDS, LIVELY * len(seconds))
-            lively[index] = _grown(core, count >= NEARLY_LIVELY * len(seconds))
+        if len(halves) >= LIVELY_HALVES:
+            count = numpy.sum(halves, axis=0)
+            core = count >= max(LIVELY_HALVES, LIVELY * len(halves))
+            lively[index] = _grown(core, count >= NEARLY_LIVELY * len(halves))
             if lively[index].mean() > SCENE:  # it may begin with a slide that is shown for a while
-                lively[index] &= numpy.any(seconds[:LIVELY_SECONDS], axis=0)
+                lively[index] &= numpy.any(halves[:LIVELY_HALVES], axis=0)
     return lively
 
 
