@@ -35,8 +35,9 @@ HOSTILE = st.one_of(
     st.text("./\\ :*?\"<>|$`'~-\0\n\r\u202e\u200b\uff0f\u2215CONconNUL1aÄä.md", max_size=60),
     st.sampled_from(
         ["..", ".", "/", "../../etc/passwd", "C:\\Windows\\win.ini", "\\\\host\\share", "CON",
-         "con.md", "nul .md", "LPT1", "COM¹", "-rf", "~root", "$HOME", "a" * 5000, "ä" * 300, "a\0b",
-         ".git", "talk.md", "TALK.MD", "assets", "%2e%2e%2f", "\uff0e\uff0e\uff0f", "\ud800", "e\u0301" * 200,
+         "con.md", "nul .md", "LPT1", "COM¹", "-rf", "~root", "$HOME", "a" * 5000, "ä" * 300,
+         "a\0b", ".git", "talk.md", "TALK.MD", "assets", "%2e%2e%2f",
+         "\uff0e\uff0e\uff0f", "\ud800", "e\u0301" * 200,
          "x. . ."]
     ),
 )  # fmt: skip

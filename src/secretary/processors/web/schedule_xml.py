@@ -1,0 +1,102 @@
+"""Schedules as XML: what Pentabarf began, and frab, pretalx and FOSDEM write."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from lxml import etree
+
+from ...errors import FileCorrupt, UnsupportedFile
+from .links import Link, LinkKind, absolute, distinct, link_to
+from .talk import LONGEST_TITLE, Entry, date_of, line, names
+
+#: lxml has no types.
+Element: TypeAlias = Any
+
+
+def read_xml(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
+    """The name of the conference, and its talks."""
+    root = _parsed(data)
+    if root.tag != "schedule":
+        raise UnsupportedFile("This XML is no schedule of a conference: it begins otherwise")
+    conference = root.find("conference")
+    title = acronym = ""
+    if conference is not None:
+        title, acronym = _text(conference, "title"), _text(conference, "acronym")
+        for place in (root.findtext("base_url"), conference.findtext("base_url"),
+                      conference.findtext("url")):  # fmt: skip
+            base = absolute(line(place), base) or base if place else base
+    return title or acronym, _entries(root, base, _older_fosdem(title))
+
+
+def _parsed(data: bytes) -> Element:
+    parser = etree.XMLParser(
+        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False,
+        remove_comments=True, remove_pis=True,
+    )  # fmt: skip
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        where = f" (line {error.lineno})" if error.lineno else ""
+        raise FileCorrupt(f"The schedule is no XML that can be read{where}") from None
+    dtd = root.getroottree().docinfo.internalDTD
+    if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
+        raise FileCorrupt("The schedule has entities of its own, as no planning program makes them")
+    return root
+
+
+def _entries(root: Element, base: str, pages: str | None) -> Iterator[Entry]:
+    for number, day in enumerate(root.iter("day"), 1):
+        index = line(day.get("index"), 9)
+        of_day = int(index) if index.isdecimal() else number
+        for event in day.iter("event"):
+            yield _entry(event, day.get("date"), of_day, base, pages)
+
+
+def _entry(event: Element, day: str | None, number: int, base: str, pages: str | None) -> Entry:
+    slug = _text(event, "slug")
+    url = absolute(_text(event, "url", 8000), base) if _text(event, "url") else None
+    if url is None and pages and re.fullmatch(r"[\w.-]+", slug):
+        url = absolute(f"{slug}/", pages)
+    return Entry(
+        title=_text(event, "title", LONGEST_TITLE),
+        name=line(event.get("id")) or slug or line(event.get("guid")),
+        url=url,
+        track=_text(event, "track") or None,
+        day=date_of(day) or date_of(_text(event, "date")),
+        day_number=number,
+        start=_text(event, "start") or _text(event, "date"),
+        duration=_text(event, "duration"),
+        language=_text(event, "language"),
+        speakers=names("".join(person.itertext()) for person in event.findall("persons/person")),
+        links=tuple(_links(event, base)),
+    )
+
+
+def _links(event: Element, base: str) -> list[Link]:
+    found = []
+    for path, kind in (
+        ("video_download_url", LinkKind.VIDEO),
+        ("attachments/attachment", None),
+        ("links/link", None),
+    ):
+        for element in event.findall(path):
+            text = line("".join(element.itertext()), 4000)
+            is_slides = element.get("type") == "slides"
+            url = element.get("href") or element.get("url") or text
+            told = LinkKind.ATTACHMENT if is_slides else kind
+            title = "" if url == text else text
+            found.append(link_to(url, f"Slides: {title}" if is_slides else title, base=base,
+                                 kind=told) if url else None)  # fmt: skip
+    return distinct(found)
+
+
+def _older_fosdem(title: str) -> str | None:
+    """Schedules of FOSDEM before 2024 do not tell where the page of a talk is."""
+    found = re.fullmatch(r"FOSDEM (20\d\d)", title)
+    return f"https://archive.fosdem.org/{found[1]}/schedule/event/" if found else None
+
+
+def _text(element: Element, name: str, longest: int = 500) -> str:
+    found = element.find(name)
+    return "" if found is None else line("".join(found.itertext()), longest)
