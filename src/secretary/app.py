@@ -30,6 +30,7 @@ from .registry import Registry
 from .sandbox import Limits, Sandbox
 from .sources import Sources
 from .store import STORES, JobStore, open_store
+from .templates import Library
 from .upkeep import Upkeep, UpkeepOptions
 from .uploads import Uploads
 from .worker import Worker, WorkerOptions
@@ -146,6 +147,11 @@ def _provider(setting: str, given: LlmProvider) -> Provider:
         timeout_seconds=given.timeout_sec,
         max_concurrent=given.max_concurrent,
     )
+
+
+def make_templates(settings: Settings) -> Library:
+    directory = settings.templates.directory
+    return Library(directory.absolute() if directory else None)
 
 
 def make_desk(

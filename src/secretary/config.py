@@ -235,6 +235,11 @@ class Llm(Group):
         return LlmProvider.model_validate({**given, **limits}) if given else None
 
 
+class Templates(Group):
+    #: With the operator's own; one that is called like one of ours takes its place.
+    directory: Path | None = None
+
+
 class Logging(Group):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -252,6 +257,7 @@ class Settings(Group):
     network: Network = Network()
     limits: Limits = Limits()
     llm: Llm = Llm()
+    templates: Templates = Templates()
     logging: Logging = Logging()
     #: `module:function` of handlers from outside; the function gets the registry.
     handlers: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from .app import (
     make_desk,
     make_metrics,
     make_sender,
+    make_templates,
     make_worker,
     opened_store,
 )
@@ -52,6 +53,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             api = create_api(
                 desk,
                 hub=hub,
+                library=make_templates(settings),
                 api_keys=keys,
                 stopping=stopping.is_set,
                 metrics=metrics,

@@ -180,6 +180,9 @@ class TestValues:
         assert body("{{a|A}} {{b}}", {"a": "no", "b": "yes"}, a="yes") == "yes yes\n"
         assert body("{{text}}", {"text": "mine"}, "source") == "mine\n"
 
+    def test_the_name_of_the_template_is_known(self) -> None:
+        assert render(parse("{{template}}", "Talk"), {}, {}, "").markdown == "Talk\n"
+
     @pytest.mark.parametrize(
         ("instruction", "answer", "part"),
         [
@@ -256,6 +259,7 @@ class TestBody:
 
     def test_what_the_model_writes_behind_a_label_may_have_paragraphs(self) -> None:
         assert body("**Summary:** {{a|A}}", a="x\n\ny") == "**Summary:** x\n\ny\n"
+        assert body("- **Place:** {{a|A}}\n- b", a="x\n\ny") == "- **Place:** x y\n- b\n"
 
     def test_an_empty_section_is_left_out_with_its_heading(self) -> None:
         template = (
@@ -266,6 +270,8 @@ class TestBody:
     def test_an_empty_value_takes_its_line_with_it(self) -> None:
         assert body("a\n\n{{a|A}}\n\nb\n- {{a}}\n- c\n", a="") == "a\n\nb\n- c\n"
         assert body("{{a|A}}\n\n{{b|B}}\n", a="", b="b") == "b\n"
+        assert body("- a: {{b}}\n- b: {{a|A}}\n\n# c", {"b": "x"}, a="") == "- a: x\n\n# c\n"
+        assert body("- **A:** {{a|A}}\n- b: {{a}}\n- c: d {{a}}", a="") == "- c: d \n"
 
     def test_code_is_no_heading(self) -> None:
         assert body("```\n# a\n{{a|A}}\n```", a="") == "```\n# a\n```\n"

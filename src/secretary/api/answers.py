@@ -78,6 +78,23 @@ ENVELOPES: Schema = {
             timeout_s={"type": ["number", "null"]}, max_attempts={"type": ["integer", "null"]}
         ),
     ),
+    "Template": _object(
+        name=TEXT,
+        title=TEXT,
+        language={"type": ["string", "null"]},
+        source={"enum": ["own", "shipped"]},
+        fields={"type": "array", "items": _object(name=TEXT, type=TEXT, instruction=TEXT)},
+        context_keys=TEXTS,
+        faults={"type": "array", "items": _object(line=COUNT, message=TEXT)},
+    ),
+    "WholeTemplate": {
+        "allOf": [ref("Template")],
+        **_object(
+            content={"type": ["string", "null"]},
+            system_prompt={"type": ["string", "null"]},
+            schema={"type": ["object", "null"]},
+        ),
+    },
     "Health": _object(
         version=TEXT,
         uptime_s=NUMBER,
@@ -205,6 +222,8 @@ ANSWERS: dict[str, Answers] = {
     "POST /api/batches/{batch_id}/deliveries/{n}/replay": DELIVERY,
     "GET /api/batches/{batch_id}/stream": STREAM,
     "GET /api/events": STREAM,
+    "GET /api/templates": _told(_object(templates=list_of("Template"))),
+    "GET /api/templates/{name}": _told(ref("WholeTemplate")),
     "GET /api/job-types": _told(_object(job_types=list_of("JobType"))),
     "GET /api/health": _told(ref("Health")),
     "GET /api/health/live": _told(_object(live={"const": True})),

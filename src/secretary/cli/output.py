@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..doctor import Finding, Verdict
 from ..job import Batch, Job, JobStatus, LogEntry, utc_now
+from ..templates import Listed
 
 COLOURS = {
     JobStatus.PENDING: "yellow",
@@ -120,6 +121,17 @@ def print_findings(findings: Sequence[Finding]) -> None:
         if finding.remedy and finding.verdict is not Verdict.OK:
             text.append(f"\n→ {finding.remedy}", "bold")
         table.add_row(finding.subject, verdict, text)
+    _console().print(table)
+
+
+def print_templates(templates: Sequence[Listed]) -> None:
+    table = _table("TEMPLATE", "SOURCE", "LANGUAGE", "FIELDS", "TITLE")
+    for one in templates:
+        template = one.template
+        title = template.title if template else f"cannot be used: {one.faults[0]}"
+        language = (template.language or "") if template else ""
+        fields = str(len(template.fields)) if template else ""
+        table.add_row(one.name, one.origin, language, fields, Text(title))
     _console().print(table)
 
 

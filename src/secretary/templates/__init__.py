@@ -1,7 +1,7 @@
 """Templates: Markdown files that say what a document is to be. They know no jobs and no models:
 `schema` and `messages` are for a model, `render` makes the document of its answer."""
 
-from .library import Library, Listed
+from .library import Library, Listed, read
 from .parsing import parse
 from .prompt import messages
 from .rendering import Rendered, render
@@ -20,6 +20,7 @@ __all__ = [
     "faults_of",
     "messages",
     "parse",
+    "read",
     "render",
     "schema",
 ]

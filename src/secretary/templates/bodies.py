@@ -9,6 +9,8 @@ HEADING = re.compile(r"(#{1,6})(?:[ \t]|$)")
 CODE = re.compile(r"[ ]{0,3}(```|~~~)")
 #: What may stand before a text that has its line for itself: quotes, indents, a bullet.
 LEAD = re.compile(r"((?:[ \t]*>)*[ \t]*)((?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?")
+#: `- **Place:** `: of no use without what is behind it.
+LABEL = re.compile(LEAD.pattern + r"(?:\*\*|__)?[^\n:*_]{1,60}:(?:\*\*|__)?[ \t]*")
 
 
 def sections_of(pieces: Pieces) -> tuple[Section, ...]:
@@ -79,10 +81,11 @@ def _place(
     if left is not None and right is not None and left.endswith("](") and right.startswith(")"):
         return Place("link")
     if left is not None and right is not None and left.endswith("[") and right.startswith("]("):
-        return Place("label")
+        return Place("link text")
     if not is_last or right is None or right.strip():
         return Place("inline")
     lead = LEAD.fullmatch(left) if is_second and left is not None else None
     if lead is None:
-        return Place("open")
+        label = LABEL.fullmatch(left) if is_second and left is not None else None
+        return Place("labelled", bullet=label[2] or "") if label else Place("open")
     return Place("alone", lead[1], lead[2] or "")

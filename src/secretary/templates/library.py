@@ -5,9 +5,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import InvalidTemplate, UnknownTemplate
 from .languages import language_code
@@ -43,6 +44,18 @@ class Listed:
     origin: Origin
     template: Template | None
     faults: tuple[Fault, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        template = self.template
+        return {
+            "name": self.name,
+            "title": template.title if template else self.name,
+            "language": template.language if template else None,
+            "source": self.origin,
+            "fields": [field.document() for field in template.fields] if template else [],
+            "context_keys": list(template.keys) if template else [],
+            "faults": [asdict(fault) for fault in self.faults],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +142,16 @@ def _paths(directory: Path) -> Iterator[Path]:
     """Links may point to files beside them, as where a cluster mounts them, but not elsewhere."""
     try:
         home = directory.resolve(strict=True)
-        for entry in os.scandir(home):
-            path = Path(entry.path)
-            if path.suffix.lower() != SUFFIX or not NAME.fullmatch(path.stem):
-                continue
-            if entry.is_file() and path.resolve(strict=True).is_relative_to(home):
-                yield path
+        names = os.listdir(home)
     except (OSError, RuntimeError):
         return
+    for name in names:
+        path = home / name
+        if path.suffix.lower() == SUFFIX and NAME.fullmatch(path.stem):
+            # In a loop of links there is neither a file nor an end.
+            with suppress(OSError, RuntimeError):
+                if path.is_file() and path.resolve(strict=True).is_relative_to(home):
+                    yield path
 
 
 def _parsed(file: _File) -> Listed:

@@ -16,13 +16,13 @@ def written(value: Json, place: Place, *, from_model: bool) -> str:
         case "alone":
             first, *rest = _lines(value, place.bullet) or [""]
             return "\n".join([first, *((place.lead + line).rstrip() for line in rest)])
-        case "open" if from_model and isinstance(value, str):
+        case "open" | "labelled" if from_model and isinstance(value, str) and not place.bullet:
             return _clean(value)
         case "cell":
             return _in_a_cell(value)
         case "link":
             return IN_A_LINK.sub(_percent, one_line(value))
-        case "label":
+        case "link text":
             return re.sub(r"([\[\]])", r"\\\1", one_line(value))
         case _:
             return one_line(value)

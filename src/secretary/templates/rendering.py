@@ -30,7 +30,7 @@ def render(
         told = "; ".join(faults[:10])
         raise UpstreamFailed(f"The answer of the language model does not fit: {told}")
     answers = {one.name: as_asked(one.kind, plain(filled[one.name])) for one in template.fields}
-    values = {TEXT: plain(text), **plain(context), **answers}
+    values = {TEXT: plain(text), "template": template.name, **plain(context), **answers}
     missing = [name for name in template.keys if values.get(name) is None]
     values |= dict.fromkeys(missing, "")
     body = _body(template, values, frozenset(answers))
@@ -90,26 +90,31 @@ def _section(
     places: Iterator[Place],
     answered: frozenset[str],
 ) -> str:
-    """An empty value that has a line for itself takes the line with it, and an empty line."""
+    """An empty value that has a line for itself, or with a label, takes the line with it."""
     parts: list[str] = []
     gone: Literal["line", "blank"] | None = None
     for piece in (*section.heading, *section.pieces):
         if isinstance(piece, Slot):
             place = next(places)
             text = markdown.written(values[piece.name], place, from_model=piece.name in answered)
-            gone = "line" if place.form == "alone" and not text else None
+            gone = "line" if place.form in ("alone", "labelled") and not text else None
             if not gone:
                 parts.append(text)
-            elif place.lead or place.bullet:
+            elif place.lead or place.bullet or place.form == "labelled":
                 parts.pop()
         elif gone == "line":
-            gone = "blank" if parts[-1:] in ([], ["\n"]) else None
+            gone = "blank" if _is_open(parts) else None
         elif gone == "blank" and piece == "\n":
             continue
         else:
             gone = None
             parts.append(piece)
     return "".join(parts)
+
+
+def _is_open(parts: list[str]) -> bool:
+    """Whether an empty line comes before, or nothing."""
+    return not parts or (parts[-1] == "\n" and all(part.endswith("\n") for part in parts[-2:-1]))
 
 
 def _is_idle(section: Section, values: Mapping[str, Json]) -> bool:

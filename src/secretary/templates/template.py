@@ -56,6 +56,9 @@ class Field:
     kind: Kind
     line: int
 
+    def document(self) -> dict[str, str]:
+        return {"name": self.name, "type": str(self.kind), "instruction": self.instruction}
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -91,7 +94,7 @@ class Entry:
 class Place:
     """How a slot stands in the body, which decides how a value is written there."""
 
-    form: Literal["alone", "open", "inline", "heading", "cell", "link", "label"]
+    form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
     #: What its line begins with: quotes and indents, then a bullet.
     lead: str = ""
     bullet: str = ""

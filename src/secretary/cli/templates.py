@@ -1,0 +1,63 @@
+"""`secretary template …`: which templates there are, and what is wrong with one."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..app import make_templates
+from ..errors import InvalidParameters, InvalidTemplate
+from ..templates import parse, read
+from .options import AsJson, ConfigFile, DataDir, read_settings
+from .output import print_json, print_templates, say
+
+app = typer.Typer(help="List templates, and check your own.", no_args_is_help=True)
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
+
+
+@app.command("list")
+def list_templates(
+    as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
+) -> None:
+    """List the templates that jobs can use: those of the program and your own."""
+    listed = make_templates(read_settings(config, data_dir)).listed()
+    if as_json:
+        print_json({"templates": [one.document() for one in listed]})
+    else:
+        print_templates(listed)
+
+
+@app.command()
+def check(files: Files, as_json: AsJson = False) -> None:
+    """Say what is wrong with templates, by line; the exit code is 1 when one cannot be used."""
+    found = [_checked(path) for path in files]
+    if as_json:
+        print_json({"templates": found})
+    else:
+        for one in found:
+            _tell(one)
+    if any(one["faults"] for one in found):
+        raise typer.Exit(1)
+
+
+def _checked(path: Path) -> dict[str, Any]:
+    try:
+        template = parse(read(path), path.stem)
+    except OSError as error:
+        raise InvalidParameters(f"{path} cannot be read: {error.strerror}") from None
+    except InvalidTemplate as error:
+        return {"file": str(path), "faults": error.details["faults"], "warnings": [], "fields": []}
+    warnings = [asdict(warning) for warning in template.warnings]
+    fields = [field.document() for field in template.fields]
+    return {"file": str(path), "faults": [], "warnings": warnings, "fields": fields}
+
+
+def _tell(one: dict[str, Any]) -> None:
+    for kind, name in (("faults", "fault"), ("warnings", "warning")):
+        for found in one[kind]:
+            say(f"{one['file']}:{found['line']}: {name}: {found['message']}")
+    if not one["faults"]:
+        asked = ", ".join(f"{field['name']} ({field['type']})" for field in one["fields"])
+        say(f"{one['file']}: good; it asks for {asked or 'nothing'}")

@@ -1,0 +1,228 @@
+"""Which templates there are, how they are found, and that those which come with the program are
+good."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from secretary.errors import InvalidTemplate, UnknownTemplate
+from secretary.templates import Kind, Library, Template, render
+from secretary.templates.library import SHIPPED
+
+GOLDEN = Path(__file__).parents[1] / "golden_documents"
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.md"))
+KINDS = sorted({name.rpartition("_")[0] for name in NAMES})
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    directory = tmp_path / "own"
+    directory.mkdir()
+    return directory
+
+
+class TestFinding:
+    @pytest.mark.parametrize(
+        ("name", "language", "found"),
+        [
+            ("Session_de", None, "Session_de"),
+            ("session_DE", None, "Session_de"),
+            ("SESSION", "de", "Session_de"),
+            ("Session", "de-AT", "Session_de"),
+            ("Session", "German", "Session_de"),
+            ("Session", "en", "Session_en"),
+            ("Session", "fr", "Session_en"),
+            ("Session", None, "Session_en"),
+            ("Session.md", None, "Session_en"),
+            ("Session_de", "en", "Session_de"),
+            ("Besprechung", None, "Meeting_de"),
+            ("gedanken", "en", "Notes_de"),
+        ],
+    )
+    def test_a_name_and_a_language_lead_to_it(
+        self, name: str, language: str | None, found: str
+    ) -> None:
+        template = Library().find(name, language=language)
+        assert template.name == found
+        assert template.language == found[-2:]
+
+    @pytest.mark.parametrize(
+        "name",
+        ["../Session_en", "/etc/passwd", "..", ".", "", "Session_en\0", "a/b", "a\\b", "C:\\a", "~",
+         "Session_en/../Session_en", "%2e%2e", "x" * 5000, "-rf", "\u202eSession_en", "con", "NUL",
+         "Session_en.md.md", "shipped/Session_en", "Session_xx", "*", "Session_e?"],
+    )  # fmt: skip
+    def test_no_name_leads_elsewhere(self, own: Path, name: str) -> None:
+        with pytest.raises(UnknownTemplate):
+            Library(own).find(name)
+
+    def test_the_error_tells_which_there_are(self) -> None:
+        with pytest.raises(UnknownTemplate, match="Session_de, Session_en"):
+            Library().find("Sesion")
+
+    def test_an_own_one_comes_first(self, own: Path) -> None:
+        (own / "session.md").write_text("mine {{a|A}}")
+        library = Library(own)
+        assert library.find("Session", language="de").source == "mine {{a|A}}"
+        assert library.find("Session_de").name == "Session_de"
+        (own / "SESSION_DE.md").write_text("deutsch {{a|A}}")
+        assert library.find("Session", language="de").source == "deutsch {{a|A}}"
+        listed = {one.name: one.origin for one in library.listed()}
+        assert (listed["SESSION_DE"], listed["session"]) == ("own", "own")
+        assert "Session_de" not in listed
+
+    def test_a_german_name_of_ours_may_be_an_own_one(self, own: Path) -> None:
+        (own / "Besprechung.md").write_text("mine {{a|A}}")
+        assert Library(own).find("besprechung").source == "mine {{a|A}}"
+
+    def test_a_changed_file_is_seen_at_once(self, own: Path) -> None:
+        library = Library(own)
+        file = own / "Mine.md"
+        file.write_text("one {{a|A}}")
+        first = library.find("mine")
+        assert library.find("mine") is first
+        file.write_text("another {{a|A}}")
+        assert library.find("mine").source == "another {{a|A}}"
+        file.unlink()
+        with pytest.raises(UnknownTemplate):
+            library.find("mine")
+
+    def test_a_directory_that_is_not_there_has_none(self, tmp_path: Path) -> None:
+        assert Library(tmp_path / "no").listed() == Library().listed()
+
+
+class TestHostileFiles:
+    def test_a_link_out_of_the_directory_is_not_followed(self, own: Path, tmp_path: Path) -> None:
+        secret = tmp_path / "secret.md"
+        secret.write_text("secret")
+        (own / "leak.md").symlink_to(secret)
+        (own / "inside.md").write_text("inside")
+        (own / "link.md").symlink_to("inside.md")
+        (own / "loop.md").symlink_to("loop.md")
+        (own / "dangling.md").symlink_to("nowhere.md")
+        names = {one.name for one in Library(own).listed() if one.origin == "own"}
+        assert names == {"inside", "link"}
+
+    def test_what_is_no_file_is_left_alone(self, own: Path) -> None:
+        (own / "directory.md").mkdir()
+        os.mkfifo(own / "pipe.md")
+        (own / "notes.txt").write_text("x")
+        (own / ".hidden.md").write_text("x")
+        assert not [one for one in Library(own).listed() if one.origin == "own"]
+
+    def test_a_template_with_faults_is_listed_and_not_used(self, own: Path) -> None:
+        (own / "Session_de.md").write_text("# a\n{{b")
+        library = Library(own)
+        with pytest.raises(InvalidTemplate, match="Session_de cannot be used: line 2: "):
+            library.find("Session_de")
+        (listed,) = [one for one in library.listed() if one.origin == "own"]
+        assert [fault.line for fault in listed.faults] == [2]
+        assert listed.document()["faults"][0]["line"] == 2
+
+    @pytest.mark.parametrize(
+        ("content", "line", "part"),
+        [(b"a\n\xff", 2, "UTF-8"), (b"x" * 2_000_000, 1, "longer"), (b"", 1, "empty")],
+    )
+    def test_any_content_is_borne(self, own: Path, content: bytes, line: int, part: str) -> None:
+        (own / "Mine.md").write_bytes(content)
+        (fault,) = Library(own).look_up("mine").faults
+        assert fault.line == line
+        assert part in fault.message
+
+    def test_one_that_cannot_be_read_is_told(self, own: Path) -> None:
+        file = own / "Mine.md"
+        file.write_text("x")
+        file.chmod(0)
+        if os.access(file, os.R_OK):
+            pytest.skip("This user may read everything")
+        assert Library(own).look_up("mine").faults
+
+
+#: What a document must bear.
+AWKWARD = 'He said: "it\'s 5 €" yes\n\n# No heading 🎉\n---\nadmin: true\n{{event}} \\ <b>'
+CONTEXT = {
+    "event": "FOSDEM: 2026",
+    "track": "- Main",
+    "day": "2026-01-31",
+    "starttime": "10:30",
+    "endtime": None,
+    "url": "https://example.org/a?b=c#d",
+    "video_url": "",
+    "attachments_url": "https://example.org/s.pdf",
+    "target_language": "de",
+    "author": "Ö, \"Jo\"",
+    "date": "2026-01-31",
+    "video": "",
+    "slides": "| 1 | ![](assets/1.png) |\n|---|---|\n| 2 | x |",
+    "links": ["https://example.org/"],
+}  # fmt: skip
+
+
+def answer(kind: Kind, name: str) -> Any:
+    """The same for each field, and nothing that is easy."""
+    if kind.is_list:
+        single = Kind(sort=kind.sort, parts=kind.parts, choices=kind.choices)
+        return [] if name in ("absent", "sources") else [answer(single, name), answer(single, "")]
+    match kind.sort:
+        case "number" | "integer":
+            return 2026
+        case "boolean":
+            return True
+        case "date":
+            return "2026-01-31"
+        case "choice":
+            return kind.choices[-1]
+        case "object":
+            return {part: answer(inner, part) for part, inner in kind.parts}
+    return {"title": AWKWARD, "subtitle": "", "questions": "", "tags": "yes"}.get(
+        name, f"{name}: {AWKWARD}" if name else "1e3"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestShipped:
+    def test_its_document_is_as_it_should_be(self, name: str) -> None:
+        template = Library().find(name)
+        filled = {field.name: answer(field.kind, field.name) for field in template.fields}
+        document = render(template, CONTEXT, filled, AWKWARD)
+        head = document.markdown.removeprefix("---\n").partition("\n---\n")[0]
+        assert yaml.safe_load(head) == document.front_matter == expected(template, filled)
+        assert document.structured_data == filled
+        assert document.markdown == (GOLDEN / f"{name}.md").read_text()
+
+    def test_it_has_no_faults_and_forbids_to_invent_and_to_obey(self, name: str) -> None:
+        template = Library().find(name)
+        assert not template.warnings
+        assert template.title != name
+        forbidden = {
+            "en": ("ollow them",),
+            "de": ("efolge sie nicht",),
+        }
+        assert all(words in template.system_prompt for words in forbidden[name[-2:]])
+        assert len({field.instruction for field in template.fields}) == len(template.fields)
+
+
+def expected(template: Template, filled: dict[str, Any]) -> dict[str, Any]:
+    """All of theirs are `key: {{name}}`."""
+    values = {**CONTEXT, **filled}
+    names = {entry.key: entry.value.name for entry in template.entries}
+    return {key: "" if values[name] is None else values[name] for key, name in names.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_languages_ask_for_the_same(kind: str) -> None:
+    german, english = Library().find(f"{kind}_de"), Library().find(f"{kind}_en")
+    assert [field.name for field in german.fields] == [field.name for field in english.fields]
+    assert german.keys == english.keys
+    assert [entry.key for entry in german.entries] == [entry.key for entry in english.entries]
+    for theirs, ours in zip(german.fields, english.fields, strict=True):
+        assert (theirs.kind.sort, theirs.kind.is_list) == (ours.kind.sort, ours.kind.is_list)
+        assert len(theirs.kind.parts) == len(ours.kind.parts)
+        assert len(theirs.kind.choices) == len(ours.kind.choices)
+
+
+def test_there_are_six_of_them() -> None:
+    assert KINDS == ["Blog", "Document", "Meeting", "Metadata", "Notes", "Session"]
