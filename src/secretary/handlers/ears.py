@@ -1,21 +1,20 @@
 """Who listens to a recording: the local engine or an endpoint, by settings and language."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from ..engines.language_names import english_name
 from ..engines.speech import Heard, Said, SpeechEngine, open_speech_engine
 from ..errors import EngineUnavailable
 from ..handler import JobContext
+from ..processors.speech.pieces import Piece
 from ..remote import Remote
 
-if TYPE_CHECKING:
-    from ..processors.speech.pieces import Piece
-
 LISTEN: Remote[Heard] = Remote("processors.speech.listening", "transcribe")
-PACK: Remote[bytes] = Remote("processors.speech.listening", "packed")
+PACK: Remote[bytes] = Remote("processors.media.sound", "as_wav")
 
 #: To pack half a minute of sound takes no longer.
 PACK_TIMEOUT = timedelta(minutes=1)
@@ -38,7 +37,9 @@ class Ears(Protocol):
         """Whether it would put down any language as if it were the one it knows."""
         ...
 
-    async def hear(self, sound: str, piece: "Piece") -> Heard: ...
+    async def hear(self, sound: str, piece: Piece) -> Heard: ...
+
+    def understood(self, heard: Sequence[Heard]) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +68,20 @@ class LocalEars:
     def takes_any_for_its_own(self) -> bool:
         return self.language is None and len(self.engine.languages()) == 1
 
-    async def hear(self, sound: str, piece: "Piece") -> Heard:
+    async def hear(self, sound: str, piece: Piece) -> Heard:
         media = self.ctx.media
         return await self.ctx.run(
             LISTEN,
-            sound,
+            Path(sound),
             piece,
             self.engine.name,
             media.speech_model_directory,
             self.language,
             wall_time=media.piece_timeout,
         )
+
+    def understood(self, heard: Sequence[Heard]) -> bool:
+        return is_understood(heard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,8 @@ class RemoteEars:
     def lanes(self) -> int:
         return self.ctx.llm.options.models["transcription"].provider.max_concurrent
 
-    async def hear(self, sound: str, piece: "Piece") -> Heard:
-        packed = await self.ctx.run(PACK, sound, piece, wall_time=PACK_TIMEOUT)
+    async def hear(self, sound: str, piece: Piece) -> Heard:
+        packed = await self.ctx.run(PACK, sound, piece.start, piece.end, wall_time=PACK_TIMEOUT)
         heard = await self.ctx.llm.transcribe(
             packed,
             file_name=f"piece_{piece.number:04d}.wav",
@@ -115,6 +119,9 @@ class RemoteEars:
         )
         return replace(heard, said=said)
 
+    def understood(self, heard: Sequence[Heard]) -> bool:
+        return True
+
 
 def ears_for(ctx: JobContext[Any], language: str | None) -> list[Ears]:
     """Those to be tried, one after the other; at least one. EngineUnavailable, before any work,
@@ -122,7 +129,7 @@ def ears_for(ctx: JobContext[Any], language: str | None) -> list[Ears]:
     media = ctx.media
     found: list[Ears] = []
     if media.speech_engine != "openai":
-        engine = open_speech_engine(media.speech_model_directory)
+        engine = open_speech_engine(model_directory=media.speech_model_directory)
         if language is None or language in engine.languages():
             found.append(LocalEars(ctx, engine, language))
     if media.speech_engine != "local" and "transcription" in ctx.llm.options.models:

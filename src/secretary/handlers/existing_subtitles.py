@@ -134,8 +134,8 @@ def _kept(
         version=f"secretary {__version__}",
     )
     since = made_after(ctx)
-    if 1 not in records.places(str(entry.directory), made_after=since):
-        records.append(str(entry.directory), 1, record)
+    if 0 not in records.places(str(entry.directory), made_after=since):
+        records.append(str(entry.directory), 0, record)
         entry.note({})
     directory = str(entry.directory)
     return Spoken(directory=directory, pieces=1, language=language, made_after=since), entry

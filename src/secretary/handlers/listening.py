@@ -4,19 +4,17 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..cache import Entry
 from ..engines.speech import Heard
 from ..errors import JobFailed, ProcessDied, ProcessingTimeout
 from ..handler import JobContext
 from ..processors import records
+from ..processors.speech.pieces import Piece
 from ..processors.transcript import short_clock
 from .ears import Ears
 from .lanes import in_lanes
-
-if TYPE_CHECKING:
-    from ..processors.speech.pieces import Piece
 
 #: Before the time that is left is told, so much must be known about the pace.
 LEAST_SECONDS = 3.0
@@ -34,10 +32,10 @@ class Listening:
     def known(self) -> dict[int, records.Place]:
         return records.places(str(self.entry.directory), made_after=self.made_after)
 
-    async def run(self, sound: str, pieces: Sequence["Piece"], progress: "SoundProgress") -> None:
+    async def run(self, sound: str, pieces: Sequence[Piece], progress: "SoundProgress") -> None:
         """Have what is said in these pieces on record."""
 
-        async def hear(piece: "Piece") -> None:
+        async def hear(piece: Piece) -> None:
             heard = await self._hear(sound, piece)
             await asyncio.to_thread(self._keep, piece, heard)
             await progress.advance(piece.end - piece.start)
@@ -45,7 +43,7 @@ class Listening:
 
         await in_lanes(pieces, self.ears.lanes, hear)
 
-    async def _hear(self, sound: str, piece: "Piece") -> Heard:
+    async def _hear(self, sound: str, piece: Piece) -> Heard:
         """A process that dies, or takes too long, may have had bad luck: it has a second try."""
         try:
             return await self.ears.hear(sound, piece)
@@ -57,13 +55,13 @@ class Listening:
             details = {**error.details, "start": piece.start, "end": piece.end}
             raise type(error)(f"{_place(piece)}: {error.message}", **details) from None
 
-    def _keep(self, piece: "Piece", heard: Heard) -> None:
+    def _keep(self, piece: Piece, heard: Heard) -> None:
         from ..processors.transcript_files import record_of
 
         records.append(str(self.entry.directory), piece.number, record_of(heard))
 
 
-def _place(piece: "Piece") -> str:
+def _place(piece: Piece) -> str:
     return f"From {short_clock(piece.start)} to {short_clock(piece.end)}"
 
 

@@ -11,6 +11,7 @@ from ..cache import Entry
 from ..errors import UnsupportedFile
 from ..handler import JobContext
 from ..processors import records
+from ..processors.speech.pieces import Piece
 from ..remote import Remote
 from ..version import __version__
 from .documents import Document, made_after
@@ -21,14 +22,11 @@ from .recordings import chosen_track, decoded_sound
 if TYPE_CHECKING:
     from ..engines.speech import Heard
     from ..processors.media.recording import Recording, SoundTrack
-    from ..processors.speech.pieces import Piece
     from ..processors.transcript_files import Spoken
 
-FIND_SPEECH: Remote[list[tuple[float, float]]] = Remote("processors.speech.activity", "speech_in")
-CUT: Remote[list["Piece"]] = Remote("processors.speech.pieces", "cut")
-#: Seconds of sound that are searched for speech in one call, and how long that may take.
-WINDOW = 600
-WINDOW_TIMEOUT = timedelta(minutes=10)
+CUT: Remote[list[Piece]] = Remote("processors.speech.activity", "pieces_of")
+#: To find out where someone speaks takes seconds for an hour.
+CUT_TIMEOUT = timedelta(minutes=20)
 #: Speech by which it is told whether the engine understands the language.
 SAMPLE_SECONDS = 60.0
 #: The share of the progress that listening has.
@@ -96,7 +94,7 @@ class _Transcription:
             ctx=self._ctx, ears=self._ears, entry=entry, made_after=made_after(self._ctx)
         )
         facts = entry.facts or await self._looked_over(entry)
-        pieces = _pieces(facts["pieces"])
+        pieces = [Piece.from_json(told) for told in facts["pieces"]]
         if not pieces:
             raise UnsupportedFile("Nothing is said in the recording")
         known = await asyncio.to_thread(listening.known)
@@ -141,18 +139,8 @@ class _Transcription:
     async def _looked_over(self, entry: Entry) -> dict[str, Any]:
         """How long the sound is, and where in it someone speaks."""
         sound, seconds = await self._decoded()
-        windows = [
-            (start, min(start + WINDOW, seconds)) for start in range(0, int(seconds) + 1, WINDOW)
-        ]
-        found = await asyncio.gather(
-            *(
-                self._ctx.run(FIND_SPEECH, sound, start, end, wall_time=WINDOW_TIMEOUT)
-                for start, end in windows
-            )
-        )
-        activity = [span for spans in found for span in spans]
-        pieces = await self._ctx.run(CUT, activity, seconds, wall_time=WINDOW_TIMEOUT)
-        facts = {"seconds": seconds, "pieces": [[piece.start, piece.end] for piece in pieces]}
+        pieces = await self._ctx.run(CUT, sound, wall_time=CUT_TIMEOUT)
+        facts = {"seconds": seconds, "pieces": [piece.as_json() for piece in pieces]}
         entry.note(facts)
         return facts
 
@@ -166,7 +154,7 @@ class _Transcription:
         return self._sound
 
     async def _hear(
-        self, listening: Listening, pieces: Sequence["Piece"], missing: Sequence["Piece"]
+        self, listening: Listening, pieces: Sequence[Piece], missing: Sequence[Piece]
     ) -> None:
         total = sum(piece.end - piece.start for piece in pieces)
         left = sum(piece.end - piece.start for piece in missing)
@@ -194,13 +182,7 @@ class _Transcription:
             raise UnsupportedFile("Nothing is said in the recording")
 
 
-def _pieces(spans: Sequence[Sequence[float]]) -> list["Piece"]:
-    from ..processors.speech.pieces import Piece
-
-    return [Piece(number, start, end) for number, (start, end) in enumerate(spans, start=1)]
-
-
-def _first(pieces: Sequence["Piece"], seconds: float) -> Sequence["Piece"]:
+def _first(pieces: Sequence[Piece], seconds: float) -> Sequence[Piece]:
     """The first ones that make up so much sound."""
     sum_of = 0.0
     for count, piece in enumerate(pieces, start=1):
@@ -214,7 +196,7 @@ def _all_heard(listening: Listening, count: int) -> list["Heard"]:
     from ..processors.transcript_files import heard_in
 
     known = listening.known()
-    return [heard_in(line) for line in records.load(known[n] for n in range(1, count + 1))]
+    return [heard_in(line) for line in records.load(known[n] for n in range(count))]
 
 
 def _language(heard: Sequence["Heard"]) -> str:

@@ -43,7 +43,7 @@ async def translated(
     said = await asyncio.to_thread(lambda: list(spoken.said()))
     portions = list(_portions(said))
     known = await asyncio.to_thread(records.places, str(entry.directory), made_after=since)
-    for number, portion in enumerate(portions, start=1):
+    for number, portion in enumerate(portions):
         if number in known:
             continue
         texts = await ctx.llm.translate(
@@ -57,9 +57,8 @@ async def translated(
             ),
         )
         await asyncio.to_thread(_keep, entry, number, heard)
-        await ctx.progress(
-            f"translating:{number}/{len(portions)}", 90, f"Part {number} of {len(portions)}"
-        )
+        done = f"{number + 1}/{len(portions)}"
+        await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
     return Spoken(
         directory=str(entry.directory), pieces=len(portions), language=code, made_after=since
     )

@@ -27,17 +27,16 @@ class Spoken:
     """What is said in a recording: the records of its pieces."""
 
     directory: str
-    #: So many pieces, counted from 1.
+    #: So many pieces, counted from 0.
     pieces: int
     language: str
     made_after: float = 0.0
 
     def said(self) -> Iterator[Said]:
         found = records.places(self.directory, made_after=self.made_after)
-        for number in range(1, self.pieces + 1):
-            if number not in found:
-                raise FileCorrupt(f"What was heard in piece {number} is gone; try again")
-        for line in records.load(found[number] for number in range(1, self.pieces + 1)):
+        if not all(number in found for number in range(self.pieces)):
+            raise FileCorrupt("A part of what was heard is gone; try again")
+        for line in records.load(found[number] for number in range(self.pieces)):
             yield from heard_in(line).said
 
 

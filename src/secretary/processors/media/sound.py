@@ -5,9 +5,11 @@ memory. Second 0 is where the first track of the recording begins, be it a pictu
 """
 
 import errno
+import io
 import os
 import re
 import shutil
+import wave
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,3 +222,18 @@ def _named(error: OSError) -> Exception:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return error
     return FileTooLarge("There is no room on the disk for the sound of the recording")
+
+
+def as_wav(path: str, start: float, end: float) -> bytes:
+    """The sound between two seconds as a file, for those who want one."""
+    first = max(round(start * RATE), 0)
+    with open(path, "rb") as raw:
+        raw.seek(first * SAMPLE_BYTES)
+        content = raw.read(max(round(end * RATE) - first, 0) * SAMPLE_BYTES)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(SAMPLE_BYTES)
+        wav.setframerate(RATE)
+        wav.writeframes(content)
+    return file.getvalue()
