@@ -55,9 +55,9 @@ class Transcript:
 
 
 def record_of(heard: Heard) -> bytes:
-    return orjson.dumps(
-        {"language": heard.language, "confidence": heard.confidence, "said": heard.said}
-    )
+    said = [tuple(one) for one in heard.said]
+    told = {"language": heard.language, "confidence": heard.confidence, "said": said}
+    return json_bytes(told)
 
 
 def heard_in(record: bytes) -> Heard:
