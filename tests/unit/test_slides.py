@@ -128,6 +128,15 @@ def test_a_video_of_varying_frame_rate_is_timed_as_it_is_shown(talk: Path, tmp_p
     assert_times(slides_of(path, 22, window=5), STARTS)
 
 
+def test_slides_that_stand_for_longer_than_windows_are_found(tmp_path: Path) -> None:
+    """Three frames, 700 seconds apart: most windows begin and end without one."""
+    path = film(tmp_path / "a.mkv", five_slides()[:3], rate=1 / 700)
+    slides = slides_of(path, 2100)
+    assert [(one.time, one.end) for one in slides] == [(0, 700), (700, 1400), (1400, 2100)]
+    draw(str(path), track(), slides, str(tmp_path))
+    assert "Costs of heating" in read(f"{tmp_path}/frame_002.jpg", slides[1]).text
+
+
 def test_windows_find_what_one_look_finds(tmp_path: Path) -> None:
     pictures = [slide(f"Chapter {i}", f"What {i * 7919} means", width=320) for i in range(60)]
     path = film(tmp_path / "a.mp4", shown(pictures, [7, 13] * 30))

@@ -15,6 +15,9 @@ from .stillness import BLOCK, COLUMNS, ROWS, Blocks, in_blocks, over_pixels
 DIFFERENT = 14
 #: How many of them make another slide: fewer may be a mouse pointer. A word is twice as much.
 DIFFERENT_PIXELS = 10
+#: A block whose mean differs by more has more different pixels than that, whatever it shows: it
+#: spares to look at them.
+DIFFERENT_BLOCK = (DIFFERENT_PIXELS * 255 + BLOCK**2 * DIFFERENT) / BLOCK**2
 #: The range of grey around a pixel that is part of something, not of a background.
 INK = 20
 #: What of a slide's ink may change while it is built up: lines are close to each other.
@@ -36,6 +39,8 @@ class Sight:
 
     grey: Frame
     lively: Blocks
+    #: The mean of each block.
+    coarse: NDArray[numpy.float64]
 
 
 def packed_grey(grey: Frame) -> str:
@@ -49,7 +54,7 @@ def packed_blocks(blocks: Blocks) -> str:
 def sight_of(candidate: Candidate | Slide) -> Sight:
     content = zlib.decompress(base64.b64decode(candidate.grey))
     grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
-    return Sight(grey, unpacked_blocks(candidate.lively))
+    return Sight(grey, unpacked_blocks(candidate.lively), _coarse(grey))
 
 
 def unpacked_blocks(packed: str) -> Blocks:
@@ -58,7 +63,8 @@ def unpacked_blocks(packed: str) -> Blocks:
 
 
 def is_same(one: Sight, other: Sight) -> bool:
-    return not is_change(changes(one, other))
+    apart = (numpy.abs(one.coarse - other.coarse) > DIFFERENT_BLOCK) & ~one.lively & ~other.lively
+    return not apart.any() and not is_change(changes(one, other))
 
 
 def is_change(pixels: Pixels) -> bool:
@@ -77,13 +83,13 @@ def is_part(part: Sight, whole: Sight) -> bool:
 
 
 def is_same_shot(one: Sight, other: Sight) -> bool:
-    difference = numpy.abs(_coarse(one.grey) - _coarse(other.grey))
+    difference = numpy.abs(one.coarse - other.coarse)
     return float(difference.mean()) < SAME_SHOT
 
 
 def is_roughly(grey: Frame, sight: Sight) -> bool:
     """Whether a picture that was scaled in another way is this one, apart from what never rests."""
-    difference = numpy.abs(_coarse(grey) - _coarse(sight.grey))[~sight.lively]
+    difference = numpy.abs(_coarse(grey) - sight.coarse)[~sight.lively]
     return not difference.size or float(difference.mean()) < SAME_PICTURE
 
 

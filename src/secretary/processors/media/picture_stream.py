@@ -30,8 +30,8 @@ def small_frames(
     arguments = [
         # Frames that no other frame needs are skipped: half the time, and changes 0.1 s late.
         *_opened(path, track, start_s, "-skip_frame", "noref"),
-        *("-vf", f"fps={RATE}:start_time=0,scale={WIDTH}:{HEIGHT}:flags=area,format=gray"),
-        *("-frames:v", str(count), "-f", "rawvideo", "pipe:1"),
+        *("-vf", f"{_shown(RATE, 0.0, count)},scale={WIDTH}:{HEIGHT}:flags=area,format=gray"),
+        *("-f", "rawvideo", "pipe:1"),
     ]
     content = _written(arguments, timeout_s, program)
     size = WIDTH * HEIGHT
@@ -57,14 +57,20 @@ def one_frame(
     wide, high = f"(iw*max({sar}\\,1))", f"(ih/min({sar}\\,1))"
     fit = f"min(1\\,{max_side}/max({wide}\\,{high}))"
     scale = ":".join(f"max(1\\,round({side}*{fit}))" for side in (wide, high))
-    begin = f"fps=50:start_time={0 if can_seek else at_s:.3f}"
+    first = _shown(50, 0.0 if can_seek else at_s, 1)
     arguments = [
         # ffmpeg turns a picture by itself where the file says so.
         *_opened(path, track, at_s if can_seek else 0.0),
-        *("-vf", f"{begin},scale={scale}:flags=bicubic,setsar=1,format=rgb24"),
-        *("-frames:v", "1", "-c:v", "ppm", "-f", "image2pipe", "pipe:1"),
+        *("-vf", f"{first},scale={scale}:flags=bicubic,setsar=1,format=rgb24"),
+        *("-c:v", "ppm", "-f", "image2pipe", "pipe:1"),
     ]
     return bytes(_written(arguments, timeout_s, program))
+
+
+def _shown(rate: int, start_s: float, count: int) -> str:
+    """Filters that give so many frames, from a time on: one that stands for long is repeated."""
+    # Cut off here and not when written: in a gap of a year there are very many to be scaled.
+    return f"fps={rate}:start_time={start_s:.3f},trim=end_frame={count}"
 
 
 def _opened(path: str, track: PictureTrack, start_s: float, *options: str) -> list[str]:

@@ -13,6 +13,10 @@ from .stillness import STAND
 #: Between two frames of scenes that are filmed; and how many of them one video may have.
 SCENE_DISTANCE_S = 60.0
 MAX_SCENES = 40
+#: Each is compared with all before it; those that stand longest come first.
+MAX_COMPARED = 2_000
+#: Among so many slides before, one may be the fuller state of a slide that is turned back to.
+STEPS_BACK = 20
 #: What may be left of a change when it counts as done.
 NEARLY = 0.25
 
@@ -30,7 +34,8 @@ def gathered(candidates: Iterable[Candidate]) -> list[Candidate]:
 def chosen(seen: Sequence[Seen], *, limit: int) -> list[Slide]:
     windows = sorted(seen, key=lambda window: window.start)
     kept: list[Known] = []
-    for known in _gathered(one for window in windows for one in window.candidates):
+    candidates = [one for window in windows for one in window.candidates]
+    for known in _gathered(_few(candidates, MAX_COMPARED)):
         if not _is_known(known, kept):
             kept.append(known)
     end = max((window.end for window in windows if not window.is_empty), default=0.0)
@@ -117,13 +122,15 @@ def _is_known(known: Known, kept: Sequence[Known]) -> bool:
         scenes = [other for other in kept if other.candidate.is_scene]
         too_soon = scenes and known.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S
         return bool(too_soon) or any(is_same_shot(known.sight, one.sight) for one in scenes)
-    slides = (other.sight for other in kept if not other.candidate.is_scene)
-    return any(is_same(known.sight, one) or is_part(known.sight, one) for one in slides)
+    slides = [other.sight for other in kept if not other.candidate.is_scene]
+    return any(is_same(known.sight, one) for one in slides) or any(
+        is_part(known.sight, one) for one in slides[-STEPS_BACK:]
+    )
 
 
 def _few(candidates: list[Candidate], limit: int) -> list[Candidate]:
     scenes = [one for one in candidates if one.is_scene]
-    every = -(-len(scenes) // MAX_SCENES) or 1
+    every = -(-len(scenes) // MAX_SCENES) or 1  # rounded up
     slides = [one for one in candidates if not one.is_scene]
     slides.sort(key=lambda one: one.end - one.time, reverse=True)
     return sorted((scenes[::every] + slides)[:limit], key=lambda one: one.time)
