@@ -1,6 +1,7 @@
 """The real yt-dlp on pages of a server on loopback. No real site is asked: tests stay at home."""
 
 import asyncio
+import os
 import ssl
 import subprocess
 import sys
@@ -500,6 +501,41 @@ class TestWhenItIsStopped:
                 assert not processes.descendants(child)
         finally:
             await sandbox.close()
+
+    async def test_nobody_is_left_when_the_worker_is_killed(
+        self, tmp_path: Path, files: dict[str, bytes]
+    ) -> None:
+        begun = asyncio.Event()
+        async with serving(endless_film(files, begun)) as web:
+            work = [sys.executable, "-c", WORKER, web.url("/talk.html"), web.host, str(tmp_path)]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            worker = await asyncio.create_subprocess_exec(*work, env=environment)
+            try:
+                await asyncio.wait_for(begun.wait(), 30)
+                at_work = processes.descendants(worker.pid)
+                assert len(at_work) > 2  # the guard, the child of the sandbox, yt-dlp
+            finally:
+                worker.kill()
+                await worker.wait()
+            async with asyncio.timeout(20):
+                while any(processes.is_alive(p.pid, p.started) for p in at_work):
+                    await asyncio.sleep(0.05)
+
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from secretary.sandbox import Sandbox
+from secretary.sites.choice import fetched
+from secretary.sites.media import SiteRequest
+
+async def main(url, host, into):
+    sandbox = Sandbox(1)
+    await sandbox.open()
+    await sandbox.run(fetched, SiteRequest(url=url, into=Path(into), allow_hosts=(host,)))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 class TestHowItIsChosen:
