@@ -14,11 +14,9 @@ from secretary.processors.subtitles import read_subtitles
 
 from ..llm_server import KEY, heard, llm_server
 from ..sound_files import (
-    SOUNDS,
     WORDS,
     german_speech,
     made,
-    needed,
     sound,
     speech,
 )
@@ -45,9 +43,7 @@ async def test_a_recording_becomes_a_transcript_subtitles_and_markdown(tmp_path:
         assert word_error_rate(WORDS, transcription["text"]) <= 0.05
         assert transcription["source_language"] == "en"
         segments = transcription["segments"]
-        assert " ".join(one["text"] for one in segments) == " ".join(
-            transcription["text"].split()
-        )
+        assert " ".join(one["text"] for one in segments) == " ".join(transcription["text"].split())
         assert all(one["start"] < one["end"] for one in segments)
         for kind in ("srt", "vtt"):
             cues = read_subtitles((await room.get(results["subtitles"][kind])).text)
@@ -116,9 +112,7 @@ class TestLanguages:
         self, tmp_path: Path
     ) -> None:
         async with workroom(tmp_path) as room:
-            told = await room.refused(
-                ROUTE, speech().read_bytes(), "a.wav", source_language="de"
-            )
+            told = await room.refused(ROUTE, speech().read_bytes(), "a.wav", source_language="de")
             heard_so = await room.refused(ROUTE, german_speech().read_bytes(), "b.wav")
         assert told["code"] == heard_so["code"] == "ENGINE_UNAVAILABLE"
         assert "German" in told["message"]

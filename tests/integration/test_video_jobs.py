@@ -61,15 +61,15 @@ async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> Non
             picture = await room.get(frame["url"])
             assert picture.headers["content-type"] == "image/jpeg"
         markdown = results["markdown_content"]
-        assert markdown.startswith("# The annual meeting\n\n## Harvest (00:00)\n\n![00:00](frame_001")
+        assert markdown.startswith(
+            "# The annual meeting\n\n## Harvest (00:00)\n\n![00:00](frame_001"
+        )
         assert markdown.index("frame_003.jpg") > markdown.index("## Library (00:07)")
         archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
         assert {f"frame_00{number}.jpg" for number in range(1, 6)} < set(archive.namelist())
         again = await room.read(ROUTE, talk(), "other.mp4", include_slide_text=True)
         assert again["is_from_cache"]
-        assert [frame["text"] for frame in again["frames"]] == [
-            frame["text"] for frame in frames
-        ]
+        assert [frame["text"] for frame in again["frames"]] == [frame["text"] for frame in frames]
     assert room.left_over() == []
 
 

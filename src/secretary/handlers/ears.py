@@ -11,6 +11,7 @@ from ..engines.speech import Heard, Said, SpeechEngine, open_speech_engine
 from ..errors import EngineUnavailable
 from ..handler import JobContext
 from ..processors.speech.pieces import Piece
+from ..processors.speech.understanding import is_understood
 from ..remote import Remote
 
 LISTEN: Remote[Heard] = Remote("processors.speech.listening", "transcribe")
@@ -54,7 +55,7 @@ class LocalEars:
 
     @property
     def version(self) -> str:
-        return self.engine.version
+        return f"{self.engine.name} {self.engine.version}"
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -123,9 +123,14 @@ class Looking:
                     lambda: _seen_in(next(records.load([known[number]])))
                 )
             else:
-                patience = WINDOW_TIMEOUT.total_seconds()
                 call = partial(
-                    LOOK, self.document.path, self.track, start, end, patience_s=patience
+                    LOOK,
+                    self.document.path,
+                    self.track,
+                    start,
+                    end,
+                    timeout_s=WINDOW_TIMEOUT.total_seconds(),
+                    program=self.ctx.media.ffmpeg,
                 )
                 seen = await self.ctx.run(call, wall_time=WINDOW_TIMEOUT + GRACE)
                 record = orjson.dumps(asdict(seen))
@@ -159,7 +164,8 @@ class Looking:
                 self.track,
                 [slide],
                 str(into),
-                patience_s=DRAW_TIMEOUT.total_seconds(),
+                timeout_s=DRAW_TIMEOUT.total_seconds(),
+                program=self.ctx.media.ffmpeg,
             )
             (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + GRACE)
             content = await asyncio.to_thread((into / drawn.name).read_bytes)

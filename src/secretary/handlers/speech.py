@@ -94,9 +94,7 @@ class _Transcription:
             ctx=self._ctx, ears=self._ears, entry=entry, made_after=made_after(self._ctx)
         )
         facts = entry.facts or await self._looked_over(entry)
-        pieces = [
-            Piece.from_json(number, told) for number, told in enumerate(facts["pieces"])
-        ]
+        pieces = [Piece.from_json(number, told) for number, told in enumerate(facts["pieces"])]
         if not pieces:
             raise UnsupportedFile("Nothing is said in the recording")
         known = await asyncio.to_thread(listening.known)

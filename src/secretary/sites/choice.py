@@ -43,6 +43,7 @@ async def media_source(
     request: SiteRequest, run: Run, on_progress: OnProgress | None = None
 ) -> SiteMedia | SourceFile:
     """What is at `request.url`: a file, or what a site has to give and to say."""
+    Network(request.allow_hosts).check(request.url)
     refused: DownloadFailed | None = None
     if not httpx.URL(request.url).path.lower().endswith(_LIST_ENDINGS):
         try:

@@ -21,7 +21,7 @@ _WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14
 #: Removing and making entries of every kind.
 _CHANGE_ENTRIES = sum(1 << bit for bit in range(4, 13))
 #: Programs throw away output there.
-_ALWAYS_WRITABLE = ("/dev/null", "/dev/shm")
+_NOWHERE = "/dev/null"
 
 
 def main(port: int, directory: str, command: list[str]) -> None:
@@ -44,10 +44,7 @@ def _fence(libc: ctypes.CDLL, port: int, directory: str) -> None:
     if ruleset < 0:
         return
     _allow_writing(libc, ruleset, directory, writing)
-    for path in _ALWAYS_WRITABLE:
-        if os.path.exists(path):
-            on_files = writing if os.path.isdir(path) else writing & (_WRITE_FILE | _TRUNCATE)
-            _allow_writing(libc, ruleset, path, on_files)
+    _allow_writing(libc, ruleset, _NOWHERE, writing & (_WRITE_FILE | _TRUNCATE))
     if version >= 4:
         libc.syscall(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0)
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)

@@ -17,7 +17,7 @@ from ..network.client import Network
 from ..network.gateway import Gateway, opened_gateway
 from . import metadata, program
 from .media import SiteMedia, SiteRequest, SiteSubtitles
-from .refusals import reason
+from .refusals import reason, unknown
 from .running import Ran, run
 
 #: Gets the bytes so far, and how many there will be where that is known.
@@ -86,13 +86,9 @@ class _Visit:
         metadata.refuse(info, self.request, self.host)
         languages, automatic = metadata.subtitles_wanted(info, self.request)
         self._files = _Files(metadata.sizes(info)[1] or None)
-        ran = await self._run(
-            self._options
-            | program.subtitle_options(languages, automatic=automatic)
-            | program.progress_options()
-            | {"--load-info-json": str(self._info_file)},
-            on_line=self._notice,
-        )
+        ran = await self._download(program.subtitle_options(languages, automatic=automatic))
+        if ran.code and languages and self.gateway.refused is None:
+            ran = await self._download({})  # better without them than not at all
         path = await self._found(ran)
         subtitles = [
             SiteSubtitles(language=language, path=file, is_automatic=automatic)
@@ -112,6 +108,11 @@ class _Visit:
         kept = {name: value for name, value in info.items() if name != "webpage_url"}
         await asyncio.to_thread(self._info_file.write_text, json.dumps(kept), encoding="utf-8")
         return info
+
+    async def _download(self, subtitles: program.Options) -> Ran:
+        known = {"--load-info-json": str(self._info_file)}
+        more = {**subtitles, **program.progress_options(), **known}
+        return await self._run(self._options | more, on_line=self._notice)
 
     @property
     def _info_file(self) -> Path:
@@ -158,7 +159,9 @@ class _Visit:
             for path in self.directory.iterdir()
             if path.stem == program.NAME and path.suffix not in _UNFINISHED and _is_file(path)
         ]
-        if ran.code or len(files) != 1 or not files[0].stat().st_size:
+        # Without the piece that was refused there may still be a file, with a hole in it.
+        is_whole = not ran.code and self.gateway.refused is None and len(files) == 1
+        if not is_whole or not files[0].stat().st_size:
             raise await self._failure(ran)
         if files[0].stat().st_size > self.request.limits.max_bytes:
             raise metadata.too_large(self.request, self.host)
@@ -168,8 +171,11 @@ class _Visit:
         """Where the gateway refused an address, that is the reason for all that followed."""
         if self.gateway.refused is not None:
             return self.gateway.refused
+        found = reason(ran.complained, self.host, hidden=str(self.directory))
+        if found is not None:
+            return found
         version = (await self._run({"--version": None})).said.strip()
-        return reason(ran.complained, self.host, hidden=str(self.directory), version=version[:40])
+        return unknown(ran.complained, self.host, hidden=str(self.directory), version=version)
 
 
 @dataclass
@@ -179,17 +185,17 @@ class _Files:
     expected: int | None
     _before: int = 0
     _now: int = 0
-    _now_total: int | None = None
+    _now_total: int = 0
 
     def notice(self, line: str) -> bool:
-        match = re.search(rf"{program.PROGRESS} (\d+) (\d+(?:\.\d+)?|NA)\s*$", line)
+        match = re.search(rf"{program.PROGRESS} (\w+) (\d+) ([\d.]+|NA)\s*$", line)
         if match is None:
             return False
-        done = int(match[1])
-        if done < self._now:  # the next file
+        self._now = int(match[2])
+        self._now_total = 0 if match[3] == "NA" else int(float(match[3]))
+        if match[1] == "finished":
             self._before += self._now
-        self._now = done
-        self._now_total = None if match[2] == "NA" else int(float(match[2]))
+            self._now = self._now_total = 0
         return True
 
     @property
@@ -198,10 +204,9 @@ class _Files:
 
     @property
     def total(self) -> int | None:
-        known = self._before + self._now_total if self._now_total is not None else None
-        if self.expected is None:
-            return known
-        return max(self.expected, known or 0, self.done)
+        if self._now and not self._now_total:
+            return max(self.expected, self.done) if self.expected else None
+        return max(self._before + self._now_total, self.expected or 0) or None
 
 
 def _is_file(path: Path) -> bool:

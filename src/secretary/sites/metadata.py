@@ -18,9 +18,10 @@ MAX_CHAPTERS = 1000
 MAX_TEXT = 100_000
 #: How far an estimate from the bit rate may be off.
 ESTIMATE = 1.5
-#: They become a part of file names.
-LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
-_UNNAMED = {"Generic", "HTML5MediaEmbed"}
+#: They become a part of file names; `all` would mean those too that must not.
+LANGUAGE = re.compile(r"(?!all$)[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
+#: Behind the title of a page, for the first film on it.
+_COUNTED = re.compile(r" \(1\)$")
 _LIVE = {"is_live", "is_upcoming", "post_live"}
 
 Info = Mapping[str, Any]
@@ -30,24 +31,16 @@ def read(file: Path, host: str) -> Info:
     """The one recording that is described in `file`."""
     if file.stat().st_size > MAX_BYTES:
         raise FileTooLarge(f"What {host} says of the recording is too much", host=host)
-    info = json.loads(file.read_bytes())
+    info = json.loads(file.read_bytes()) or {"_type": "playlist"}
     if info.get("_type", "video") == "video":
         return dict(info)
     entries = [entry for entry in info.get("entries") or () if entry]
     if len(entries) == 1:
-        return _on_its_page(entries[0], info)
+        return dict(entries[0])
     text = f"The page at {host} holds several recordings: give the address of one of them"
     if not entries:
         text = f"There is no recording on the page at {host}"
     raise DownloadRefused(text, host=host)
-
-
-def _on_its_page(entry: Info, page: Info) -> Info:
-    """A file that is merely shown on a page has no name but the page's."""
-    if entry.get("extractor_key") not in _UNNAMED:
-        return entry
-    told = {name: page[name] for name in ("title", "description") if page.get(name)}
-    return {**entry, **told}
 
 
 def refuse(info: Info, request: SiteRequest, host: str) -> None:
@@ -114,7 +107,7 @@ def described(
         path=path,
         page_url=page if page.startswith(("http://", "https://")) else request.url,
         site=_text(info.get("extractor_key")) or "Generic",
-        title=_text(info.get("title")),
+        title=_title(info),
         description=_text(info.get("description")),
         uploader=_text(info.get("uploader")) or _text(info.get("channel")),
         uploaded_on=_date(info.get("upload_date")),
@@ -123,6 +116,13 @@ def described(
         chapters=tuple(_chapters(info.get("chapters"))),
         subtitles=tuple(subtitles),
     )
+
+
+def _title(info: Info) -> str | None:
+    title = _text(info.get("title"))
+    if title is not None and info.get("extractor_key") == "HTML5MediaEmbed":
+        return _COUNTED.sub("", title)
+    return title
 
 
 def _chapters(given: Any) -> list[Chapter]:

@@ -31,7 +31,7 @@ _PASSED_ON = ("PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", MARK)
 _PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 PROGRESS = "secretary-progress"
 _PROGRESS = (
-    f"download:{PROGRESS} %(progress.downloaded_bytes)s"
+    f"download:{PROGRESS} %(progress.status)s %(progress.downloaded_bytes)s"
     " %(progress.total_bytes,progress.total_bytes_estimate)s"
 )
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -62,6 +62,8 @@ def environment(directory: Path, proxy: str) -> dict[str, str]:
         **dict.fromkeys(_PROXIES, proxy),  # for what yt-dlp starts, ffmpeg above all
         "HOME": str(directory),
         "TMPDIR": str(directory),
+        # A static ffmpeg breaks when it loads the converters of another C library (mpegts).
+        "GCONV_PATH": "/nonexistent",
         "PYTHONUTF8": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -52,6 +52,7 @@ _REASONS: tuple[tuple[str, type[JobFailed], str], ...] = (
         DownloadRefused,
         "{host} offers this recording in no form that can be fetched",
     ),
+    (r"http error 5", DownloadFailed, "{host} cannot answer at the moment"),
     (
         r"removed|deleted|terminated|no longer|does not exist|not exist|unavailable|not found"
         r"|http error (404|410)|taken down|copyright",
@@ -60,7 +61,7 @@ _REASONS: tuple[tuple[str, type[JobFailed], str], ...] = (
     ),
     (r"http error 403", DownloadRefused, "{host} refuses to give out this recording"),
     (
-        r"http error 5|timed? ?out|connection|incompleteread|remote end closed|tunnel|resolve"
+        r"timed? ?out|connection|incompleteread|remote end closed|tunnel|resolve"
         r"|fragment|ssl",
         DownloadFailed,
         "The connection to {host} failed",
@@ -68,18 +69,24 @@ _REASONS: tuple[tuple[str, type[JobFailed], str], ...] = (
 )
 
 
-def reason(complained: str, host: str, *, hidden: str, version: str) -> JobFailed:
-    """The error for a job, from what yt-dlp wrote; `hidden` is a path that nobody is to see."""
-    if re.search(r"error: (no such|ambiguous) option|unknown protocol", complained):
-        return EngineUnavailable(_TOO_OLD, version=version)
+def reason(complained: str, host: str, *, hidden: str) -> JobFailed | None:
+    """The error for a job, if what yt-dlp wrote is understood; nobody is to see `hidden`."""
+    if re.search(r"error: (no such|ambiguous) option", complained):
+        return EngineUnavailable(_TOO_OLD)
     said = _said(complained, hidden)
-    details = {"host": host, "said": said, "yt_dlp": version}
     for pattern, kind, text in _REASONS:
         if re.search(pattern, said, re.IGNORECASE):
-            return kind(text.format(host=host), **details)
-    hint = " The program yt-dlp is out of date: pip install -U yt-dlp" if _is_stale(version) else ""
-    # A site that has changed stays so: another try needs a newer program first.
-    return DownloadRefused(f"The recording at {host} could not be fetched.{hint}", **details)
+            return kind(text.format(host=host), host=host, said=said)
+    return None
+
+
+def unknown(complained: str, host: str, *, hidden: str, version: str) -> JobFailed:
+    """Mostly a site that has changed. It stays so: another try needs a newer program first."""
+    text = f"The recording at {host} could not be fetched"
+    if is_stale(version, date.today()):
+        text += ": the program yt-dlp is out of date, pip install -U yt-dlp may help"
+    said = _said(complained, hidden)
+    return DownloadRefused(text, host=host, said=said, yt_dlp=version[:40])
 
 
 def _said(complained: str, hidden: str) -> str:
@@ -91,6 +98,6 @@ def _said(complained: str, hidden: str) -> str:
     return text.strip()[:_SHOWN]
 
 
-def _is_stale(version: str) -> bool:
+def is_stale(version: str, today: date) -> bool:
     match = re.match(r"(\d{4})\.(\d{2})\.(\d{2})", version)
-    return match is not None and date.today() - date(*map(int, match.groups())) > STALE
+    return match is not None and today - date(*map(int, match.groups())) > STALE

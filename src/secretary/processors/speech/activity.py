@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ...engines.speech import RATE
-from .pieces import Activity, Span
+from .pieces import Activity, Piece, Span, cut
 
 #: One value for so many seconds of sound.
 FRAME = 0.02
@@ -41,6 +41,11 @@ def find_speech(sound_path: Path) -> Activity:
         for part_start, part_end in _parted(heights, start, end)
     ]
     return Activity(duration, tuple(spans))
+
+
+def pieces_of(sound_path: str) -> list[Piece]:
+    """Where somebody speaks, in pieces that are listened to one by one."""
+    return cut(find_speech(Path(sound_path)))
 
 
 def _stretches(sound_path: Path) -> Iterator[np.ndarray]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Seconds that an engine hears at a time; what it was made for is 30.
 LONGEST = 29.0
@@ -52,6 +52,16 @@ class Piece:
     @property
     def end(self) -> float:
         return self.windows[-1].end
+
+    def as_json(self) -> list[Any]:
+        return [[window.start, window.end, window.speech] for window in self.windows]
+
+    @staticmethod
+    def from_json(number: int, told: Sequence[Any]) -> "Piece":
+        windows = (
+            Window(start, end, tuple(Span(*span) for span in speech)) for start, end, speech in told
+        )
+        return Piece(number, tuple(windows))
 
 
 def cut(activity: Activity) -> list[Piece]:
