@@ -152,4 +152,5 @@ def long_silence(path: Path, seconds: float) -> Path:
 def length_of(path: Path) -> float:
     """Of a WAV, in seconds."""
     with wave.open(str(path)) as file:
-        return file.getnframes() / file.getframerate()
+        frames, rate = int(file.getnframes()), int(file.getframerate())
+    return frames / rate
