@@ -279,6 +279,7 @@ async def examine(settings: Settings) -> list[Finding]:
         *doctor.look_at_engines(),
         doctor.look_at_ocr(document_options(settings)),
         *doctor.look_at_models(llm_options(settings)),
+        doctor.look_at_templates(make_templates(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]
     if file is not None and not file.exists():

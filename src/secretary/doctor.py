@@ -18,6 +18,7 @@ from .errors import EngineUnavailable, StoreUnavailable
 from .job import JobStatus, utc_now
 from .registry import Registry
 from .store import JobQuery, JobStore
+from .templates import Library
 from .version import __version__
 
 MEGABYTE = 1_000_000
@@ -111,6 +112,19 @@ def look_at_models(options: LlmOptions) -> Iterator[Finding]:
             key = "with a key" if model.provider.api_key else "without a key"
             fact = f"{model.name} at {model.provider.base_url}, {key}"
             yield Finding(purpose, Verdict.OK, fact)
+
+
+def look_at_templates(library: Library) -> Finding:
+    if library.directory is not None and not library.directory.is_dir():
+        fact = f"{library.directory} is not a directory"
+        remedy = "Make it, or set templates.directory to another."
+        return Finding("templates", Verdict.PROBLEM, fact, remedy)
+    listed = library.listed()
+    own = sum(one.origin == "own" for one in listed)
+    if faulty := [one.name for one in listed if one.faults]:
+        remedy = "`secretary template check` tells what is wrong with them."
+        return Finding("templates", Verdict.WARNING, f"cannot be used: {', '.join(faulty)}", remedy)
+    return Finding("templates", Verdict.OK, f"{len(listed)}, {own} of your own")
 
 
 def look_at_directory(directory: Path, *, embedded_store: bool) -> Iterator[Finding]:

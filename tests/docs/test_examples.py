@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from secretary.config import load
 from secretary.job import EVENT_NAMES, Delivery, Webhook, utc_now
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, read
+from secretary.templates import Library, parse
+from secretary.templates.kinds import SORTS
+from secretary.templates.library import GERMAN_NAMES
 from secretary.webhooks.headers import headers_for
 from tests.acceptance.program import Program, require_curl
 from tests.documents import pdf
@@ -196,6 +200,37 @@ class TestHowTo:
             registry = Registry()
             names["register"](registry)
             assert len(registry.job_types) == 1
+
+
+class TestTemplates:
+    PAGES = ("docs/reference/templates.md", "docs/how-to/write-a-template.md")
+
+    @pytest.mark.parametrize("page", PAGES)
+    def test_the_template_of_the_page_has_no_faults(self, page: str) -> None:
+        (text,) = re.findall(r"(?s)```markdown\n(.*?)```", (ROOT / page).read_text())
+        template = parse(textwrap.dedent(text))
+        assert not template.warnings
+        assert template.title != "inline"
+
+    def test_the_check_tells_what_the_page_tells(self, terminal: Terminal) -> None:
+        (text,) = re.findall(r"(?s)```markdown\n(.*?)```", (ROOT / self.PAGES[1]).read_text())
+        (terminal.program.directory / "Interview.md").write_text(textwrap.dedent(text))
+        told = terminal.type("secretary template check Interview.md", "")
+        assert told.strip() in (ROOT / self.PAGES[1]).read_text()
+
+    def test_every_type_has_its_line(self) -> None:
+        text = (ROOT / self.PAGES[0]).read_text().partition("## Types")[2].partition("\n## ")[0]
+        told = {word.lower() for word in re.findall(r"`(\w+)`", text)}
+        assert told >= SORTS.keys()
+
+    def test_every_template_has_its_line_with_what_it_wants(self) -> None:
+        text = (ROOT / self.PAGES[0]).read_text()
+        for one in Library().listed():
+            assert one.template is not None
+            (line,) = re.findall(rf"(?m)^\| `{one.name[:-3]}` \|(.*)$", text)
+            wants = set(re.findall(r"`([a-z_]+)`", line))
+            assert wants | {"target_language"} >= set(one.template.keys) >= wants
+        assert {name.title() for name in GERMAN_NAMES} <= set(re.findall(r"`(\w+)`", text))
 
 
 class TestVisionModel:

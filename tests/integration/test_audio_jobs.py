@@ -75,7 +75,7 @@ async def test_the_same_sound_in_any_form_gives_the_same_words(tmp_path: Path) -
 async def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
     """Two sentences with silence before and between them."""
     first, second = speech("The committee will meet on Tuesday."), speech("Please bring a coat.")
-    arguments = ["-i", first, "-i", second, "-filter_complex"]
+    arguments = ("-i", first, "-i", second, "-filter_complex")
     delays = "[0]adelay=3000[a];[1]adelay=20000[b];[a][b]amix=inputs=2:normalize=0"
     path = made(tmp_path / "placed.wav", *arguments, delays)
     async with workroom(tmp_path / "data") as room:

@@ -97,7 +97,7 @@ ALLOWED: dict[str, set[str]] = {
     "events": {"store", "job", "errors"},
     "doctor": {
         "document_options", "engines", "engines.llm", "desk", "registry", "store", "job", "errors",
-        "version",
+        "templates", "version",
     },
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",

@@ -12,6 +12,7 @@ from secretary.engines.llm import LlmOptions, Model, Provider
 from secretary.job import Job, utc_now
 from secretary.registry import Registry
 from secretary.store import JobStore
+from secretary.templates import Library
 from tests.contract.given import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -177,6 +178,16 @@ class TestRest:
         assert [each.subject for each in findings] == ["chat", "vision", "transcription"]
         assert {each.verdict for each in findings} == {Verdict.INFO}
         assert "no model is set (llm.transcription_model)" in findings[-1].fact
+
+    def test_templates_are_counted_and_faulty_ones_named(self, tmp_path: Path) -> None:
+        assert doctor.look_at_templates(Library()).verdict is Verdict.OK
+        (tmp_path / "Mine.md").write_text("{{a|A}}")
+        assert doctor.look_at_templates(Library(tmp_path)).fact.endswith(", 1 of your own")
+        (tmp_path / "Torn.md").write_text("{{a")
+        finding = doctor.look_at_templates(Library(tmp_path))
+        assert (finding.verdict, finding.fact) == (Verdict.WARNING, "cannot be used: Torn")
+        missing = doctor.look_at_templates(Library(tmp_path / "no"))
+        assert missing.verdict is Verdict.PROBLEM
 
     def test_a_model_is_told_without_its_key(self) -> None:
         provider = Provider(setting="llm", base_url="https://llm.example/v1", api_key="SECRET")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from secretary.errors import InvalidTemplate, UnknownTemplate
-from secretary.templates import Kind, Library, Template, render
+from secretary.templates import Kind, Library, Template, render, schema
 from secretary.templates.library import SHIPPED
 
 GOLDEN = Path(__file__).parents[1] / "golden_documents"
@@ -191,7 +191,17 @@ class TestShipped:
         head = document.markdown.removeprefix("---\n").partition("\n---\n")[0]
         assert yaml.safe_load(head) == document.front_matter == expected(template, filled)
         assert document.structured_data == filled
+        jsonschema = pytest.importorskip("jsonschema")  # other tools of ours bring it
+        jsonschema.Draft202012Validator.check_schema(schema(template))
+        jsonschema.validate(filled, schema(template))
         assert document.markdown == (GOLDEN / f"{name}.md").read_text()
+
+    def test_every_endpoint_knows_the_words_of_its_schema(self, name: str) -> None:
+        words: set[str] = set()
+        deepest = _words(schema(Library().find(name)), words)
+        objects = {"properties", "required", "additionalProperties"}
+        assert words <= {"type", "items", "enum", "description"} | objects
+        assert deepest <= 5
 
     def test_it_has_no_faults_and_forbids_to_invent_and_to_obey(self, name: str) -> None:
         template = Library().find(name)
@@ -203,6 +213,15 @@ class TestShipped:
         }
         assert all(words in template.system_prompt for words in forbidden[name[-2:]])
         assert len({field.instruction for field in template.fields}) == len(template.fields)
+
+
+def _words(part: dict[str, Any], words: set[str]) -> int:
+    words |= part.keys()
+    if part["type"] == "object" or "object" in part["type"]:
+        assert part["additionalProperties"] is False
+        assert part["required"] == list(part["properties"])
+    below = [*part.get("properties", {}).values(), *([part["items"]] if "items" in part else [])]
+    return 1 + max((_words(inner, words) for inner in below), default=0)
 
 
 def expected(template: Template, filled: dict[str, Any]) -> dict[str, Any]:

@@ -150,7 +150,9 @@ def _paths(directory: Path) -> Iterator[Path]:
         if path.suffix.lower() == SUFFIX and NAME.fullmatch(path.stem):
             # In a loop of links there is neither a file nor an end.
             with suppress(OSError, RuntimeError):
-                if path.is_file() and path.resolve(strict=True).is_relative_to(home):
+                mode = path.lstat().st_mode
+                is_link = stat.S_ISLNK(mode) and path.resolve(strict=True).is_relative_to(home)
+                if stat.S_ISREG(mode) or (is_link and path.is_file()):
                     yield path
 
 

@@ -23,7 +23,7 @@ def plain(value: Any, depth: int = 0) -> Json:
         case None | bool():
             return value
         case str():
-            return HALVES.sub("\ufffd", str(value))
+            return _whole(str(value))
         case int():
             return int(value) if abs(value) < LARGEST_INTEGER else hex(value)
         case float():
@@ -37,6 +37,14 @@ def plain(value: Any, depth: int = 0) -> Json:
     raise InvalidParameters(
         f"A value for the template is a {type(value).__name__}, which is no JSON"
     )
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()  # much faster than to look for them
+    except UnicodeEncodeError:
+        return HALVES.sub("\ufffd", text)
+    return text
 
 
 def is_empty(value: Json) -> bool:
