@@ -125,6 +125,7 @@ OWNERS = {
     "httpx2": set(),
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
     "lxml": {"processors"},
+    "trafilatura": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
