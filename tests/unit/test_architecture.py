@@ -137,6 +137,7 @@ OWNERS = {
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
     "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},
+    "trafilatura": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
