@@ -68,17 +68,15 @@ def with_speaker(frames: Iterable[Picture], *, seed: int = 5) -> Iterator[Pictur
 def scene(seconds: float, *, width: int = 320, seed: int = 1) -> Iterator[Picture]:
     """Waves of light and dark that wander, as a camera in motion sees the world."""
     chance = numpy.random.default_rng(seed)
-    height = width * 9 // 16
-    y, x = numpy.mgrid[0:height, 0:width] / width
-    waves = chance.uniform(-30, 30, (6, 2))
-    speeds = chance.uniform(1, 6, 6)
+    y, x = numpy.mgrid[0:45, 0:80] / 80
+    waves, speeds = chance.uniform(-30, 30, (6, 2)), chance.uniform(1, 6, 6)
     for index in range(round(seconds * RATE)):
-        now = index / RATE
         phases = [
-            numpy.sin(a * x + b * y + speed * now)
+            numpy.sin(a * x + b * y + speed * index / RATE)
             for (a, b), speed in zip(waves, speeds, strict=True)
         ]
-        yield (128 + 20 * numpy.sum(phases, axis=0)).clip(0, 255).astype(numpy.uint8)
+        small = (128 + 20 * numpy.sum(phases, axis=0)).clip(0, 255).astype(numpy.uint8)
+        yield numpy.asarray(Image.fromarray(small).resize((width, width * 9 // 16)))
 
 
 def film(
