@@ -14,7 +14,7 @@ from .stillness import STAND
 SCENE_DISTANCE_S = 60.0
 MAX_SCENES = 40
 #: Each is compared with all before it; those that stand longest come first.
-MAX_COMPARED = 2_000
+MAX_COMPARED = 1_000
 #: What may be left of a change when it counts as done.
 NEARLY = 0.25
 
