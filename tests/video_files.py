@@ -65,6 +65,20 @@ def with_speaker(frames: Iterable[Picture], *, seed: int = 5) -> Iterator[Pictur
         yield together
 
 
+def in_a_hall(frames: Iterable[Picture]) -> Iterator[Picture]:
+    """On a screen that is filmed from a tripod; below it the speaker walks to and fro."""
+    chance = numpy.random.default_rng(3)
+    for index, frame in enumerate(frames):
+        height, width = frame.shape
+        picture = next(scene(1, width=width)).copy()
+        screen = Image.fromarray(frame).resize((width // 2, height // 2))
+        picture[10 : 10 + height // 2, width // 4 : width // 4 + width // 2] = screen
+        left = round((1 + numpy.sin(index / 9)) * width * 0.4)
+        picture[-height // 3 :, left : left + width // 10] = 30
+        noise = chance.integers(-3, 4, picture.shape)
+        yield (picture + noise).clip(0, 255).astype(numpy.uint8)
+
+
 def scene(seconds: float, *, width: int = 320, seed: int = 1) -> Iterator[Picture]:
     """Waves of light and dark that wander, as a camera in motion sees the world."""
     chance = numpy.random.default_rng(seed)

@@ -14,6 +14,7 @@ from ..video_files import (
     ffmpeg,
     film,
     five_slides,
+    in_a_hall,
     scene,
     shown,
     slide,
@@ -74,6 +75,11 @@ def test_a_speaker_in_the_corner_makes_no_slides(tmp_path: Path) -> None:
     draw(str(path), track(), slides, str(tmp_path))
     text = read(f"{tmp_path}/frame_004.jpg", slides[3], languages="en").text
     assert text.split("\n\n") == ["Objections", "Nobody objected to the repair"]
+
+
+def test_slides_on_a_screen_in_a_hall_are_found(tmp_path: Path) -> None:
+    path = film(tmp_path / "a.mp4", in_a_hall(shown(five_slides(), [6] * 5)))
+    assert_times(slides_of(path, 30), [0, 6, 12, 18, 24])
 
 
 def test_a_slide_that_fades_in_is_taken_when_it_stands(tmp_path: Path) -> None:

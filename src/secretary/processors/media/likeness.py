@@ -107,7 +107,8 @@ def is_change(pixels: Pixels) -> bool:
 def is_part(part: Sight, whole: Sight) -> bool:
     """Whether all that the first shows is on the second too, which may show more: a build-up."""
     changed = changes(part, whole)
-    ink = part.ink & over_pixels(~(part.lively | whole.lively))
+    # Only there: what stays elsewhere, such as the hall around a screen, tells nothing of it.
+    ink = part.ink & over_pixels((in_blocks(changed) > 0) & ~(part.lively | whole.lively))
     lost = int((changed & ink).sum())
     return lost <= TOUCHED * int(changed.sum()) and lost <= TOUCHED * int(ink.sum())
 
