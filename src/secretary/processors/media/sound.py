@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.speech import RATE
-from ...errors import FileCorrupt, FileTooLarge, UnsupportedFile
+from ...errors import FileCorrupt, FileEncrypted, FileTooLarge, UnsupportedFile
 from ...sound_frames import share_between_frames
 from .ffmpeg import Ended, opening, run
+from .protection import is_protected
 from .recording import Recording, SoundTrack
 from .sound_times import Timeline, laid_out
 
@@ -107,7 +108,7 @@ def decode(
             look=lambda: _refuse_longer(max(_length(raw), timeline.seconds), max_seconds),
         )
         _refuse_longer(max(_length(raw), timeline.seconds), max_seconds)
-        _check_end(ended, timeline)
+        _check_end(path, recording, ended, timeline)
         decoded = _judged(path, recording, timeline, is_damaged=bool(ended.said.strip()))
         os.replace(laid_out(raw, timeline, work / "whole"), into)
         return decoded
@@ -175,12 +176,14 @@ def _refuse_longer(seconds: float | None, max_seconds: float) -> None:
         raise FileTooLarge(text, limit_s=max_seconds)
 
 
-def _check_end(ended: Ended, timeline: Timeline) -> None:
+def _check_end(path: str, recording: Recording, ended: Ended, timeline: Timeline) -> None:
     if "No space left on device" in ended.said:
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(ended.said):
         raise UnsupportedFile("ffmpeg has no decoder for the sound in the file")
     if ended.code or timeline.seconds <= 0:
+        if recording.format == "mp4" and is_protected(path):
+            raise FileEncrypted("The sound in the file is encrypted: only its shop can play it")
         raise FileCorrupt("The sound in the file cannot be decoded: it is damaged")
 
 
