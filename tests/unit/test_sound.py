@@ -317,6 +317,19 @@ class TestDamage:
             path, "-i", sound("a.m4a"), "-c", "copy", "-movflags", "+faststart"
         ).read_bytes()
 
+    def test_pictures_that_begin_in_the_middle_are_no_damage_to_the_sound(
+        self, tmp_path: Path
+    ) -> None:
+        film = made(
+            tmp_path / "whole.ts", *moving(7), "-i", speech(), "-c:v", "libx264", "-g", "30",
+            "-c:a", "aac", "-ar", "48000",
+        ).read_bytes()  # fmt: skip
+        path = tmp_path / "part.ts"
+        path.write_bytes(film[: 188 * 3] + film[len(film) // 3 // 188 * 188 :])
+        decoded, _ = heard(path, tmp_path / "raw")
+        assert 3 < decoded.seconds < 6
+        assert decoded.warnings() == ()
+
     def test_encrypted_sound_is_refused_as_such(self, tmp_path: Path) -> None:
         path = made(
             tmp_path / "a.mp4", "-i", speech(), "-c:a", "aac",
