@@ -4,7 +4,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from .sound_frames import is_transport_stream, kind_by_frames, kind_by_later_frames
+from .sound_frames import is_transport_stream, kind_by_frames, kind_by_later_frames, tag_length
 
 #: How much of the beginning is looked at. Some programs write before a PDF's own beginning.
 HEAD = 4096
@@ -113,10 +113,7 @@ def _kind_after_tags(path: Path) -> str:
             if not _has_tag(head):
                 found = _kind_by_head(head)
                 return found if found in ("aac", "flac") else "mp3"
-            size = 0
-            for byte in head[6:10]:
-                size = size << 7 | byte & 0x7F
-            at += 10 + size
+            at += tag_length(head)
     return "mp3"
 
 

@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
     "engines.llm": {"errors", "resources"},
-    "processors": {"engines", "file_kinds", "json_bytes", "errors"},
+    "processors": {"engines", "file_kinds", "sound_frames", "json_bytes", "errors"},
     "handlers": {
         "handler", "remote", "sources", "cache", "processors", "engines", "file_kinds", "job",
         "errors", "version",

@@ -15,6 +15,9 @@ from ..documents import MP4, PNG, WAV, office, open_document, pdf, zipped
 
 ODF = "application/vnd.oasis.opendocument."
 FRAME = b"\xff\xfb\x90\x64" + bytes(100)
+#: Whole ones: 128 kbit/s at 44.1 kHz.
+FRAMES = (b"\xff\xfb\x90\x64" + bytes(413)) * 3
+ADTS = b"\xff\xf1\x50\x80\x0d\x00\xfc" + bytes(0x68 - 7)
 
 KINDS = {
     "pdf": [pdf("Hello"), b"%!PS junk before it\r\n" + pdf("Hello")],
@@ -43,6 +46,8 @@ KINDS = {
         b"FORMULAS are texts",
         b"RIFFs too, whatever they say",
         b"ID3 is a tag",
+        b"GGGG" * 1000,
+        b"the moov is full",
     ],
     "png": [PNG],
     "jpeg": [b"\xff\xd8\xff\xe0\x00\x10JFIF\x00"],
@@ -52,16 +57,36 @@ KINDS = {
     "webp": [b"RIFF\x1a\x00\x00\x00WEBPVP8L"],
     "heif": [b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00"],
     "jp2": [b"\x00\x00\x00\x0cjP  \r\n\x87\n"],
-    "mp3": [b"ID3\x04\x00\x00\x00\x00\x00\x00", FRAME],
-    "wav": [WAV],
+    "mp3": [
+        b"ID3\x04\x00\x00\x00\x00\x00\x00",
+        FRAME,
+        FRAMES,
+        b"ID3\x03\x00\x00\x00\x00\x00\x05title" + FRAMES,
+        b"the end of another frame" + FRAMES,
+    ],
+    "wav": [WAV, b"RF64" + WAV[4:], b"BW64" + WAV[4:]],
+    "w64": [b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\x00\x00" + bytes(40)],
+    "caf": [b"caff\x00\x01\x00\x00desc"],
+    "au": [b".snd\x00\x00\x00\x18" + bytes(40)],
     "aiff": [b"FORM\x00\x00\x00\x00AIFFCOMM"],
-    "flac": [b"fLaC\x00\x00\x00\x22"],
+    "flac": [b"fLaC\x00\x00\x00\x22", b"ID3\x04" + bytes(6) + b"fLaC\x00\x00\x00\x22"],
     "ogg": [b"OggS\x00\x02"],
-    "aac": [b"\xff\xf1\x50\x80", b"\xff\xf9\x50\x80"],
+    "aac": [
+        b"\xff\xf1\x50\x80",
+        b"\xff\xf9\x50\x80",
+        ADTS * 3,
+        b"ID3\x04" + bytes(6) + ADTS * 3,
+        b"\xff\x00" + ADTS * 3,
+    ],
     "amr": [b"#!AMR\n"],
-    "mp4": [MP4],
+    "mp4": [MP4, b"\x00\x00\x00\x08wide\x00\x01\x00\x00mdat", b"\x00\x00\x10\x00moov"],
     "webm": [b"\x1aE\xdf\xa3\x9fB\x86"],
     "avi": [b"RIFF\x00\x00\x00\x00AVI LIST"],
+    "mpegts": [
+        (b"G" + bytes(187)) * 3,
+        b"\x00\x00\x00\x01" + (b"G" + bytes(191)) * 4,
+        bytes(100) + (b"G" + bytes(187)) * 4,
+    ],
     "mpeg": [b"\x00\x00\x01\xba\x44"],
     "flv": [b"FLV\x01\x05"],
     "asf": [b"0&\xb2u\x8ef\xcf\x11\xa6\xd9"],
@@ -79,6 +104,11 @@ def kind(tmp_path: Path, content: bytes, name: str = "file") -> str | None:
 )
 def test_a_file_is_what_its_content_says(tmp_path: Path, expected: str, content: bytes) -> None:
     assert kind(tmp_path, content) == expected
+
+
+@pytest.mark.parametrize("content", [FRAMES[:400] + bytes(800), ADTS + bytes(4000)])
+def test_one_frame_makes_no_sound_of_a_file(tmp_path: Path, content: bytes) -> None:
+    assert kind(tmp_path, content) is None
 
 
 def test_a_zip_that_is_called_pdf_is_none(tmp_path: Path) -> None:

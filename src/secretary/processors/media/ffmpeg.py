@@ -90,8 +90,9 @@ def media_kind(path: str) -> str:
 def opening(path: str, *, threads: int = 1, options: Sequence[str] = ()) -> list[str]:
     """The arguments by which a file is opened: as what its content says it is, and by itself.
 
-    Time counts from where its first track begins, as players show it; `options` (a place to begin
-    at, for instance) are said before its name.
+    `options` (a place to begin at, for instance) are said before its name. In some kinds of files
+    ffmpeg counts time from where the track begins that is read, not the first of them. To compare
+    the times of tracks, say `-copyts` and take a recording's `start` from them.
     """
     demuxers = DEMUXERS[media_kind(path)]
     forced = ["-f", demuxers[0]] if len(demuxers) == 1 else []

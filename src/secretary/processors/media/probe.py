@@ -29,6 +29,7 @@ def probe(path: str, *, timeout_s: float = 60.0, program: str | None = None) -> 
         format=kind,
         duration=_plausible(streams.duration, os.path.getsize(path)),
         is_estimated=_GUESS in ended.said,
+        start=streams.start,
         sounds=streams.sounds,
         pictures=streams.pictures,
         subtitles=streams.subtitles,

@@ -57,6 +57,8 @@ class Recording:
     duration: float | None
     #: Whether that is only a guess, by the size of the file and the bit rate of its beginning.
     is_estimated: bool = False
+    #: The time, in seconds, at which its first track begins. To people that is second 0.
+    start: float = 0.0
     sounds: tuple[SoundTrack, ...] = ()
     #: Only those that move: a cover is none.
     pictures: tuple[PictureTrack, ...] = ()

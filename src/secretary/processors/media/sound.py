@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.speech import RATE
-from ...errors import FileCorrupt, FileTooLarge, UnsupportedFile
+from ...errors import FileCorrupt, FileEncrypted, FileTooLarge, UnsupportedFile
+from ...sound_frames import share_between_frames
 from .ffmpeg import Ended, opening, run
+from .protection import is_protected
 from .recording import Recording, SoundTrack
 from .sound_times import Timeline, laid_out
 
@@ -34,7 +36,8 @@ _TOLERATED = 0.01
 _MARGIN_S = 5
 #: Their length is what lies between the first and the last time in them, and times may begin anew.
 _TOLD_BY_TIMES = {"mpeg", "mpegts"}
-_NO_DECODER = re.compile(r"unknown decoder|decoder .* not found|no decoder for", re.IGNORECASE)
+_LONGEST_GAP_S = 60.0
+_NO_DECODER = re.compile(r"no decoder found|decoder \(.*\) not found", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,14 @@ class Decoded:
 
     def warnings(self) -> tuple[str, ...]:
         """For the job's log, a sentence each."""
+        found = []
         if self.missing:
-            return (f"The sound is {self.missing:.0f} s shorter than the file says it is",)
-        return ("The sound is damaged in a few places",) if self.is_damaged else ()
+            found.append(f"The sound is {self.missing:.0f} s shorter than the file says it is")
+        elif self.is_damaged:
+            found.append("The sound is damaged in a few places")
+        if self.gaps > _TOLERATED_S:
+            found.append(f"For {self.gaps:.0f} s in the middle there is no sound in the file")
+        return tuple(found)
 
 
 def chosen_track(sounds: Iterable[SoundTrack], language: str | None = None) -> SoundTrack | None:
@@ -90,9 +98,9 @@ def decode(
     shutil.rmtree(work, ignore_errors=True)
     try:
         work.mkdir(parents=True)
-        raw, timeline = work / "raw", Timeline(RATE)
+        raw, timeline = work / "raw", _timeline(recording)
         ended = run(
-            [*opening(path), *_output(track)],
+            ["-copyts", *opening(path), *_output(track)],
             timeout_s=timeout_s,
             program=program,
             directory=str(work),
@@ -100,7 +108,8 @@ def decode(
             look=lambda: _refuse_longer(max(_length(raw), timeline.seconds), max_seconds),
         )
         _refuse_longer(max(_length(raw), timeline.seconds), max_seconds)
-        decoded = _judged(ended, _length(raw), timeline, recording)
+        _check_end(path, recording, ended, timeline)
+        decoded = _judged(path, recording, timeline, is_damaged=_complains(ended, recording))
         os.replace(laid_out(raw, timeline, work / "whole"), into)
         return decoded
     except OSError as error:
@@ -132,6 +141,12 @@ def _work(into: str) -> Path:
     return Path(f"{into}.part")
 
 
+def _timeline(recording: Recording) -> Timeline:
+    if recording.format in _TOLD_BY_TIMES:
+        return Timeline(RATE, start=recording.start, longest_gap=_LONGEST_GAP_S)
+    return Timeline(RATE, start=recording.start)
+
+
 def _length(raw: Path) -> float:
     try:
         return raw.stat().st_size / SAMPLE_BYTES / RATE
@@ -161,20 +176,38 @@ def _refuse_longer(seconds: float | None, max_seconds: float) -> None:
         raise FileTooLarge(text, limit_s=max_seconds)
 
 
-def _judged(ended: Ended, seconds: float, timeline: Timeline, recording: Recording) -> Decoded:
+def _check_end(path: str, recording: Recording, ended: Ended, timeline: Timeline) -> None:
     if "No space left on device" in ended.said:
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(ended.said):
         raise UnsupportedFile("ffmpeg has no decoder for the sound in the file")
-    if ended.code or not seconds or timeline.seconds <= 0:
+    if ended.code or timeline.seconds <= 0:
+        if recording.format == "mp4" and is_protected(path):
+            raise FileEncrypted("The sound in the file is encrypted: only its shop can play it")
         raise FileCorrupt("The sound in the file cannot be decoded: it is damaged")
-    is_damaged = bool(ended.said.strip())
-    tolerated = max(_TOLERATED_S, _TOLERATED * timeline.seconds)
+
+
+def _complains(ended: Ended, recording: Recording) -> bool:
+    """Not of pictures: those of a film that was cut out of a longer one begin with a broken one."""
+    of_pictures = tuple(f"[{picture.codec} @" for picture in recording.pictures)
+    lines = [line.strip() for line in ended.said.splitlines()]
+    return any(
+        line and not line.startswith((*of_pictures, "[vist#", "Last message repeated"))
+        for line in lines
+    )
+
+
+def _judged(path: str, recording: Recording, timeline: Timeline, *, is_damaged: bool) -> Decoded:
+    """A few broken frames do no harm, and neither does an end that is missing: it is told."""
     missing = _missing(timeline.seconds, recording, is_damaged=is_damaged)
     lost = timeline.gaps if is_damaged else 0.0
     if recording.format == "ogg":
         # Its length stands at its very end: what is missing is before that.
         lost, missing = lost + missing, 0.0
+    elif is_damaged and recording.format in ("aac", "mp3"):
+        share = share_between_frames(path, recording.format)
+        lost = max(lost, timeline.seconds * share / (1 - share))
+    tolerated = max(_TOLERATED_S, _TOLERATED * timeline.seconds)
     if lost > tolerated:
         text = f"The file is damaged: about {lost:.0f} s of its sound cannot be decoded"
         raise FileCorrupt(text, missing_s=round(lost, 1))

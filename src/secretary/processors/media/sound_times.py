@@ -1,5 +1,6 @@
 """When each sample of a track is to be heard, and the file in which it stands at that place."""
 
+import math
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,8 @@ _SAMPLE_BYTES = 2
 _CHUNK_BYTES = 1024 * 1024
 #: In seconds. Times are often a little off; nobody hears it, and it must not tear words apart.
 _TOLERATED = 0.1
+#: So close to second 0 it need not be moved there.
+_AT_ONCE = 0.01
 #: A change of the times that does not hold for so long is a mistake in them, not a gap.
 _HOLDS = 0.5
 #: Sound that goes back further is not the same sound again: times that begin anew.
@@ -24,11 +27,14 @@ class Piece(NamedTuple):
 
 
 class Timeline:
-    """Reads the lines in which ffmpeg's framecrc tells of frames:
-    stream, dts, pts, duration, bytes, checksum."""
+    """Reads the lines in which ffmpeg's framecrc tells of frames: stream, dts, pts, duration,
+    bytes, checksum. `start`, in seconds, is the time that becomes second 0; where times jump
+    further than the longest gap, they begin anew."""
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, *, start: float = 0.0, longest_gap: float = math.inf) -> None:
         self._rate = rate
+        self._start = round(start * rate)
+        self._longest_gap = longest_gap
         self._rest = b""
         self._heard = 0
         self._pieces: list[Piece] = []
@@ -71,9 +77,10 @@ class Timeline:
 
     def _frame(self, time: int, count: int) -> None:
         if not self._pieces:
-            self._pieces.append(Piece(0, time))
+            place = time - self._start
+            self._pieces.append(Piece(0, 0 if abs(place) < _AT_ONCE * self._rate else place))
         else:
-            self._follow(time)
+            self._follow(time - self._start)
         self._heard += count
 
     def _follow(self, time: int) -> None:
@@ -95,7 +102,7 @@ class Timeline:
     def _begin(self, piece: Piece, last: Piece) -> None:
         self._doubted = None
         end = last.place + piece.raw - last.raw
-        if piece.place < end - _OVERLAP * self._rate:
+        if not -_OVERLAP * self._rate <= piece.place - end <= self._longest_gap * self._rate:
             self._correction += end - piece.place
         else:
             self._pieces.append(piece)

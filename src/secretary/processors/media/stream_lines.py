@@ -8,15 +8,15 @@ from ...engines.iso_639 import two_letters
 from .metadata import one_line
 from .recording import PictureTrack, SoundTrack, SubtitleTrack
 
-#: Exactly so far to the right: what the file itself says stands further in.
 _STREAM = re.compile(
-    r"  Stream #0:(?P<number>\d{1,5})(?:\[0x[0-9a-f]+\])?(?:\((?P<language>[^()]{1,40})\))?:"
+    r" +Stream #0:(?P<number>\d{1,5})(?:\[0x[0-9a-f]+\])?(?:\((?P<language>[^()]{1,40})\))?:"
     r" (?P<type>Audio|Video|Subtitle): (?P<codec>\w+)(?P<rest>.*)"
 )
 _DURATION = re.compile(r"  Duration: (\d{1,9}):(\d\d):(\d\d(?:\.\d+)?)")
+_START = re.compile(r", start: (-?\d{1,12}\.\d{1,6})")
 _TITLE = re.compile(r"\s{4,}title\s*: (.*)")
 _SOUND = re.compile(r", (?P<rate>\d{1,9}) Hz(?:, (?P<layout>[^,]{1,60}))?")
-_SIZE = re.compile(r"[, ](?P<width>\d{1,6})x(?P<height>\d{1,6})\b")
+_SIZE = re.compile(r", (?P<width>\d{1,6})x(?P<height>\d{1,6})\b")
 _FRAMES = re.compile(r", (?P<rate>\d{1,6}(?:\.\d{1,3})?)(?P<thousand>k?) fps")
 _TEXT_SUBTITLES = {"subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text"}
 _STILL = ("(attached pic)", "(timed thumbnails)", "(still image)")
@@ -29,6 +29,7 @@ _CHANNELS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
     duration: float | None
+    start: float
     sounds: tuple[SoundTrack, ...]
     pictures: tuple[PictureTrack, ...]
     subtitles: tuple[SubtitleTrack, ...]
@@ -50,8 +51,10 @@ def read_streams(said: str) -> Streams:
                 pictures[number] = _picture(found)
             case "Subtitle" if found["codec"] in _TEXT_SUBTITLES:
                 subtitles[number] = _subtitle(found, title)
+    lasting = next((line for line in said.split("\n") if line.startswith("  Duration: ")), "")
     return Streams(
-        duration=_duration(said),
+        duration=_duration(lasting),
+        start=_start(lasting),
         sounds=tuple(sounds.values()),
         pictures=tuple(pictures.values()),
         subtitles=tuple(subtitles.values()),
@@ -61,17 +64,31 @@ def read_streams(said: str) -> Streams:
 def _described(said: str) -> Iterator[tuple[str, str | None]]:
     """Each line of a stream, and the title among those that follow it."""
     line, title = None, None
-    for each in said.split("\n"):
-        if each.startswith(("Stream mapping:", "Output #0")):
-            break
-        if each.startswith("  Stream #"):
+    for each, is_tag in _of_the_input(said):
+        if is_tag:
+            if title is None and (found := _TITLE.fullmatch(each)):
+                title = one_line(found[1]) or None
+        elif each.lstrip().startswith("Stream #"):
             if line is not None:
                 yield line, title
-            line, title = each.rstrip("\r"), None
-        elif title is None and (found := _TITLE.fullmatch(each)):
-            title = one_line(found[1]) or None
+            line, title = each, None
     if line is not None:
         yield line, title
+
+
+def _of_the_input(said: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether the file itself says it: that stands further to the right than the
+    word before it."""
+    tags_at = None
+    for line in said.split("\n"):
+        if line.startswith(("Stream mapping:", "Output #0")):
+            return
+        indent = len(line) - len(line.lstrip(" "))
+        if tags_at is not None and indent > tags_at:
+            yield line, True
+            continue
+        tags_at = indent if line.strip() == "Metadata:" else None
+        yield line, False
 
 
 def _sound(found: re.Match[str], title: str | None) -> SoundTrack:
@@ -130,11 +147,13 @@ def _language(found: re.Match[str]) -> str | None:
     return two_letters(found["language"] or "")
 
 
-def _duration(said: str) -> float | None:
-    for line in said.split("\n"):
-        if line.startswith("  Duration: "):
-            found = _DURATION.match(line)
-            if found is None:
-                return None
-            return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
-    return None
+def _duration(line: str) -> float | None:
+    found = _DURATION.match(line)
+    if found is None:
+        return None
+    return int(found[1]) * 3600 + int(found[2]) * 60 + float(found[3])
+
+
+def _start(line: str) -> float:
+    found = _START.search(line)
+    return float(found[1]) if found else 0.0
