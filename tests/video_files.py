@@ -66,14 +66,14 @@ def with_speaker(frames: Iterable[Picture], *, seed: int = 5) -> Iterator[Pictur
 
 
 def in_a_hall(frames: Iterable[Picture]) -> Iterator[Picture]:
-    """On a screen that is filmed from a tripod; below it the speaker walks to and fro."""
+    """On a screen that is filmed from a tripod; below it the speaker sways."""
     chance = numpy.random.default_rng(3)
     for index, frame in enumerate(frames):
         height, width = frame.shape
         picture = next(scene(1, width=width)).copy()
-        screen = Image.fromarray(frame).resize((width // 2, height // 2))
+        screen = numpy.asarray(Image.fromarray(frame).resize((width // 2, height // 2)))
         picture[10 : 10 + height // 2, width // 4 : width // 4 + width // 2] = screen
-        left = round((1 + numpy.sin(index / 9)) * width * 0.4)
+        left = round((8 + numpy.sin(index / 3)) * width * 0.05)
         picture[-height // 3 :, left : left + width // 10] = 30
         noise = chance.integers(-3, 4, picture.shape)
         yield (picture + noise).clip(0, 255).astype(numpy.uint8)
