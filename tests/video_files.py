@@ -65,20 +65,32 @@ def with_speaker(frames: Iterable[Picture], *, seed: int = 5) -> Iterator[Pictur
         yield together
 
 
+def in_a_hall(frames: Iterable[Picture]) -> Iterator[Picture]:
+    """On a screen that is filmed from a tripod; below it the speaker sways."""
+    chance = numpy.random.default_rng(3)
+    for index, frame in enumerate(frames):
+        height, width = frame.shape
+        picture = next(scene(1, width=width)).copy()
+        screen = numpy.asarray(Image.fromarray(frame).resize((width // 2, height // 2)))
+        picture[10 : 10 + height // 2, width // 4 : width // 4 + width // 2] = screen
+        left = round((8 + numpy.sin(index / 3)) * width * 0.05)
+        picture[-height // 3 :, left : left + width // 10] = 30
+        noise = chance.integers(-3, 4, picture.shape)
+        yield (picture + noise).clip(0, 255).astype(numpy.uint8)
+
+
 def scene(seconds: float, *, width: int = 320, seed: int = 1) -> Iterator[Picture]:
     """Waves of light and dark that wander, as a camera in motion sees the world."""
     chance = numpy.random.default_rng(seed)
-    height = width * 9 // 16
-    y, x = numpy.mgrid[0:height, 0:width] / width
-    waves = chance.uniform(-30, 30, (6, 2))
-    speeds = chance.uniform(1, 6, 6)
+    y, x = numpy.mgrid[0:45, 0:80] / 80
+    waves, speeds = chance.uniform(-30, 30, (6, 2)), chance.uniform(1, 6, 6)
     for index in range(round(seconds * RATE)):
-        now = index / RATE
         phases = [
-            numpy.sin(a * x + b * y + speed * now)
+            numpy.sin(a * x + b * y + speed * index / RATE)
             for (a, b), speed in zip(waves, speeds, strict=True)
         ]
-        yield (128 + 20 * numpy.sum(phases, axis=0)).clip(0, 255).astype(numpy.uint8)
+        small = (128 + 20 * numpy.sum(phases, axis=0)).clip(0, 255).astype(numpy.uint8)
+        yield numpy.asarray(Image.fromarray(small).resize((width, width * 9 // 16)))
 
 
 def film(

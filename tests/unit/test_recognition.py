@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageOps
 from secretary.engines.ocr import Recognised, open_engine
 from secretary.errors import EngineUnavailable
 from secretary.processors.pictures import open_frame
-from secretary.processors.recognition import recognise
+from secretary.processors.recognition import recognise, recognise_upright
 
 from ..error_rate import character_error_rate
 from ..printed import ENGLISH, GERMAN, Print, page, sheet
@@ -226,3 +226,15 @@ def test_print_on_nothing_is_read(tmp_path: Path) -> None:
     picture.save(path)
     found = read(open_frame(path, 1, max_pixels=10**7), "deu")
     assert found.text == PRINTED["deu"]
+
+
+def test_what_is_known_to_be_upright_is_not_turned() -> None:
+    found = recognise_upright(page(ENGLISH), engine=open_engine(), languages=None)
+    assert character_error_rate(PRINTED["eng"], found.text) < 0.005
+    upside_down = page(ENGLISH).rotate(180)
+    assert recognise_upright(upside_down, engine=open_engine(), languages="en").rotation == 0
+
+
+def test_nothing_is_read_where_nothing_is_printed() -> None:
+    blank = Image.new("L", (400, 300), 255)
+    assert recognise_upright(blank, engine=open_engine(), languages="en").text == ""

@@ -14,6 +14,7 @@ from ..video_files import (
     ffmpeg,
     film,
     five_slides,
+    in_a_hall,
     scene,
     shown,
     slide,
@@ -76,6 +77,11 @@ def test_a_speaker_in_the_corner_makes_no_slides(tmp_path: Path) -> None:
     assert text.split("\n\n") == ["Objections", "Nobody objected to the repair"]
 
 
+def test_slides_on_a_screen_in_a_hall_are_found(tmp_path: Path) -> None:
+    path = film(tmp_path / "a.mp4", in_a_hall(shown(five_slides(), [6] * 5)))
+    assert_times(slides_of(path, 30), [0, 6, 12, 18, 24])
+
+
 def test_a_slide_that_fades_in_is_taken_when_it_stands(tmp_path: Path) -> None:
     path = film(tmp_path / "a.mp4", faded(five_slides(), 4, fade=1))
     slides = slides_of(path, 24)
@@ -129,10 +135,10 @@ def test_a_video_of_varying_frame_rate_is_timed_as_it_is_shown(talk: Path, tmp_p
 
 
 def test_slides_that_stand_for_longer_than_windows_are_found(tmp_path: Path) -> None:
-    """Three frames, 700 seconds apart: most windows begin and end without one."""
-    path = film(tmp_path / "a.mkv", five_slides()[:3], rate=1 / 700)
-    slides = slides_of(path, 2100)
-    assert [(one.time, one.end) for one in slides] == [(0, 700), (700, 1400), (1400, 2100)]
+    """Three frames, 70 seconds apart: most windows begin and end without one."""
+    path = film(tmp_path / "a.mkv", five_slides()[:3], rate=1 / 70)
+    slides = slides_of(path, 210, window=30)
+    assert [(one.time, one.end) for one in slides] == [(0, 70), (70, 140), (140, 210)]
     draw(str(path), track(), slides, str(tmp_path))
     assert "Costs of heating" in read(f"{tmp_path}/frame_002.jpg", slides[1]).text
 

@@ -1,6 +1,7 @@
 """Videos that are damaged, or made to harm: what can be shown is, all else has a name."""
 
 import json
+import pickle
 from dataclasses import asdict
 from pathlib import Path
 
@@ -139,7 +140,8 @@ def test_pixels_of_any_format_are_drawn(tmp_path: Path, pixels: str) -> None:
     assert titles_of(path, slides_of(path), tmp_path) == ["Pixels"]
 
 
-def test_what_was_seen_can_be_kept_as_json(tmp_path: Path) -> None:
+def test_what_was_seen_can_be_handed_on_and_kept_as_json(tmp_path: Path) -> None:
     seen = look(str(hostile_videos.one_frame(tmp_path / "a.mp4")), TRACK, 0, 30)
     again = [Candidate(**one) for one in json.loads(json.dumps(asdict(seen)))["candidates"]]
     assert tuple(again) == seen.candidates
+    assert pickle.loads(pickle.dumps(seen)) == seen

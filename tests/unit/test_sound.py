@@ -15,6 +15,7 @@ import pytest
 from secretary.errors import (
     EngineUnavailable,
     FileCorrupt,
+    FileEncrypted,
     FileTooLarge,
     ProcessingTimeout,
     UnsupportedFile,
@@ -101,6 +102,12 @@ class TestKinds:
         at, likeness = place_of(words()[: -RATE // 4], found)
         assert at < 0.05
         assert likeness > 0.95
+
+    def test_what_phones_record_is_heard(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.amr"
+        path.write_bytes(b"#!AMR\n" + (b"\x3c" + bytes(31)) * 100)
+        decoded, _ = heard(path, tmp_path / "raw")
+        assert decoded.seconds == pytest.approx(2.0, abs=0.01)
 
     @pytest.mark.parametrize("name", VIDEOS)
     def test_a_video_has_moving_pictures(self, name: str) -> None:
@@ -309,6 +316,28 @@ class TestDamage:
         return made(
             path, "-i", sound("a.m4a"), "-c", "copy", "-movflags", "+faststart"
         ).read_bytes()
+
+    def test_pictures_that_begin_in_the_middle_are_no_damage_to_the_sound(
+        self, tmp_path: Path
+    ) -> None:
+        film = made(
+            tmp_path / "whole.ts", *moving(7), "-i", speech(), "-c:v", "libx264", "-g", "30",
+            "-c:a", "aac", "-ar", "48000",
+        ).read_bytes()  # fmt: skip
+        path = tmp_path / "part.ts"
+        path.write_bytes(film[: 188 * 3] + film[len(film) // 3 // 188 * 188 :])
+        decoded, _ = heard(path, tmp_path / "raw")
+        assert 3 < decoded.seconds < 6
+        assert decoded.warnings() == ()
+
+    def test_encrypted_sound_is_refused_as_such(self, tmp_path: Path) -> None:
+        path = made(
+            tmp_path / "a.mp4", "-i", speech(), "-c:a", "aac",
+            "-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "0123456789abcdef" * 2,
+            "-encryption_kid", "fedcba9876543210" * 2,
+        )  # fmt: skip
+        with pytest.raises(FileEncrypted):
+            heard(path, tmp_path / "raw")
 
     @pytest.mark.parametrize(
         ("name", "content", "error"),

@@ -24,6 +24,8 @@ INK = 20
 TOUCHED = 0.15
 #: A picture with less ink is blank.
 BLANK_PIXELS = 6
+#: Among so many slides before, one may be the fuller state of a slide that is turned back to.
+STEPS_BACK = 20
 #: The mean difference of blocks within one shot of a camera.
 SAME_SHOT = 14.0
 
@@ -41,6 +43,8 @@ class Sight:
     lively: Blocks
     #: The mean of each block.
     coarse: NDArray[numpy.float64]
+    #: Where something is, and not only background.
+    ink: Pixels
 
 
 def packed_grey(grey: Frame) -> str:
@@ -54,7 +58,7 @@ def packed_blocks(blocks: Blocks) -> str:
 def sight_of(candidate: Candidate | Slide) -> Sight:
     content = zlib.decompress(base64.b64decode(candidate.grey))
     grey = numpy.frombuffer(content, numpy.uint8).reshape(HEIGHT, WIDTH)
-    return Sight(grey, unpacked_blocks(candidate.lively), _coarse(grey))
+    return Sight(grey, unpacked_blocks(candidate.lively), _coarse(grey), _ink(grey))
 
 
 def unpacked_blocks(packed: str) -> Blocks:
@@ -63,13 +67,39 @@ def unpacked_blocks(packed: str) -> Blocks:
 
 
 def is_same(one: Sight, other: Sight) -> bool:
-    apart = (numpy.abs(one.coarse - other.coarse) > DIFFERENT_BLOCK) & ~one.lively & ~other.lively
-    return not apart.any() and not is_change(changes(one, other))
+    return not is_change(changes(one, other))
+
+
+class Gallery:
+    """Many slides, among which one is looked for."""
+
+    def __init__(self, room: int) -> None:
+        self._sights: list[Sight] = []
+        self._coarse = numpy.zeros((room, ROWS, COLUMNS), numpy.float32)
+        self._lively = numpy.zeros((room, ROWS, COLUMNS), numpy.bool_)
+
+    def add(self, sight: Sight) -> None:
+        self._coarse[len(self._sights)] = sight.coarse
+        self._lively[len(self._sights)] = sight.lively
+        self._sights.append(sight)
+
+    def shows(self, sight: Sight) -> bool:
+        """A slide that differs by a line is another."""
+        count = len(self._sights)
+        apart = numpy.abs(self._coarse[:count] - sight.coarse) > DIFFERENT_BLOCK
+        apart &= ~(self._lively[:count] | sight.lively)
+        alike = numpy.flatnonzero(~apart.any(axis=(1, 2)))
+        return any(is_same(sight, self._sights[index]) for index in alike.tolist()) or any(
+            is_part(sight, one) for one in self._sights[-STEPS_BACK:]
+        )
 
 
 def is_change(pixels: Pixels) -> bool:
     """Whether enough of them are near each other. A pointer that moves leaves two small traces."""
-    counts = numpy.pad(in_blocks(pixels), ((0, 1), (0, 1)))
+    if numpy.count_nonzero(pixels) >= DIFFERENT_PIXELS * ROWS * COLUMNS:
+        return True
+    counts = numpy.zeros((ROWS + 1, COLUMNS + 1), numpy.int64)
+    counts[:-1, :-1] = in_blocks(pixels)
     near = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
     return int(near.max()) >= DIFFERENT_PIXELS
 
@@ -77,7 +107,8 @@ def is_change(pixels: Pixels) -> bool:
 def is_part(part: Sight, whole: Sight) -> bool:
     """Whether all that the first shows is on the second too, which may show more: a build-up."""
     changed = changes(part, whole)
-    ink = _ink(part.grey) & over_pixels(~(part.lively | whole.lively))
+    # Only there: what stays elsewhere, such as the hall around a screen, tells nothing of it.
+    ink = part.ink & over_pixels((in_blocks(changed) > 0) & ~(part.lively | whole.lively))
     lost = int((changed & ink).sum())
     return lost <= TOUCHED * int(changed.sum()) and lost <= TOUCHED * int(ink.sum())
 
@@ -94,7 +125,7 @@ def is_roughly(grey: Frame, sight: Sight) -> bool:
 
 
 def is_blank(sight: Sight) -> bool:
-    return int((_ink(sight.grey) & over_pixels(~sight.lively)).sum()) < BLANK_PIXELS
+    return int((sight.ink & over_pixels(~sight.lively)).sum()) < BLANK_PIXELS
 
 
 def differing(one: Frame, other: Frame) -> Pixels:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from .likeness import Sight, changes, is_blank, is_part, is_same, is_same_shot, sight_of
+from .likeness import Gallery, Sight, changes, is_blank, is_part, is_same, is_same_shot, sight_of
 from .picture_stream import RATE
 from .slides import Candidate, Seen, Slide
 from .stillness import STAND
@@ -14,9 +14,7 @@ from .stillness import STAND
 SCENE_DISTANCE_S = 60.0
 MAX_SCENES = 40
 #: Each is compared with all before it; those that stand longest come first.
-MAX_COMPARED = 2_000
-#: Among so many slides before, one may be the fuller state of a slide that is turned back to.
-STEPS_BACK = 20
+MAX_COMPARED = 1_000
 #: What may be left of a change when it counts as done.
 NEARLY = 0.25
 
@@ -33,11 +31,8 @@ def gathered(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 def chosen(seen: Sequence[Seen], *, limit: int) -> list[Slide]:
     windows = sorted(seen, key=lambda window: window.start)
-    kept: list[Known] = []
     candidates = [one for window in windows for one in window.candidates]
-    for known in _gathered(_few(candidates, MAX_COMPARED)):
-        if not _is_known(known, kept):
-            kept.append(known)
+    kept = _each_once(_gathered(_few(candidates, MAX_COMPARED)))
     end = max((window.end for window in windows if not window.is_empty), default=0.0)
     return [
         Slide(
@@ -116,16 +111,24 @@ def _joined(before: Known, after: Known) -> Known | None:
     return None
 
 
-def _is_known(known: Known, kept: Sequence[Known]) -> bool:
-    """Whether it came before. A slide that differs by a line is another."""
-    if known.candidate.is_scene:
-        scenes = [other for other in kept if other.candidate.is_scene]
-        too_soon = scenes and known.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S
-        return bool(too_soon) or any(is_same_shot(known.sight, one.sight) for one in scenes)
-    slides = [other.sight for other in kept if not other.candidate.is_scene]
-    return any(is_same(known.sight, one) for one in slides) or any(
-        is_part(known.sight, one) for one in slides[-STEPS_BACK:]
-    )
+def _each_once(everything: Iterable[Known]) -> list[Known]:
+    """Those that did not come before."""
+    slides, kept = Gallery(MAX_COMPARED), []
+    scenes: list[Known] = []
+    for known in everything:
+        if known.candidate.is_scene:
+            if not _is_old_scene(known, scenes):
+                scenes.append(known)
+        elif not slides.shows(known.sight):
+            slides.add(known.sight)
+            kept.append(known)
+    return scenes + kept
+
+
+def _is_old_scene(known: Known, scenes: Sequence[Known]) -> bool:
+    if scenes and known.candidate.time - scenes[-1].candidate.time < SCENE_DISTANCE_S:
+        return True
+    return any(is_same_shot(known.sight, one.sight) for one in scenes)
 
 
 def _few(candidates: list[Candidate], limit: int) -> list[Candidate]:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.speech import RATE
-from ...errors import FileCorrupt, FileTooLarge, UnsupportedFile
+from ...errors import FileCorrupt, FileEncrypted, FileTooLarge, UnsupportedFile
 from ...sound_frames import share_between_frames
 from .ffmpeg import Ended, opening, run
+from .protection import is_protected
 from .recording import Recording, SoundTrack
 from .sound_times import Timeline, laid_out
 
@@ -38,7 +39,7 @@ _MARGIN_S = 5
 #: Their length is what lies between the first and the last time in them, and times may begin anew.
 _TOLD_BY_TIMES = {"mpeg", "mpegts"}
 _LONGEST_GAP_S = 60.0
-_NO_DECODER = re.compile(r"unknown decoder|decoder .* not found|no decoder for", re.IGNORECASE)
+_NO_DECODER = re.compile(r"no decoder found|decoder \(.*\) not found", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +110,8 @@ def decode(
             look=lambda: _refuse_longer(max(_length(raw), timeline.seconds), max_seconds),
         )
         _refuse_longer(max(_length(raw), timeline.seconds), max_seconds)
-        _check_end(ended, timeline)
-        decoded = _judged(path, recording, timeline, is_damaged=bool(ended.said.strip()))
+        _check_end(path, recording, ended, timeline)
+        decoded = _judged(path, recording, timeline, is_damaged=_complains(ended, recording))
         os.replace(laid_out(raw, timeline, work / "whole"), into)
         return decoded
     except OSError as error:
@@ -177,13 +178,25 @@ def _refuse_longer(seconds: float | None, max_seconds: float) -> None:
         raise FileTooLarge(text, limit_s=max_seconds)
 
 
-def _check_end(ended: Ended, timeline: Timeline) -> None:
+def _check_end(path: str, recording: Recording, ended: Ended, timeline: Timeline) -> None:
     if "No space left on device" in ended.said:
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(ended.said):
         raise UnsupportedFile("ffmpeg has no decoder for the sound in the file")
     if ended.code or timeline.seconds <= 0:
+        if recording.format == "mp4" and is_protected(path):
+            raise FileEncrypted("The sound in the file is encrypted: only its shop can play it")
         raise FileCorrupt("The sound in the file cannot be decoded: it is damaged")
+
+
+def _complains(ended: Ended, recording: Recording) -> bool:
+    """Not of pictures: those of a film that was cut out of a longer one begin with a broken one."""
+    of_pictures = tuple(f"[{picture.codec} @" for picture in recording.pictures)
+    lines = [line.strip() for line in ended.said.splitlines()]
+    return any(
+        line and not line.startswith((*of_pictures, "[vist#", "Last message repeated"))
+        for line in lines
+    )
 
 
 def _judged(path: str, recording: Recording, timeline: Timeline, *, is_damaged: bool) -> Decoded:

@@ -8,9 +8,8 @@ from ...engines.language_names import language_code
 from .metadata import one_line
 from .recording import PictureTrack, SoundTrack, SubtitleTrack
 
-#: Exactly so far to the right: what the file itself says stands further in.
 _STREAM = re.compile(
-    r"  Stream #0:(?P<number>\d{1,5})(?:\[0x[0-9a-f]+\])?(?:\((?P<language>[^()]{1,40})\))?:"
+    r" +Stream #0:(?P<number>\d{1,5})(?:\[0x[0-9a-f]+\])?(?:\((?P<language>[^()]{1,40})\))?:"
     r" (?P<type>Audio|Video|Subtitle): (?P<codec>\w+)(?P<rest>.*)"
 )
 _DURATION = re.compile(r"  Duration: (\d{1,9}):(\d\d):(\d\d(?:\.\d+)?)")
@@ -65,17 +64,31 @@ def read_streams(said: str) -> Streams:
 def _described(said: str) -> Iterator[tuple[str, str | None]]:
     """Each line of a stream, and the title among those that follow it."""
     line, title = None, None
-    for each in said.split("\n"):
-        if each.startswith(("Stream mapping:", "Output #0")):
-            break
-        if each.startswith("  Stream #"):
+    for each, is_tag in _of_the_input(said):
+        if is_tag:
+            if title is None and (found := _TITLE.fullmatch(each)):
+                title = one_line(found[1]) or None
+        elif each.lstrip().startswith("Stream #"):
             if line is not None:
                 yield line, title
-            line, title = each.rstrip("\r"), None
-        elif title is None and (found := _TITLE.fullmatch(each)):
-            title = one_line(found[1]) or None
+            line, title = each, None
     if line is not None:
         yield line, title
+
+
+def _of_the_input(said: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether the file itself says it: that stands further to the right than the
+    word before it."""
+    tags_at = None
+    for line in said.split("\n"):
+        if line.startswith(("Stream mapping:", "Output #0")):
+            return
+        indent = len(line) - len(line.lstrip(" "))
+        if tags_at is not None and indent > tags_at:
+            yield line, True
+            continue
+        tags_at = indent if line.strip() == "Metadata:" else None
+        yield line, False
 
 
 def _sound(found: re.Match[str], title: str | None) -> SoundTrack:
