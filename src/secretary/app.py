@@ -278,6 +278,8 @@ async def examine(settings: Settings) -> list[Finding]:
         doctor.look_at_handlers(make_registry(settings)),
         *doctor.look_at_engines(),
         doctor.look_at_ocr(document_options(settings)),
+        *doctor.look_at_media(media_options(settings)),
+        doctor.look_at_sites(),
         *doctor.look_at_models(llm_options(settings)),
         doctor.look_at_templates(make_templates(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),

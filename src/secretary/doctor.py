@@ -16,6 +16,7 @@ from .document_options import DocumentOptions
 from .engines.llm import LlmOptions, Purpose
 from .errors import EngineUnavailable, StoreUnavailable
 from .job import JobStatus, utc_now
+from .media_options import MediaOptions
 from .registry import Registry
 from .store import JobQuery, JobStore
 from .templates import Library
@@ -35,7 +36,6 @@ WAL_RESET_BUG = ((3, 7, 0), (3, 51, 2))
 
 #: Programs that job types use when they are there.
 ENGINES = {
-    "ffmpeg": "sound and video",
     "soffice": "office documents as PDF",
 }
 
@@ -92,6 +92,37 @@ def look_at_ocr(options: DocumentOptions) -> Finding:
     except EngineUnavailable as error:
         return Finding("ocr", Verdict.WARNING, "scans and pictures cannot be read", error.message)
     return Finding("ocr", Verdict.OK, f"{engine.name}, with data for {', '.join(languages)}")
+
+
+def look_at_media(options: MediaOptions) -> Iterator[Finding]:
+    from .engines.speech import open_speech_engine
+    from .processors.media.ffmpeg import program_at
+
+    try:
+        yield Finding("ffmpeg", Verdict.OK, program_at(options.ffmpeg))
+    except EngineUnavailable as error:
+        fact = "sound and video cannot be decoded"
+        yield Finding("ffmpeg", Verdict.WARNING, fact, error.message)
+    if options.speech_engine == "openai":
+        return  # told with the models
+    try:
+        engine = open_speech_engine(model_directory=options.speech_model_directory)
+        languages = engine.languages()
+    except EngineUnavailable as error:
+        fact = "no speech is recognised on this machine"
+        yield Finding("speech", Verdict.WARNING, fact, error.message)
+        return
+    told = ", ".join(languages) if len(languages) < 10 else f"{len(languages)} languages"
+    yield Finding("speech", Verdict.OK, f"{engine.name}, understands {told}")
+
+
+def look_at_sites() -> Finding:
+    from .sites.program import MISSING, found
+
+    try:
+        return Finding("sites", Verdict.OK, " ".join(found()))
+    except EngineUnavailable:
+        return Finding("sites", Verdict.INFO, MISSING)
 
 
 #: What a language model is needed for, and the setting that names one.

@@ -96,7 +96,8 @@ ALLOWED: dict[str, set[str]] = {
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
     "doctor": {
-        "document_options", "engines", "engines.llm", "desk", "registry", "store", "job", "errors",
+        "document_options", "media_options", "engines", "engines.llm", "processors", "sites", "desk",
+        "registry", "store", "job", "errors",
         "templates", "version",
     },
     "api": {

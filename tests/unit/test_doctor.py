@@ -10,6 +10,7 @@ from secretary.doctor import Finding, Verdict
 from secretary.document_options import DocumentOptions
 from secretary.engines.llm import LlmOptions, Model, Provider
 from secretary.job import Job, utc_now
+from secretary.media_options import MediaOptions
 from secretary.registry import Registry
 from secretary.store import JobStore
 from secretary.templates import Library
@@ -160,7 +161,20 @@ class TestRest:
         monkeypatch.setenv("PATH", "")
         findings = list(doctor.look_at_engines())
         assert {finding.verdict for finding in findings} == {Verdict.INFO}
-        assert findings[0].fact == "not found: needed for sound and video"
+        assert findings[0].fact == "not found: needed for office documents as PDF"
+
+    def test_ffmpeg_and_the_languages_of_the_speech_engine_are_told(self) -> None:
+        ffmpeg, speech = doctor.look_at_media(MediaOptions())
+        assert (ffmpeg.verdict, speech.verdict) == (Verdict.OK, Verdict.OK)
+        assert speech.fact == "whisper, understands en"
+
+    def test_missing_engines_for_media_are_warnings(self, tmp_path: Path) -> None:
+        options = MediaOptions(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
+        findings = list(doctor.look_at_media(options))
+        assert [finding.verdict for finding in findings] == [Verdict.WARNING, Verdict.WARNING]
+
+    def test_the_program_for_sites_is_told(self) -> None:
+        assert doctor.look_at_sites().subject == "sites"
 
     def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
         finding = doctor.look_at_ocr(DocumentOptions())

@@ -56,6 +56,7 @@ def subtitles_of(
     inside = [
         Subtitles(origin="inside the file", language=track.language, track=track)
         for track in recording.subtitles
+        if not track.is_forced  # only what is said in other languages, or written on walls
     ]
     return beside + inside
 
