@@ -19,8 +19,8 @@ from secretary.processors.speech.activity import find_speech
 from secretary.processors.speech.listening import transcribe
 from secretary.processors.speech.pieces import Piece, cut
 
-TWO_CITIES = """It was the best of times, it was the worst of times, it was the age of wisdom, it was
-the age of foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the
+TWO_CITIES = """It was the best of times, it was the worst of times, it was the age of wisdom, it
+was the age of foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the
 season of light, it was the season of darkness, it was the spring of hope, it was the winter of
 despair, we had everything before us, we had nothing before us, we were all going direct to heaven,
 we were all going direct the other way. In short, the period was so far like the present period that
@@ -98,7 +98,7 @@ def sound_of(path: Path) -> np.ndarray:
     # Another rate by cutting off or filling up the spectrum.
     wanted = round(len(sound) * RATE / rate)
     spectrum = np.fft.rfft(sound)[: wanted // 2 + 1]
-    return np.fft.irfft(spectrum, wanted).astype(np.float32) * (wanted / len(sound))
+    return np.asarray(np.fft.irfft(spectrum, wanted) * (wanted / len(sound)), np.float32)
 
 
 def silence(seconds: float) -> np.ndarray:
@@ -110,7 +110,7 @@ def noise(seconds: float, loudness: float = 1.0) -> np.ndarray:
     count = round(seconds * RATE)
     spectrum = np.fft.rfft(np.random.default_rng(1).standard_normal(count))
     sound = np.fft.irfft(spectrum / np.sqrt(np.maximum(np.arange(len(spectrum)), 1)), count)
-    return (sound / sound.std() * loudness).astype(np.float32)
+    return np.asarray(sound / sound.std() * loudness, np.float32)
 
 
 def tones(seconds: float, pitches: Sequence[float], length: float) -> np.ndarray:
@@ -119,12 +119,13 @@ def tones(seconds: float, pitches: Sequence[float], length: float) -> np.ndarray
     since = time % length
     pitch = np.array(pitches)[(time // length).astype(int) % len(pitches)]
     strings = sum(np.sin(2 * np.pi * pitch * part * since) / part for part in (1, 2, 3, 4))
-    return (0.3 * strings * np.exp(-3 * since)).astype(np.float32)
+    return np.asarray(0.3 * strings * np.exp(-3 * since), np.float32)
 
 
 def over_the_telephone(sound: np.ndarray) -> np.ndarray:
     spectrum, pitch = np.fft.rfft(sound), np.fft.rfftfreq(len(sound), 1 / RATE)
-    spectrum[(pitch < 300) | (pitch > 3400)] = 0
+    # With slopes: a sharp edge would be heard before a word begins.
+    spectrum *= np.interp(pitch, (200, 350, 3300, 3700), (0, 1, 1, 0))
     return np.fft.irfft(spectrum, len(sound)).astype(np.float32)
 
 

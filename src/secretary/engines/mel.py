@@ -8,7 +8,7 @@ from .speech import RATE
 
 #: A model looks at 30 seconds at a time, less is filled up with silence.
 SECONDS = 30
-FRAMES = SECONDS * 100
+_FRAMES = SECONDS * 100
 _HOP, _WIDTH = 160, 400
 #: What is weaker than the loudest by so many powers of ten counts as silence.
 _RANGE = 8.0
@@ -23,7 +23,7 @@ def log_mel(sound: np.ndarray, bands: int) -> np.ndarray:
     frames = np.lib.stride_tricks.sliding_window_view(padded, _WIDTH)[::_HOP][:seen]
     window = np.hanning(_WIDTH + 1)[:-1].astype(np.float32)
     power = np.abs(np.fft.rfft(frames * window, axis=1).astype(np.complex64)) ** 2
-    loudness = np.full((bands, FRAMES), np.log10(_FAINTEST), np.float32)
+    loudness = np.full((bands, _FRAMES), np.log10(_FAINTEST), np.float32)
     loudness[:, :seen] = np.log10(np.maximum(_filters(bands) @ power.T, _FAINTEST))
     floor = loudness.max(initial=np.log10(_FAINTEST)) - _RANGE
     return np.ascontiguousarray((np.maximum(loudness, floor) + 4) / 4, np.float32)

@@ -15,7 +15,8 @@ RATE = 16_000
 
 
 class Said(NamedTuple):
-    """A sentence, or what is said in one breath; in seconds from the beginning of the sound."""
+    """A word with the space before it, as an engine hears it, or a line put together of such; in
+    seconds from the beginning of the sound."""
 
     start: float
     end: float
@@ -29,6 +30,8 @@ class Heard:
     said: tuple[Said, ...]
     #: 0 to 1, the mean over all words; 0 when nothing was said.
     confidence: float
+    #: Seconds in which somebody may have spoken, and no word was understood.
+    unclear: float = 0.0
 
 
 class SpeechEngine(Protocol):

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
-from .mel import SECONDS, log_mel
 from .speech import RATE, Heard
-from .transcript import Token, is_loop, lines, unlooped
+from .transcript import Token, is_loop, unlooped, words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,8 +40,8 @@ RETRIES: tuple[dict[str, Any], ...] = (
 UNLIKELY, DOUBTFUL = -1.0, -0.6
 #: How likely nobody speaks. In noise and music this is 0.25 and more, in speech 0.15 and less.
 MAYBE_NOBODY, NOBODY = 0.2, 0.6
-#: A second of what a model sees, and of what it makes of that.
-FRAMES, MOMENTS = 100, 50
+#: What a model sees at once, and what it makes of each second of that.
+FRAMES, MOMENTS = 3000, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +102,8 @@ class Whisper:
         import numpy as np
         from ctranslate2 import StorageView
 
+        from .mel import log_mel
+
         views = np.stack([log_mel(sound, self._model.n_mels) for sound in sounds])
         return self._model.encode(StorageView.from_array(views))
 
@@ -162,15 +163,16 @@ class Whisper:
         start = [self._places[token] for token in self._prompt(language)]
         texts = [() if one.is_silence else unlooped(one.tokens) for one in attempts]
         lengths = [len(sound) / RATE for sound in sounds]
-        frames = [min(SECONDS * FRAMES, math.ceil(length * FRAMES)) for length in lengths]
+        frames = [min(FRAMES, math.ceil(length * 100)) for length in lengths]
         aligned = self._model.align(encoded, start, [list(text) for text in texts], frames)
         return [
             Heard(
                 language=language,
-                said=tuple(lines(self._timed(text, found.alignments, length))),
+                said=tuple(words(self._timed(text, found.alignments, length))),
                 confidence=sum(found.text_token_probs) / len(text) if text else 0.0,
+                unclear=length if not text and one.nobody <= NOBODY else 0.0,
             )
-            for text, found, length in zip(texts, aligned, lengths, strict=True)
+            for text, found, length, one in zip(texts, aligned, lengths, attempts, strict=True)
         ]
 
     def _timed(

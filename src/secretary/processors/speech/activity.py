@@ -53,7 +53,7 @@ def _stretches(sound_path: Path) -> Iterator[np.ndarray]:
     before: np.ndarray = np.zeros(_WIDTH - _HOP, np.float32)
     window, weights = np.hanning(_WIDTH).astype(np.float32), _band_weights()
     with sound_path.open("rb") as file:
-        while block := file.read(_STRETCH * _HOP * 2):
+        while len(block := file.read(_STRETCH * _HOP * 2)) > 1:
             sound = np.frombuffer(block[: len(block) // 2 * 2], "<i2").astype(np.float32) / 32768
             sound = np.concatenate([before, sound, np.zeros(-len(sound) % _HOP, np.float32)])
             before = sound[_HOP - _WIDTH :]

@@ -39,6 +39,10 @@ class Window:
     end: float
     speech: tuple[Span, ...]
 
+    @property
+    def seconds_of_speech(self) -> float:
+        return sum(span.end - span.start for span in self.speech)
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -1,0 +1,150 @@
+"""Speech from raw sound to words with times: all steps, with the real engine."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secretary.engines.speech import RATE
+from secretary.processors.speech.activity import find_speech
+from secretary.processors.speech.pieces import Activity, Piece, Span, cut
+from secretary.processors.speech.understanding import is_understood
+
+from ..speech import (
+    BECKETT,
+    FOREIGN,
+    MINUTES,
+    TWO_CITIES,
+    hear,
+    lines_of,
+    needs,
+    noise,
+    over_the_telephone,
+    read_aloud,
+    read_by_espeak,
+    read_by_pico,
+    real_voice,
+    silence,
+    text_of,
+    tones,
+    word_error_rate,
+    words_of,
+    written,
+)
+
+
+def test_real_voices_are_understood(tmp_path: Path) -> None:
+    for name, text, limit in [("two_cities", TWO_CITIES, 0.02), ("beckett", BECKETT, 0.0)]:
+        heard = hear(real_voice(name), tmp_path)
+        assert word_error_rate(text, text_of(heard)) <= limit
+        assert is_understood(heard)
+
+
+@needs("flite", "pico2wave")
+def test_made_voices_are_understood(tmp_path: Path) -> None:
+    """Percent of words, about twice what was measured."""
+    for name, sound, limit in [
+        ("slt", read_aloud(MINUTES), 0.02),
+        ("rms", read_aloud(MINUTES, "rms"), 0.05),
+        ("GB", read_by_pico(MINUTES, "en-GB"), 0.02),
+        ("slt over the telephone", over_the_telephone(read_aloud(MINUTES)), 0.08),
+        ("rms, quiet", read_aloud(MINUTES, "rms") * 0.02, 0.06),
+        ("rms, noise", read_aloud(MINUTES, "rms") + _noise_under(MINUTES), 0.15),
+    ]:
+        heard = hear(sound, tmp_path)
+        assert word_error_rate(MINUTES, text_of(heard)) <= limit, name
+        assert is_understood(heard), name
+
+
+def _noise_under(text: str) -> np.ndarray:
+    sound = read_aloud(text, "rms")
+    return noise(len(sound) / RATE, float(sound.std()) * 0.3)
+
+
+@needs("flite")
+def test_times_are_those_of_the_recording(tmp_path: Path) -> None:
+    """Pauses of all lengths, and one that is left out."""
+    texts = [
+        ("slt", "The train leaves at nine.", 0.8),
+        ("rms", "Please bring your own lunch.", 3.0),
+        ("awb", "We will be back before dark.", 9.0),
+        ("slt", "Nobody knows the answer yet.", 70.0),
+        ("rms", "The river is frozen in winter.", 1.0),
+        ("slt", "It is warm here, so open the window.", 2.0),
+    ]
+    parts, places, at = [silence(12)], [], 12.0
+    for voice, text, pause in texts:
+        words = read_aloud(text, voice)
+        places.append((at, at + len(words) / RATE))
+        parts += [words, silence(pause)]
+        at += len(words) / RATE + pause
+    said = lines_of(hear(np.concatenate(parts), tmp_path))
+    assert len(said) == len(texts)
+    for line, (start, end) in zip(said, places, strict=True):
+        assert line.start == pytest.approx(start, abs=0.3)
+        assert line.end == pytest.approx(end, abs=0.3)
+
+
+@needs("flite")
+def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
+    sound = read_aloud(MINUTES)
+    activity = find_speech(written(sound, tmp_path / "sound.raw"))
+    pieces = [
+        Piece(number, piece.windows)
+        for number, speech in enumerate(_parts(activity.speech, 3.0))
+        for piece in cut(Activity(activity.duration, speech))
+    ]
+    assert len(pieces) >= 4
+    heard = hear(sound, tmp_path, pieces=pieces)
+    assert word_error_rate(MINUTES, text_of(heard)) <= 0.05
+    assert len(words_of(text_of(heard))) == len(words_of(MINUTES))
+
+
+@needs("flite")
+def test_speech_without_a_pause_is_cut_between_words(tmp_path: Path) -> None:
+    text = " ".join(MINUTES.replace(".", "").replace(",", "").split())
+    sound = np.concatenate([read_aloud(text), read_aloud(text, "rms")])
+    heard = hear(sound, tmp_path)
+    activity = find_speech(tmp_path / "sound.raw")
+    assert len(cut(activity)[0].windows) == 2
+    assert word_error_rate(f"{text} {text}", text_of(heard)) <= 0.08
+
+
+def _parts(spans: tuple[Span, ...], seconds: float) -> list[tuple[Span, ...]]:
+    parts: list[tuple[Span, ...]] = []
+    for span in spans:
+        if parts and parts[-1][-1].end - parts[-1][0].start < seconds:
+            parts[-1] = (*parts[-1], span)
+        else:
+            parts.append((span,))
+    return parts
+
+
+def test_the_same_sound_has_the_same_words(tmp_path: Path) -> None:
+    sound = real_voice("beckett") + noise(len(real_voice("beckett")) / RATE, 0.01)
+    assert hear(sound, tmp_path) == hear(sound, tmp_path)
+
+
+@needs("pico2wave", "espeak-ng")
+@pytest.mark.parametrize("language", ["de", "fr", "es", "it"])
+def test_another_language_is_not_taken_for_english(language: str, tmp_path: Path) -> None:
+    text = FOREIGN[language]
+    for sound in (
+        read_by_pico(text, f"{language}-{language.upper()}"),
+        read_by_espeak(text, language),
+    ):
+        heard = hear(sound, tmp_path)
+        assert not text_of(heard) or not is_understood(heard)
+
+
+@needs("flite")
+def test_some_music_does_not_make_english_foreign(tmp_path: Path) -> None:
+
+    sound = np.concatenate([tones(20, (220, 277, 330, 440), 0.5), silence(1), read_aloud(MINUTES)])
+    heard = hear(sound, tmp_path)
+    assert word_error_rate(MINUTES, text_of(heard)) <= 0.05
+    assert is_understood(heard)
+
+
+def test_silence_says_nothing_and_takes_no_engine(tmp_path: Path) -> None:
+    assert hear(silence(600), tmp_path) == []

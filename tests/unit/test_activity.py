@@ -1,0 +1,79 @@
+"""Where speech is found."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secretary.engines.speech import RATE
+from secretary.processors.speech.activity import find_speech
+
+from ..speech import needs, noise, over_the_telephone, read_aloud, silence, written
+
+time = np.arange(20 * RATE) / RATE
+STEADY = {
+    "silence": silence(20),
+    "hiss": np.random.default_rng(0).standard_normal(20 * RATE) * 0.1,
+    "faint hiss": np.random.default_rng(0).standard_normal(20 * RATE) * 0.001,
+    "a room": noise(20, 0.1),
+    "a tone": 0.3 * np.sin(2 * np.pi * 440 * time),
+    "hum": 0.2 * np.sin(2 * np.pi * 50 * time),
+}
+
+
+def found(sound: np.ndarray, directory: Path) -> list[tuple[float, float]]:
+    return list(find_speech(written(sound, directory / "sound.raw")).speech)
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_nobody_speaks_in(name: str, tmp_path: Path) -> None:
+    # A tone begins and ends, which is no speech either, and too short to be taken for it.
+    assert sum(end - start for start, end in found(STEADY[name], tmp_path)) < 0.2
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 100, 639, 641])
+def test_hardly_any_sound_is_none(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "sound.raw"
+    path.write_bytes(b"\0" * size)
+    assert find_speech(path).speech == ()
+    assert find_speech(path).duration == size // 2 / RATE
+
+
+SAID = ["The train leaves at nine.", "Please bring your own lunch.", "Nobody knows the answer yet."]
+
+
+def conversation() -> tuple[np.ndarray, list[tuple[float, float]]]:
+    parts, places, at = [silence(5)], [], 5.0
+    for text, voice, pause in zip(SAID, ("slt", "rms", "awb"), (2.0, 40.0, 7.0), strict=True):
+        words = read_aloud(text, voice)
+        places.append((at, at + len(words) / RATE))
+        parts += [words, silence(pause)]
+        at += len(words) / RATE + pause
+    return np.concatenate(parts), places
+
+
+@needs("flite")
+@pytest.mark.parametrize("way", ["clean", "noisy", "quiet", "telephone"])
+def test_speech_is_found_where_it_is(way: str, tmp_path: Path) -> None:
+    sound, places = conversation()
+    if way == "noisy":
+        sound = sound + noise(len(sound) / RATE, 0.02)
+    elif way == "quiet":
+        sound = sound * 0.02
+    elif way == "telephone":
+        sound = over_the_telephone(sound)
+    spans = found(sound, tmp_path)
+    for start, end in places:
+        inside = [span for span in spans if span[0] < end and span[1] > start]
+        assert inside[0][0] == pytest.approx(start, abs=0.15)
+        assert inside[-1][1] == pytest.approx(end, abs=0.15)
+    assert all(any(s < end and e > start for start, end in places) for s, e in spans)
+
+
+@needs("flite")
+def test_speech_that_never_pauses_is_parted(tmp_path: Path) -> None:
+    words = read_aloud("Around the rugged rock the ragged rascal ran")
+    gapless = np.concatenate([words + noise(len(words) / RATE, 0.0)] * 15)
+    spans = found(gapless, tmp_path)
+    assert max(end - start for start, end in spans) <= 14
+    assert sum(end - start for start, end in spans) > 0.9 * len(gapless) / RATE

@@ -1,0 +1,30 @@
+"""Tokens put together to words, and loops taken out."""
+
+from secretary.engines.speech import Said
+from secretary.engines.transcript import Token, is_loop, unlooped, words
+
+
+def test_marks_have_no_time_of_their_own() -> None:
+    tokens = [Token("ĠYes", 1.0, 1.5), Token(".", 1.5, 9.0), Token("ĠNo", 9.0, 9.5)]
+    assert words(tokens) == [Said(1.0, 1.5, " Yes."), Said(9.0, 9.5, " No")]
+
+
+def test_a_word_of_several_tokens_is_one() -> None:
+    tokens = [Token("Ġinc", 0.0, 0.3), Token("red", 0.3, 0.5), Token("ulity", 0.5, 0.9)]
+    assert words(tokens) == [Said(0.0, 0.9, " incredulity")]
+
+
+def test_letters_of_several_bytes_are_put_together() -> None:
+    assert words([Token("ĠGr", 0, 1), Token("Ã¼", 1, 2), Token("ÃŁe", 2, 3)])[0].text == " Grüße"
+
+
+def test_a_loop_is_left_once() -> None:
+    tokens = (1, 2, *(3, 4, 5) * 20, 6)
+    assert is_loop(tokens)
+    assert unlooped(tokens) == (1, 2, 3, 4, 5, 6)
+
+
+def test_what_people_say_twice_is_no_loop() -> None:
+    for tokens in [(7,) * 6, (1, 2, 3, 4) * 2, (1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 7)]:
+        assert not is_loop(tokens)
+        assert unlooped(tokens) == tokens
