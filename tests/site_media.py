@@ -37,7 +37,7 @@ def seconds_of(path: Path) -> float:
 
 
 def streams_of(path: Path) -> set[str]:
-    command = [_program(), "-hide_banner", "-i", path]
+    command = [_program(), "-hide_banner", "-i", str(path)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, env=PLAIN).stderr
     return {kind for kind in ("Video", "Audio") if f": {kind}:" in said}
 
