@@ -1,9 +1,8 @@
 """Small recordings, and the lists of pieces that sites make of them."""
 
 import subprocess
+from importlib import import_module
 from pathlib import Path
-
-import imageio_ffmpeg  # type: ignore[import-untyped]
 
 SECONDS = 3
 #: Else the static program breaks at the names inside MPEG-TS.
@@ -38,14 +37,18 @@ def seconds_of(path: Path) -> float:
 
 
 def streams_of(path: Path) -> set[str]:
-    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-i", path]
+    command = [_program(), "-hide_banner", "-i", str(path)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, env=PLAIN).stderr
     return {kind for kind in ("Video", "Audio") if f": {kind}:" in said}
 
 
 def _ffmpeg(*arguments: str | Path) -> str:
-    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-nostdin", "-y", "-v", "error", *arguments]
+    command = [_program(), "-nostdin", "-y", "-v", "error", *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=60, env=PLAIN
     )
     return done.stderr
+
+
+def _program() -> str:
+    return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())

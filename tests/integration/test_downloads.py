@@ -22,6 +22,7 @@ from secretary.errors import (
     DownloadRefused,
     FileTooLarge,
     JobFailed,
+    KindRefused,
 )
 from secretary.fetch import Downloaded, download
 from secretary.network.client import Network
@@ -123,6 +124,19 @@ class TestWhatComes:
         async with serving(always()) as web:
             await fetched(web, tmp_path / "file")
         assert (tmp_path / "file").read_bytes() == BODY
+
+    async def test_what_is_of_an_unwanted_kind_is_left_where_it_is(self, tmp_path: Path) -> None:
+        async def endless(asked: Asked) -> None:
+            await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: Text/HTML; charset=x\r\n\r\n")
+            while True:
+                await asked.send(bytes(1000))
+
+        error = await failure(endless, tmp_path, unwanted=frozenset({"text/html"}))
+        assert type(error) is KindRefused
+        assert error.details == {"host": "127.0.0.1", "content_type": "text/html"}
+        async with serving(always(headers={"Content-Type": "text/html"})) as web:
+            done = await fetched(web, tmp_path / "file", unwanted=frozenset({"image/png"}))
+        assert done.content_type == "text/html"
 
 
 class TestCompression:

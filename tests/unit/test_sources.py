@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from secretary.errors import AddressRefused, DownloadRefused, InvalidParameters
-from secretary.sources import SourceFile, Sources
+from secretary.sources import SourceFile, Sources, url_of
 
 
 @dataclass
@@ -52,6 +52,14 @@ async def refused(sources: Sources, **named: Any) -> None:
     with pytest.raises((InvalidParameters, DownloadRefused)) as caught:
         await fetch(sources, Named(**named))
     assert str(sources.data_directory.parent) not in str(caught.value)
+
+
+def test_a_source_that_is_on_the_web_has_a_url() -> None:
+    url = "https://example.org/a.mp4"
+    assert url_of(Named(url=url)) == url
+    assert url_of(Named(file_source={"type": "url", "value": url})) == url
+    assert url_of(Named(file_path="a.mp4")) is None
+    assert url_of(Named(url=url, file_source={"type": "upload", "name": "a.mp4"})) is None
 
 
 async def test_the_own_upload_is_found(sources: Sources, data: Path) -> None:

@@ -107,20 +107,26 @@ async def _told(request: SiteRequest, on_progress: OnProgress | None) -> AsyncIt
     if on_progress is None:
         yield
         return
-    telling = asyncio.create_task(_tell(_notes_of(request), on_progress))
+    notes = _notes_of(request)
+    telling = asyncio.create_task(_keep_telling(notes, on_progress))
     try:
         yield
+        _tell(notes, on_progress)
     finally:
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
 
 
-async def _tell(notes: Path, on_progress: OnProgress) -> None:
+async def _keep_telling(notes: Path, on_progress: OnProgress) -> None:
     while True:
-        done, _, total = _read(notes).partition(" ")
-        if done.isdigit():
-            on_progress(int(done), int(total) if total.isdigit() else None)
         await asyncio.sleep(_LOOK_EVERY)
+        _tell(notes, on_progress)
+
+
+def _tell(notes: Path, on_progress: OnProgress) -> None:
+    done, _, total = _read(notes).partition(" ")
+    if done.isdigit():
+        on_progress(int(done), int(total) if total.isdigit() else None)
 
 
 def _read(notes: Path) -> str:
