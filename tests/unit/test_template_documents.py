@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.templates import Rendered, parse, render
+from secretary.templates import Rendered, faults_of, parse, render, without_model
 from tests.unit.test_templates import PARTS
 
 
@@ -105,6 +105,10 @@ kind: talk
             "day": "2026-01-31", "at": "10:30", "no": "yes", "n": 1.1, "x": [{"b": "c"}], "z": "b",
         }  # fmt: skip
 
+    def test_a_list_in_a_list_becomes_a_part_of_it(self) -> None:
+        for line in ("a: [x, {{a|list: A}}]", "a:\n  - x\n  - {{a|list: A}}"):
+            assert made(f"---\n{line}\n---\n", a=["y", "z"]).front_matter == {"a": ["x", "y", "z"]}
+
     def test_several_lines_stay_readable(self) -> None:
         assert body("---\na: {{a|A}}\n---\n", a="one\n\n# two: 'x'") == (
             "---\na: |-\n  one\n\n  # two: 'x'\n---\n"
@@ -137,7 +141,8 @@ kind: talk
         document = made(template, {"a": value}, text, c=[text, "x"])
         value, text = whole(value), whole(text)
         value = "" if value is None else value
-        expected = {"a": value, "b": [value, {"x": text}], "c": [text, "x"], "d": "e"}
+        items = value if isinstance(value, list) else [value]
+        expected = {"a": value, "b": [*items, {"x": text}], "c": [text, "x"], "d": "e"}
         assert front_matter(document.markdown) == document.front_matter == expected
         assert repr(front_matter(document.markdown)) == repr(expected)  # 1 is not 1.0 nor True
         assert yaml.load(document.markdown.split("\n---\n")[0], yaml.CSafeLoader) == expected
@@ -208,6 +213,14 @@ class TestValues:
     def test_a_missing_answer_makes_no_document(self) -> None:
         with pytest.raises(UpstreamFailed, match="`a` is missing"):
             made("{{a|A}}")
+
+    def test_without_a_model_what_is_known_is_used_and_the_rest_is_empty(self) -> None:
+        fields = parse(
+            "{{a|A}}{{b|list: B}}{{c|number: C}}{{d|one of x | y: D}}{{e|list: E}}{{f|{x}: F}}"
+        ).fields
+        answers = without_model(fields, {"a": "known", "b": "no list", "e": ["known"]})
+        assert answers == {"a": "known", "b": [], "c": None, "d": "", "e": ["known"], "f": None}
+        assert not faults_of(fields, answers)
 
     def test_answers_take_the_form_that_was_asked_for(self) -> None:
         template = "{{a|integer: A}}{{b|list of {x, y: number}: B}}"

@@ -73,6 +73,14 @@ class TestParts:
         assert template.fields[0].instruction == "First:\n1. {b}\n2. {c, d}"
         assert template.keys == ("e",)
 
+    def test_what_stands_in_a_comment_is_not_asked_for(self) -> None:
+        template = parse(
+            "---\n# {{a|A}} {{b}}\nc: {{c|C\n# no comment}} # x\n#{{d|D}}\ne: {{e|E}}\n---\n"
+        )
+        assert [field.name for field in template.fields] == ["c", "e"]
+        assert template.fields[0].instruction == "C\n# no comment"
+        assert not template.keys
+
     def test_a_field_that_is_used_twice_is_asked_for_once(self) -> None:
         template = parse("{{a|One}} {{a|One}} {{a}}")
         assert [field.name for field in template.fields] == ["a"]

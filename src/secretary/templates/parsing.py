@@ -52,7 +52,7 @@ class Reading:
         document, prompt = _without_prompt(source)
         head, body, head_line, body_line = self._halves(document)
         complain, warn = self.faults.append, self.warnings.append
-        head_marks = find_marks(head, head_line, complain)
+        head_marks = _without_comments(find_marks(head, head_line, complain))
         body_marks = find_marks(body, body_line, complain)
         entries = read_entries(head_marks, head_line, complain=complain, warn=warn)
         fields = self._fields(head_marks, body_marks)
@@ -143,6 +143,22 @@ def _without_prompt(text: str) -> tuple[str, str]:
     prompt = text[found.end() :].strip()
     # Many end with a line that closes nothing.
     return text[: found.start()], prompt.removesuffix("\n---").rstrip()
+
+
+def _without_comments(pieces: Iterable[str | Mark]) -> list[str | Mark]:
+    """What stands in a comment of the front matter is not asked for."""
+    kept: list[str | Mark] = []
+    is_comment, at_beginning = False, True
+    for piece in pieces:
+        if isinstance(piece, Mark):
+            kept.append("…" + "\n#" * piece.breaks if is_comment else piece)
+            at_beginning = False
+            continue
+        last = piece.rpartition("\n")[2]
+        if "\n" in piece or at_beginning:
+            is_comment, at_beginning = last.startswith("#"), not last
+        kept.append(piece)
+    return kept
 
 
 def _slots(pieces: Iterable[str | Mark]) -> Pieces:

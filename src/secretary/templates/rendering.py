@@ -65,9 +65,15 @@ def _value(value: Any, values: Mapping[str, Json]) -> Json:
         case dict():
             return {key: _value(item, values) for key, item in value.items()}
         case list():
-            return [_value(item, values) for item in value]
+            return [item for part in value for item in _items(part, values)]
         case _:
             return value
+
+
+def _items(part: Any, values: Mapping[str, Json]) -> list[Json]:
+    """A list that stands as an item of a list becomes a part of it."""
+    value = _value(part, values)
+    return value if isinstance(part, Slot) and isinstance(value, list) else [value]
 
 
 def _body(template: Template, values: Mapping[str, Json], answered: frozenset[str]) -> str:
