@@ -219,6 +219,7 @@ class TestFaults:
 
     def test_lines_are_counted_from_the_first_even_if_it_is_empty(self) -> None:
         assert [line for line, _ in faults("\n\n---\na\n---\n{{}}")] == [4, 6]
+        assert [line for line, _ in faults("---\n# {{a|b\nc}}\nd\n---\n")] == [4]
 
     def test_the_sentence_has_them_too(self) -> None:
         with pytest.raises(InvalidTemplate, match="The template Talk cannot be used: line 1: "):
