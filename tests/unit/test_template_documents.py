@@ -27,7 +27,7 @@ def front_matter(document: str) -> Any:
     """As others find it: between the first two lines that are `---`."""
     first, *lines = document.split("\n")
     assert first == "---"
-    return yaml.safe_load("\n".join(lines[: lines.index("---")]))
+    return yaml.safe_load("\n".join(lines[: lines.index("---")]) + "\n")
 
 
 ANY_TEXT = st.text() | st.lists(PARTS, max_size=20).map("".join) | st.sampled_from(
@@ -104,6 +104,11 @@ kind: talk
         assert document.front_matter == {
             "day": "2026-01-31", "at": "10:30", "no": "yes", "n": 1.1, "x": [{"b": "c"}], "z": "b",
         }  # fmt: skip
+
+    def test_constants_that_a_reader_would_stumble_over_get_quotes(self) -> None:
+        document = body("---\na: =\n<<: 1\nb: 2026-02-30\nc: |\n  d\n  # e\n# f\n---\n")
+        assert document == '---\na: "="\n"<<": 1\nb: "2026-02-30"\nc: |\n  d\n  # e\n---\n'
+        assert front_matter(document) == {"a": "=", "<<": 1, "b": "2026-02-30", "c": "d\n# e\n"}
 
     def test_a_list_in_a_list_becomes_a_part_of_it(self) -> None:
         for line in ("a: [x, {{a|list: A}}]", "a:\n  - x\n  - {{a|list: A}}"):

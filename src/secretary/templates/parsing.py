@@ -16,8 +16,9 @@ LARGEST_FRONT_MATTER = 64 * 1024
 MOST_FIELDS = 200
 MOST_FAULTS = 50
 
-#: The value that is the source itself.
+#: The value that is the source itself, and that which is the template's name.
 TEXT = "text"
+NAME = "template"
 
 SYSTEM_PROMPT = re.compile(r"(?im)^---[ \t]*systemprompt[ \t]*:?[ \t]*$")
 FENCE = re.compile(r"---[ \t]*")
@@ -57,7 +58,7 @@ class Reading:
         entries = read_entries(head_marks, head_line, complain=complain, warn=warn)
         fields = self._fields(head_marks, body_marks)
         sections = sections_of(_slots(body_marks))
-        if not entries and not body.strip():
+        if not self.faults and not entries and not body.strip():
             self.faults.append(Fault(1, "The template is empty"))
         if self.faults:
             self._fail(*self.faults)
@@ -128,7 +129,7 @@ class Reading:
         for section in sections:
             slots += [p for p in (*section.heading, *section.pieces) if isinstance(p, Slot)]
         names = dict.fromkeys(slot.name for slot in slots)
-        return tuple(name for name in names if name not in fields and name != TEXT)
+        return tuple(name for name in names if name not in fields and name not in (TEXT, NAME))
 
 
 def _tidy(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidParameters, UpstreamFailed
 from . import markdown, yaml_text
-from .parsing import TEXT
+from .parsing import NAME, TEXT
 from .template import Entry, Json, Mixed, Place, Section, Slot, Template
 from .values import as_asked, faults_of, is_empty, plain
 
@@ -30,7 +30,7 @@ def render(
         told = "; ".join(faults[:10])
         raise UpstreamFailed(f"The answer of the language model does not fit: {told}")
     answers = {one.name: as_asked(one.kind, plain(filled[one.name])) for one in template.fields}
-    values = {TEXT: plain(text), "template": template.name, **plain(context), **answers}
+    values = {TEXT: plain(text), NAME: template.name, **plain(context), **answers}
     missing = [name for name in template.keys if values.get(name) is None]
     values |= dict.fromkeys(missing, "")
     body = _body(template, values, frozenset(answers))
