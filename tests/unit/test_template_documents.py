@@ -140,7 +140,7 @@ kind: talk
             made("---\na: {{a}}\n---\n", {"a": {"k" * 2000: 1}})
 
     @given(VALUES, ANY_TEXT)
-    @settings(max_examples=700, deadline=None)
+    @settings(max_examples=250, deadline=None)
     def test_every_value_is_read_as_it_was(self, value: Any, text: str) -> None:
         template = "---\na: {{a}}\nb:\n  - {{a}}\n  - x: {{text}}\nc: {{c|list: C}}\nd: e\n---\n"
         document = made(template, {"a": value}, text, c=[text, "x"])
@@ -154,7 +154,7 @@ kind: talk
         json.dumps(document.front_matter, allow_nan=False)
 
     @given(st.lists(PARTS, max_size=40).map("".join), st.text())
-    @settings(max_examples=700, deadline=None)
+    @settings(max_examples=250, deadline=None)
     def test_no_template_and_no_value_breaks_it(self, head: str, text: str) -> None:
         with suppress(InvalidTemplate):
             template = parse(f"---\nfirst: {{{{a}}}}\n{head}\nlast: {{{{a}}}}\n---\n{{{{a}}}}")
@@ -302,7 +302,7 @@ class TestBody:
         assert body("{{text}}", text="a\0b\x0cc\td\r\ne") == "abc\td\ne\n"
 
     @given(st.lists(PARTS, max_size=40).map("".join), ANY_TEXT)
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=200, deadline=None)
     def test_any_template_makes_a_document(self, template: str, text: str) -> None:
         with suppress(InvalidTemplate, UpstreamFailed):
             read = parse(template)

@@ -243,7 +243,7 @@ PARTS = st.sampled_from(
 
 class TestAnything:
     @given(st.text() | st.lists(PARTS, max_size=60).map("".join))
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=200, deadline=None)
     @example("---\n? a: b\n---\n")
     @example("---\n{a: 1}: 2\n---\n")
     @example("---\na: !!binary x\n---\n")
