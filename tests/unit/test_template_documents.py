@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.templates import Rendered, parse, render
+from secretary.templates import Rendered, faults_of, parse, render, without_model
 from tests.unit.test_templates import PARTS
 
 
@@ -27,7 +27,7 @@ def front_matter(document: str) -> Any:
     """As others find it: between the first two lines that are `---`."""
     first, *lines = document.split("\n")
     assert first == "---"
-    return yaml.safe_load("\n".join(lines[: lines.index("---")]))
+    return yaml.safe_load("\n".join(lines[: lines.index("---")]) + "\n")
 
 
 ANY_TEXT = st.text() | st.lists(PARTS, max_size=20).map("".join) | st.sampled_from(
@@ -105,6 +105,15 @@ kind: talk
             "day": "2026-01-31", "at": "10:30", "no": "yes", "n": 1.1, "x": [{"b": "c"}], "z": "b",
         }  # fmt: skip
 
+    def test_constants_that_a_reader_would_stumble_over_get_quotes(self) -> None:
+        document = body("---\na: =\n<<: 1\nb: 2026-02-30\nc: |\n  d\n  # e\n# f\n---\n")
+        assert document == '---\na: "="\n"<<": 1\nb: "2026-02-30"\nc: |\n  d\n  # e\n---\n'
+        assert front_matter(document) == {"a": "=", "<<": 1, "b": "2026-02-30", "c": "d\n# e\n"}
+
+    def test_a_list_in_a_list_becomes_a_part_of_it(self) -> None:
+        for line in ("a: [x, {{a|list: A}}]", "a:\n  - x\n  - {{a|list: A}}"):
+            assert made(f"---\n{line}\n---\n", a=["y", "z"]).front_matter == {"a": ["x", "y", "z"]}
+
     def test_several_lines_stay_readable(self) -> None:
         assert body("---\na: {{a|A}}\n---\n", a="one\n\n# two: 'x'") == (
             "---\na: |-\n  one\n\n  # two: 'x'\n---\n"
@@ -131,20 +140,21 @@ kind: talk
             made("---\na: {{a}}\n---\n", {"a": {"k" * 2000: 1}})
 
     @given(VALUES, ANY_TEXT)
-    @settings(max_examples=700, deadline=None)
+    @settings(max_examples=250, deadline=None)
     def test_every_value_is_read_as_it_was(self, value: Any, text: str) -> None:
         template = "---\na: {{a}}\nb:\n  - {{a}}\n  - x: {{text}}\nc: {{c|list: C}}\nd: e\n---\n"
         document = made(template, {"a": value}, text, c=[text, "x"])
         value, text = whole(value), whole(text)
         value = "" if value is None else value
-        expected = {"a": value, "b": [value, {"x": text}], "c": [text, "x"], "d": "e"}
+        items = value if isinstance(value, list) else [value]
+        expected = {"a": value, "b": [*items, {"x": text}], "c": [text, "x"], "d": "e"}
         assert front_matter(document.markdown) == document.front_matter == expected
         assert repr(front_matter(document.markdown)) == repr(expected)  # 1 is not 1.0 nor True
         assert yaml.load(document.markdown.split("\n---\n")[0], yaml.CSafeLoader) == expected
         json.dumps(document.front_matter, allow_nan=False)
 
     @given(st.lists(PARTS, max_size=40).map("".join), st.text())
-    @settings(max_examples=700, deadline=None)
+    @settings(max_examples=250, deadline=None)
     def test_no_template_and_no_value_breaks_it(self, head: str, text: str) -> None:
         with suppress(InvalidTemplate):
             template = parse(f"---\nfirst: {{{{a}}}}\n{head}\nlast: {{{{a}}}}\n---\n{{{{a}}}}")
@@ -208,6 +218,14 @@ class TestValues:
     def test_a_missing_answer_makes_no_document(self) -> None:
         with pytest.raises(UpstreamFailed, match="`a` is missing"):
             made("{{a|A}}")
+
+    def test_without_a_model_what_is_known_is_used_and_the_rest_is_empty(self) -> None:
+        fields = parse(
+            "{{a|A}}{{b|list: B}}{{c|number: C}}{{d|one of x | y: D}}{{e|list: E}}{{f|{x}: F}}"
+        ).fields
+        answers = without_model(fields, {"a": "known", "b": "no list", "e": ["known"]})
+        assert answers == {"a": "known", "b": [], "c": None, "d": "", "e": ["known"], "f": None}
+        assert not faults_of(fields, answers)
 
     def test_answers_take_the_form_that_was_asked_for(self) -> None:
         template = "{{a|integer: A}}{{b|list of {x, y: number}: B}}"
@@ -284,7 +302,7 @@ class TestBody:
         assert body("{{text}}", text="a\0b\x0cc\td\r\ne") == "abc\td\ne\n"
 
     @given(st.lists(PARTS, max_size=40).map("".join), ANY_TEXT)
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=200, deadline=None)
     def test_any_template_makes_a_document(self, template: str, text: str) -> None:
         with suppress(InvalidTemplate, UpstreamFailed):
             read = parse(template)

@@ -13,7 +13,15 @@ from .envelope import success
 
 router = APIRouter(prefix="/api/templates", tags=["templates"])
 
-Name = Annotated[str, Path(max_length=200, description="In any case, with or without language")]
+Name = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=200,
+        description="In any case, with or without a language",
+        examples=["Session_en"],
+    ),
+]
 
 
 @router.get("")

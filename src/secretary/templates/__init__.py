@@ -7,7 +7,7 @@ from .prompt import messages
 from .rendering import Rendered, render
 from .schema import schema
 from .template import Fault, Field, Kind, Template
-from .values import faults_of
+from .values import faults_of, without_model
 
 __all__ = [
     "Fault",
@@ -23,4 +23,5 @@ __all__ = [
     "read",
     "render",
     "schema",
+    "without_model",
 ]

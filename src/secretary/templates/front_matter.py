@@ -16,7 +16,11 @@ from .yaml_text import LONGEST_KEY
 #: An entry begins where a line begins; quotes round its key are YAML's affair.
 BEGINNING = re.compile(r"""("[^"\n]*"|'[^'\n]*'|[^\s#'"&!*?|>%@`{}\[\]-][^\n]*?):(?=\s|$)""")
 GOES_ON = re.compile(r"[ \t#\]}]|-(?:\s|$)|$")
-NEEDLESS = re.compile(r"\s*(?:#|$)")
+COMMENT = re.compile(r"\s*(?:#|$)")
+#: Behind an entry; an indented `#` may be a part of its text.
+NEEDLESS = re.compile(r"#|\s*$")
+#: Who begins so means YAML, not a text.
+STRUCTURE = frozenset("[{|>&*!%@`")
 
 Complain = Callable[[Fault], None]
 
@@ -106,7 +110,7 @@ def _blocks(lines: list[str], numbers: list[int], complain: Complain) -> list[_L
             if blocks:
                 blocks[-1].lines.append(line)
                 blocks[-1].numbers.append(number)
-            elif not NEEDLESS.match(line):
+            elif not COMMENT.match(line):
                 complain(Fault(number, "The front matter must begin with `key: value`"))
         elif found := BEGINNING.match(line):
             blocks.append(_Lines(found[1].rstrip(), [line], [number]))
@@ -133,7 +137,17 @@ def _entry(block: _Lines, tokens: _Tokens, complain: Complain, warn: Complain) -
     if len(key) > LONGEST_KEY // 2:
         complain(Fault(line, "The key is too long"))
         return None
-    return Entry(key, value, line, None if tokens.are_in(text) else text)
+    is_constant = not tokens.are_in(text) and _can_be_copied(text)
+    return Entry(key, value, line, text if is_constant else None)
+
+
+def _can_be_copied(text: str) -> bool:
+    """Older readers stumble over a day like 2026-02-30, or a key like `<<`."""
+    try:
+        yaml.safe_load(text)
+    except (yaml.YAMLError, ArithmeticError, TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _pair(text: str, tokens: _Tokens) -> tuple[str, Any]:
@@ -151,7 +165,7 @@ def _not_yaml(
     line = block.numbers[0]
     if len(block.lines) == 1 and block.key[0] not in "\"'":
         text = block.lines[0][BEGINNING.match(block.lines[0]).end() :].strip()  # type: ignore[union-attr]
-        if text and text[0] not in "&*!":
+        if text and text[0] not in STRUCTURE:
             warn(Fault(line, f"The value of `{block.key}` is taken as text; put it in quotes"))
             return Entry(block.key, tokens.resolved(text), line)
     problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)

@@ -16,8 +16,9 @@ LARGEST_FRONT_MATTER = 64 * 1024
 MOST_FIELDS = 200
 MOST_FAULTS = 50
 
-#: The value that is the source itself.
+#: The value that is the source itself, and that which is the template's name.
 TEXT = "text"
+NAME = "template"
 
 SYSTEM_PROMPT = re.compile(r"(?im)^---[ \t]*systemprompt[ \t]*:?[ \t]*$")
 FENCE = re.compile(r"---[ \t]*")
@@ -52,12 +53,12 @@ class Reading:
         document, prompt = _without_prompt(source)
         head, body, head_line, body_line = self._halves(document)
         complain, warn = self.faults.append, self.warnings.append
-        head_marks = find_marks(head, head_line, complain)
+        head_marks = _without_comments(find_marks(head, head_line, complain))
         body_marks = find_marks(body, body_line, complain)
         entries = read_entries(head_marks, head_line, complain=complain, warn=warn)
         fields = self._fields(head_marks, body_marks)
         sections = sections_of(_slots(body_marks))
-        if not entries and not body.strip():
+        if not self.faults and not entries and not body.strip():
             self.faults.append(Fault(1, "The template is empty"))
         if self.faults:
             self._fail(*self.faults)
@@ -128,7 +129,7 @@ class Reading:
         for section in sections:
             slots += [p for p in (*section.heading, *section.pieces) if isinstance(p, Slot)]
         names = dict.fromkeys(slot.name for slot in slots)
-        return tuple(name for name in names if name not in fields and name != TEXT)
+        return tuple(name for name in names if name not in fields and name not in (TEXT, NAME))
 
 
 def _tidy(text: str) -> str:
@@ -143,6 +144,22 @@ def _without_prompt(text: str) -> tuple[str, str]:
     prompt = text[found.end() :].strip()
     # Many end with a line that closes nothing.
     return text[: found.start()], prompt.removesuffix("\n---").rstrip()
+
+
+def _without_comments(pieces: Iterable[str | Mark]) -> list[str | Mark]:
+    """What stands in a comment of the front matter is not asked for."""
+    kept: list[str | Mark] = []
+    is_comment, at_beginning = False, True
+    for piece in pieces:
+        if isinstance(piece, Mark):
+            kept.append("…" + "\n#" * piece.breaks if is_comment else piece)
+            at_beginning = False
+            continue
+        last = piece.rpartition("\n")[2]
+        if "\n" in piece or at_beginning:
+            is_comment, at_beginning = last.startswith("#"), not last
+        kept.append(piece)
+    return kept
 
 
 def _slots(pieces: Iterable[str | Mark]) -> Pieces:

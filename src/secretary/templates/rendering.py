@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidParameters, UpstreamFailed
 from . import markdown, yaml_text
-from .parsing import TEXT
+from .parsing import NAME, TEXT
 from .template import Entry, Json, Mixed, Place, Section, Slot, Template
 from .values import as_asked, faults_of, is_empty, plain
 
@@ -30,7 +30,7 @@ def render(
         told = "; ".join(faults[:10])
         raise UpstreamFailed(f"The answer of the language model does not fit: {told}")
     answers = {one.name: as_asked(one.kind, plain(filled[one.name])) for one in template.fields}
-    values = {TEXT: plain(text), "template": template.name, **plain(context), **answers}
+    values = {TEXT: plain(text), NAME: template.name, **plain(context), **answers}
     missing = [name for name in template.keys if values.get(name) is None]
     values |= dict.fromkeys(missing, "")
     body = _body(template, values, frozenset(answers))
@@ -65,9 +65,15 @@ def _value(value: Any, values: Mapping[str, Json]) -> Json:
         case dict():
             return {key: _value(item, values) for key, item in value.items()}
         case list():
-            return [_value(item, values) for item in value]
+            return [item for part in value for item in _items(part, values)]
         case _:
             return value
+
+
+def _items(part: Any, values: Mapping[str, Json]) -> list[Json]:
+    """A list that stands as an item of a list becomes a part of it."""
+    value = _value(part, values)
+    return value if isinstance(part, Slot) and isinstance(value, list) else [value]
 
 
 def _body(template: Template, values: Mapping[str, Json], answered: frozenset[str]) -> str:

@@ -94,7 +94,7 @@ def _wrong_single(name: str, kind: Kind, value: Any) -> Iterator[str]:
             if not isinstance(value, bool):
                 yield f"{name} must be true or false"
         case "choice":
-            if value not in kind.choices:
+            if value not in kind.choices and value != "":
                 yield f"{name} must be one of " + ", ".join(kind.choices)
         case "object":
             yield from _wrong_parts(name, kind, value)
@@ -112,6 +112,21 @@ def _wrong_parts(name: str, kind: Kind, value: Any) -> Iterator[str]:
             yield from _wrong(f"`{part}` of {name}", inner, value[part])
         else:
             yield f"`{part}` of {name} is missing"
+
+
+def without_model(fields: Iterable[Field], known: Mapping[str, Any]) -> dict[str, Json]:
+    """Answers for a document that no model has a part in: what is known where it fits, and
+    nothing elsewhere."""
+    return {
+        field.name: plain(known[field.name])
+        if field.name in known and not faults_of([field], known)
+        else _nothing(field.kind)
+        for field in fields
+    }
+
+
+def _nothing(kind: Kind) -> Json:
+    return [] if kind.is_list else None if kind.nullable else ""
 
 
 def as_asked(kind: Kind, value: Json) -> Json:

@@ -9,6 +9,9 @@ from .template import Json
 #: Readers need not look further for the colon behind a key.
 LONGEST_KEY = 1000
 
+#: Of a text without quotes: to look through a very long one takes much memory.
+LONGEST_BARE = 1000
+
 #: What needs no quotes beyond doubt; a colon only inside a word, as in a URL.
 BARE = re.compile(r"[^\W\d_](?:[\w ./,;()+&@=-]|:(?=[\w/])|(?<=\S)#(?=\w))*")
 #: In whatever case they are something else than a text, to some reader.
@@ -77,9 +80,13 @@ def _float(value: float) -> str:
 
 
 def _text(text: str) -> str:
-    if BARE.fullmatch(text) and text[-1] != " " and text.lower() not in WORDS:
-        return text
-    return '"' + HARMFUL.sub(_escaped, text) + '"'
+    return text if _needs_no_quotes(text) else '"' + HARMFUL.sub(_escaped, text) + '"'
+
+
+def _needs_no_quotes(text: str) -> bool:
+    if len(text) > LONGEST_BARE or not BARE.fullmatch(text):
+        return False
+    return text[-1] != " " and text.lower() not in WORDS
 
 
 def _escaped(found: re.Match[str]) -> str:
