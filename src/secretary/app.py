@@ -26,6 +26,7 @@ from .job import JobStatus
 from .observer import Observer, Unobserved
 from .registry import Registry
 from .sandbox import Limits, Sandbox
+from .schedules import Schedules
 from .sources import Sources
 from .store import STORES, JobStore, open_store
 from .upkeep import Upkeep, UpkeepOptions
@@ -65,6 +66,10 @@ def make_sources(settings: Settings) -> Sources:
         allow_hosts=settings.network.allow_hosts,
         limits=download_limits(settings),
     )
+
+
+def make_schedules(settings: Settings) -> Schedules:
+    return Schedules(settings.network.allow_hosts)
 
 
 def document_options(settings: Settings) -> DocumentOptions:

@@ -85,13 +85,16 @@ ALLOWED: dict[str, set[str]] = {
     },
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
+    "schedules": {
+        "submission", "remote", "sandbox", "fetch", "network", "download_limits", "errors",
+    },
     "doctor": {
         "document_options", "engines", "engines.llm", "desk", "registry", "store", "job", "errors",
         "version",
     },
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
-        "file_names",
+        "file_names", "schedules",
         "events", "event_data", "json_bytes", "job", "errors", "version", "trace", "vitals",
         "metrics",
     },
@@ -99,14 +102,14 @@ ALLOWED: dict[str, set[str]] = {
     "app": {
         "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry", "handlers",
         "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
-        "job",
+        "job", "schedules",
         "errors", "metrics", "observer", "vitals", "cache", "document_options", "engines.llm",
     },
     "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
     "workshop": {"app", "running", "desk", "store", "config", "errors"},
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
-        "files", "file_kinds", "job", "errors", "logs", "version",
+        "files", "file_kinds", "schedules", "job", "errors", "logs", "version",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},

@@ -8,9 +8,10 @@ from fastapi import APIRouter, FastAPI
 from ..desk import Desk
 from ..events import Hub
 from ..metrics import Metrics
+from ..schedules import Schedules
 from ..version import __version__
 from ..vitals import Vitals
-from . import batches, docs, event_job, files, health, ingress, jobs, measure, streams
+from . import batches, conferences, docs, event_job, files, health, ingress, jobs, measure, streams
 from .access import Gate
 from .description import describe
 from .doorway import Doorway
@@ -25,6 +26,7 @@ def create_api(
     desk: Desk,
     *,
     hub: Hub | None = None,
+    schedules: Schedules | None = None,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics | None = None,
@@ -36,10 +38,11 @@ def create_api(
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
     # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    parts = (batches, jobs, streams, ingress, files, event_job, health, measure, docs)
+    parts = (batches, conferences, jobs, streams, ingress, files, event_job, health, measure, docs)
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk
     api.state.hub = hub or Hub(desk.store)
+    api.state.schedules = schedules or Schedules()
     api.state.heartbeat_seconds = heartbeat_seconds
     api.state.max_body_bytes = max_body_bytes
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from ...errors import FileTooLarge, UnsupportedFile
 from .choice import Choice
@@ -66,3 +67,17 @@ def _stems(entries: Sequence[Entry]) -> list[str]:
         title_stem(f"{stem}-{entry.name}") if times[key_of(stem)] > 1 else stem
         for stem, entry in zip(plain, entries, strict=True)
     )
+
+
+def session_parameters(
+    data: bytes,
+    url: str,
+    event: str | None,
+    tracks: tuple[str, ...],
+    days: tuple[str, ...],
+    titles: tuple[str, ...],
+) -> list[dict[str, Any]]:
+    """The same in plain values, for those who know no processors."""
+    choice = Choice(tracks=tracks, days=days, titles=titles)
+    talks = read_schedule(data, url=url, event=event, choice=choice)
+    return [talk.parameters() for talk in talks]
