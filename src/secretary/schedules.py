@@ -12,7 +12,14 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from .download_limits import MEBIBYTE, DownloadLimits
-from .errors import DownloadFailed, FileCorrupt, InvalidParameters, ProcessDied, ProcessingTimeout
+from .errors import (
+    DownloadFailed,
+    FileCorrupt,
+    InvalidParameters,
+    ProcessDied,
+    ProcessingTimeout,
+    UnsupportedFile,
+)
 from .remote import Remote
 from .sandbox import Limits, Sandbox
 from .submission import BatchRequest, Request, read
@@ -27,6 +34,10 @@ READING = Limits(
 )
 #: Read at the same time; each takes a process.
 AT_ONCE = 2
+
+BLANK = b"\xef\xbb\xbf \t\r\n"
+#: XML, JSON, and the mark that XML in UTF-16 begins with.
+BEGINNINGS = (b"<", b"{", b"\xff\xfe", b"\xfe\xff")
 
 Talks = list[dict[str, Any]]
 
@@ -119,6 +130,8 @@ class Schedules:
 
     async def read(self, data: bytes, request: ScheduleRequest, *, url: str = "") -> Talks:
         """The parameters of a session job for each talk that is asked for."""
+        if not data.lstrip(BLANK).startswith(BEGINNINGS):  # no process is needed to see that
+            raise UnsupportedFile("The schedule is neither XML nor JSON")
         asked = (data, url, request.event, request.track, request.day, request.title)
         async with self._turns:
             sandbox = Sandbox(1, limits=self.reading)

@@ -37,8 +37,8 @@ def create_api(
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
-    # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    parts = (batches, conferences, jobs, streams, ingress, files, event_job, health, measure, docs)
+    # `/jobs/batch` must be found before `/jobs/{job_id}`, `/batches/from-schedule` before others.
+    parts = (conferences, batches, jobs, streams, ingress, files, event_job, health, measure, docs)
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk
     api.state.hub = hub or Hub(desk.store)

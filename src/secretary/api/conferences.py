@@ -26,6 +26,13 @@ router = APIRouter(prefix="/api", tags=["batches"])
 
 PATH = "/api/batches/from-schedule"
 SOURCES = ("url", "schedule")
+EXAMPLE = {
+    "schedule": '<schedule><conference><title>MiniCon</title></conference><day date="2031-02-01">'
+    '<room name="Hall"><event id="1"><title>Ducks in a row</title><start>10:00</start>'
+    "<url>https://example.org/talks/1</url><track>Birds</track></event></room></day></schedule>",
+    "track": "Birds",
+    "target_language": "de",
+}
 #: Heard here, and no parameters of jobs.
 OF_THE_CALL = (*SOURCES, "callback_url", "callback_token", "job_id")
 
@@ -126,7 +133,7 @@ def schedule_body(parameters: Schema) -> Schema:
     return {
         "required": True,
         "content": {
-            "application/json": {"schema": _one_of(plain, "url", "schedule")},
+            "application/json": {"schema": _one_of(plain, *SOURCES), "example": EXAMPLE},
             "multipart/form-data": {"schema": _one_of(file | as_text, "file", *SOURCES)},
             "application/x-www-form-urlencoded": {"schema": _one_of(as_text, *SOURCES)},
         },

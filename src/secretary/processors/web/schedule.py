@@ -49,12 +49,10 @@ def read_schedule(
 
 def _reader_of(data: bytes) -> Reader:
     begin = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if begin[:1] == b"<":
+    if begin.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):  # those begin XML in UTF-16
         return read_xml
-    if begin[:1] in (b"{", b"["):
+    if begin.startswith(b"{"):
         return read_json
-    if b"\0" in begin[:4] and b"<" in begin[:4]:  # UTF-16
-        return read_xml
     raise UnsupportedFile("The schedule is neither XML nor JSON")
 
 
