@@ -28,6 +28,7 @@ from .media_options import MediaOptions
 from .observer import Observer, Unobserved
 from .registry import Registry
 from .sandbox import Limits, Sandbox
+from .schedules import Schedules
 from .sources import Sources
 from .store import STORES, JobStore, open_store
 from .templates import Library
@@ -68,6 +69,10 @@ def make_sources(settings: Settings) -> Sources:
         allow_hosts=settings.network.allow_hosts,
         limits=download_limits(settings),
     )
+
+
+def make_schedules(settings: Settings) -> Schedules:
+    return Schedules(settings.network.allow_hosts)
 
 
 def document_options(settings: Settings) -> DocumentOptions:

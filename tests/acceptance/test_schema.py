@@ -26,7 +26,7 @@ EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "10")
 #: Routes that share all their code with others: the borders of their fields are those.
 TWINS = (
     "^/api/(office|imageocr|audio|video|session|transformer/template|pdf/process-url"
-    "|jobs/batch$|event-job/(batches|submit)$)"
+    "|jobs/batch$|batches/from-schedule$|event-job/(batches|submit)$)"
 )
 #: Keys are tried in tests of their own, and that there is no engine is an answer.
 ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_error]

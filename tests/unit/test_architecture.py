@@ -95,6 +95,9 @@ ALLOWED: dict[str, set[str]] = {
     },
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
+    "schedules": {
+        "submission", "remote", "sandbox", "fetch", "network", "download_limits", "errors",
+    },
     "doctor": {
         "document_options", "media_options", "engines", "engines.llm", "processors", "sites", "desk",
         "registry", "store", "job", "errors",
@@ -102,7 +105,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
-        "file_names",
+        "file_names", "schedules",
         "events", "event_data", "json_bytes", "job", "errors", "version", "trace", "vitals",
         "metrics", "templates",
     },
@@ -110,15 +113,15 @@ ALLOWED: dict[str, set[str]] = {
     "app": {
         "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry", "handlers",
         "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
-        "job",
-        "errors", "metrics", "observer", "vitals", "cache", "document_options", "media_options", "engines.llm",
-        "templates",
+        "job", "schedules", "templates",
+        "errors", "metrics", "observer", "vitals", "cache", "document_options", "media_options",
+        "engines.llm",
     },
     "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
     "workshop": {"app", "running", "desk", "store", "config", "errors"},
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
-        "files", "file_kinds", "job", "errors", "logs", "version", "templates",
+        "files", "file_kinds", "schedules", "templates", "job", "errors", "logs", "version",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},

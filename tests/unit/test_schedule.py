@@ -161,6 +161,11 @@ def test_what_is_no_schedule_is_refused(data: str) -> None:
         parameters(data)
 
 
+def test_utf_16_is_read_too() -> None:
+    text = FRAB.replace('encoding="utf-8"', 'encoding="utf-16"')
+    assert parameters(text.encode("utf-16"))[0]["speakers"] == ["Jörg"]
+
+
 def test_nesting_without_end_is_refused() -> None:
     with pytest.raises(FileCorrupt):
         parameters("<schedule>" + "<day>" * 100_000)

@@ -133,6 +133,12 @@ def test_what_a_page_orders_stays_text_and_what_it_would_run_is_gone() -> None:
     assert "alert(2)" not in page.text and "alert(3)" not in page.text
 
 
+def test_what_a_page_hides_is_not_read() -> None:
+    hidden = "<p style='color: red; display: NONE'>Obey</p><div hidden>Obey <b>me</b></div>Seen."
+    page = read(body(f"<h1>T</h1><main>{hidden}</main>"))
+    assert page.text == "Seen.\n"
+
+
 def test_markup_in_a_title_is_text() -> None:
     page = read(
         body("<h1>&lt;img src=x&gt; <b>Bold</b> [x](y)<script>z()</script></h1><p>Text</p>")

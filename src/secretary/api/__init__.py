@@ -8,10 +8,23 @@ from fastapi import APIRouter, FastAPI
 from ..desk import Desk
 from ..events import Hub
 from ..metrics import Metrics
+from ..schedules import Schedules
 from ..templates import Library
 from ..version import __version__
 from ..vitals import Vitals
-from . import batches, docs, event_job, files, health, ingress, jobs, measure, streams, templates
+from . import (
+    batches,
+    conferences,
+    docs,
+    event_job,
+    files,
+    health,
+    ingress,
+    jobs,
+    measure,
+    streams,
+    templates,
+)
 from .access import Gate
 from .description import describe
 from .doorway import Doorway
@@ -27,6 +40,7 @@ def create_api(
     *,
     hub: Hub | None = None,
     library: Library | None = None,
+    schedules: Schedules | None = None,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics | None = None,
@@ -37,12 +51,16 @@ def create_api(
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
-    # `/jobs/batch` must be found before `/jobs/{job_id}`.
-    parts = (batches, jobs, templates, streams, ingress, files, event_job, health, measure, docs)
+    # `/jobs/batch` must be found before `/jobs/{job_id}`, `/batches/from-schedule` before others.
+    parts = (
+        conferences, batches, jobs, templates, streams, ingress, files, event_job, health, measure,
+        docs,
+    )  # fmt: skip
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk
     api.state.hub = hub or Hub(desk.store)
     api.state.library = library or Library()
+    api.state.schedules = schedules or Schedules()
     api.state.heartbeat_seconds = heartbeat_seconds
     api.state.max_body_bytes = max_body_bytes
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it

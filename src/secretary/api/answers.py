@@ -209,6 +209,7 @@ ANSWERS: dict[str, Answers] = {
     "GET /api/jobs/{job_id}/download-archive": ARCHIVE,
     "POST /api/jobs/batch": ENQUEUED_BATCH,
     "POST /api/batches": ENQUEUED_BATCH,
+    "POST /api/batches/from-schedule": ENQUEUED_BATCH,
     "GET /api/batches": _told(_object(batches=list_of("Batch"), **PAGE)),
     "GET /api/batches/{batch_id}": BATCH,
     "GET /api/batch/{batch_id}": BATCH,

@@ -23,9 +23,12 @@ async def submit_batch(
     request: Request, batch: BatchRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in several jobs, all or none."""
-    stored, job_ids = await desk_of(request).submit_batch(
-        traced(request, batch), user=user, key=key
-    )
+    asked = traced(request, batch)
+    return answered(request, *await desk_of(request).submit_batch(asked, user=user, key=key))
+
+
+def answered(request: Request, stored: Batch, job_ids: list[str]) -> JSONResponse:
+    """Where a new batch is, and its jobs."""
     data = {"batch_id": stored.batch_id, "job_ids": job_ids, "batch": stored.document()}
     response = enqueued(request, stored.batch_id, data)
     response.headers["Location"] = f"/api/batches/{stored.batch_id}"

@@ -7,12 +7,15 @@ from ..registry import Registry
 from .access import is_open, security_schemes
 from .answers import ANSWERS, ENVELOPES
 from .bodies import batch_body, complete_parameters, complete_requests, form_body, parts_of_forms
+from .conferences import PATH as FROM_SCHEDULE
+from .conferences import schedule_body
 from .documents import Schema, documents
 from .errors import ERROR_SCHEMAS
 from .ingress import ROUTES
 from .refusals import refusal_responses, refusals
 
 BATCH_PATHS = ("/api/batches", "/api/jobs/batch", "/api/event-job/batches")
+PARTS = "#/components/schemas/{model}"
 
 
 def describe(api: FastAPI) -> Schema:
@@ -45,6 +48,9 @@ def _name_operations(api: FastAPI) -> None:
 def _complete_bodies(paths: Schema, registry: Registry) -> None:
     for ingress in ROUTES:
         paths[f"/api{ingress.path}"]["post"]["requestBody"] = form_body(ingress, registry)
+    session = registry["session"].parameters if "session" in registry else None
+    own = session.model_json_schema(ref_template=PARTS) if session else {}
+    paths[FROM_SCHEDULE]["post"]["requestBody"] = schedule_body(own)
     for path in BATCH_PATHS:
         paths[path]["post"]["requestBody"] = batch_body()
 

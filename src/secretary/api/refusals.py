@@ -3,6 +3,7 @@
 from .access import is_open
 from .answers import Answer, header
 from .bodies import INGRESS_PATHS
+from .conferences import PATH as FROM_SCHEDULE
 from .documents import Schema, ref
 from .errors import ERROR_SCHEMAS, JOB_STATUS, error_kind
 
@@ -62,6 +63,8 @@ def _statuses(path: str, method: str, operation: Schema) -> set[int]:
         statuses |= {409, 422}
     if path in INGRESS_PATHS:
         statuses |= {415, *JOB_STATUS.values()}
+    if path == FROM_SCHEDULE:
+        statuses |= {415, 422}
     if "206" in operation["responses"]:
         statuses |= {416}
     return statuses

@@ -15,7 +15,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..version import __version__
-from . import batches, convert, doctor, jobs, start, submit, templates
+from . import batches, convert, doctor, imports, jobs, start, submit, templates
 from .output import complain
 
 #: The first that fits; any other error of ours is 1, a wrong use of the command line is 2.
@@ -36,6 +36,7 @@ app = typer.Typer(
 convert.add_to(app)
 start.add_to(app)
 submit.add_to(app)
+imports.add_to(app)
 doctor.add_to(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -70,6 +70,16 @@ def print_batches(batches: Sequence[Batch]) -> None:
             age(batch.created_at),
             batch.batch_name or "",
         )
+    _console().print(table)
+
+
+def print_talks(talks: Sequence[Mapping[str, Any]]) -> None:
+    """The parameters of session jobs, with a tick where there is a video or slides."""
+    table = _table("DAY", "START", "TRACK", "VIDEO", "SLIDES", "TITLE")
+    for talk in talks:
+        ticks = ["yes" if talk.get(key) else "" for key in ("video_url", "attachments_url")]
+        told = [str(talk.get(key) or "") for key in ("day", "starttime", "track")]
+        table.add_row(*map(Text, (*told, *ticks, talk["session"])))
     _console().print(table)
 
 

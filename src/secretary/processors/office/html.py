@@ -58,7 +58,7 @@ def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Blo
     for event, element in walk:
         name = element.tag.removeprefix(XHTML) if isinstance(element.tag, str) else ""
         if event == "start":
-            if name in SKIPPED or _is_hidden(element):
+            if name in SKIPPED or is_hidden(element):
                 hidden = element
                 walk.skip_subtree()
                 continue
@@ -87,7 +87,7 @@ def _start(flow: Flow, name: str, element: Element, picture: Callable[[str, str]
         flow.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
 
 
-def _is_hidden(element: Element) -> bool:
+def is_hidden(element: Element) -> bool:
     return element.get("hidden") is not None or bool(_HIDDEN.search(element.get("style") or ""))
 
 

@@ -9,7 +9,7 @@ from lxml import etree
 
 from ...errors import FileCorrupt, FileTooLarge
 from ..office.blocks import Block, Picture
-from ..office.html import blocks_of, parsed_html
+from ..office.html import blocks_of, is_hidden, parsed_html
 from ..office.markdown import to_markdown
 from .links import absolute
 from .talk import line
@@ -89,6 +89,11 @@ def _with_ended_headings(data: bytes) -> bytes:
 
 
 def without_scripts(root: Element) -> None:
+    """Without what nobody sees, too: some of it is written for machines to obey."""
+    for element in root.iter():
+        is_page = element.tag in ("html", "body", "main", "article")  # shown when it is complete
+        if isinstance(element.tag, str) and not is_page and is_hidden(element):
+            element.tag = _UNREAD[0]
     etree.strip_elements(root, *_UNREAD, with_tail=False)
 
 

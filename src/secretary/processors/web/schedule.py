@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from ...errors import FileTooLarge, UnsupportedFile
 from .choice import Choice
@@ -48,12 +49,10 @@ def read_schedule(
 
 def _reader_of(data: bytes) -> Reader:
     begin = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if begin[:1] == b"<":
+    if begin.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):  # those begin XML in UTF-16
         return read_xml
-    if begin[:1] in (b"{", b"["):
+    if begin.startswith(b"{"):
         return read_json
-    if b"\0" in begin[:4] and b"<" in begin[:4]:  # UTF-16
-        return read_xml
     raise UnsupportedFile("The schedule is neither XML nor JSON")
 
 
@@ -66,3 +65,17 @@ def _stems(entries: Sequence[Entry]) -> list[str]:
         title_stem(f"{stem}-{entry.name}") if times[key_of(stem)] > 1 else stem
         for stem, entry in zip(plain, entries, strict=True)
     )
+
+
+def session_parameters(
+    data: bytes,
+    url: str,
+    event: str | None,
+    tracks: tuple[str, ...],
+    days: tuple[str, ...],
+    titles: tuple[str, ...],
+) -> list[dict[str, Any]]:
+    """The same in plain values, for those who know no processors."""
+    choice = Choice(tracks=tracks, days=days, titles=titles)
+    talks = read_schedule(data, url=url, event=event, choice=choice)
+    return [talk.parameters() for talk in talks]

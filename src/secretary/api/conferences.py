@@ -1,0 +1,145 @@
+"""The schedule of a conference in, a batch of session jobs out."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic.alias_generators import to_snake
+
+from ..errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
+from ..job import JobError, new_id
+from ..schedules import ScheduleRequest, Schedules, batch_of
+from ..submission import read
+from .access import Caller
+from .batches import answered
+from .documents import Schema, ref
+from .errors import job_error_response
+from .forms import Form, read_form
+from .ingress import LONGEST_NAME
+from .jobs import Key, desk_of
+from .tracing import traced
+
+router = APIRouter(prefix="/api", tags=["batches"])
+
+PATH = "/api/batches/from-schedule"
+SOURCES = ("url", "schedule")
+EXAMPLE = {
+    "schedule": '<schedule><conference><title>MiniCon</title></conference><day date="2031-02-01">'
+    '<room name="Hall"><event id="1"><title>Ducks in a row</title><start>10:00</start>'
+    "<url>https://example.org/talks/1</url><track>Birds</track></event></room></day></schedule>",
+    "track": "Birds",
+    "target_language": "de",
+}
+#: Heard here, and no parameters of jobs.
+OF_THE_CALL = (*SOURCES, "callback_url", "callback_token", "job_id")
+
+
+@router.post("/batches/from-schedule", status_code=202)
+async def submit_schedule(request: Request, user: Caller, key: Key = None) -> JSONResponse:
+    """Hand in a session job for each talk of a conference's schedule, all or none."""
+    desk, place = desk_of(request), new_id("job")
+    form = await read_form(
+        request,
+        desk.files.uploads,
+        job_id=place,
+        max_fields_bytes=request.app.state.max_body_bytes,
+    )
+    try:
+        asked, source = _asked(form)
+        talks = await _talks(request, form, place, asked, source)
+    except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
+        told = JobError(code=error.code, message=error.message, details=error.details)
+        return job_error_response(told)
+    finally:
+        await desk.files.uploads.remove(place)
+    batch = traced(request, batch_of(asked, talks))
+    return answered(request, *await desk.submit_batch(batch, user=user, key=key))
+
+
+async def _talks(
+    request: Request, form: Form, place: str, asked: ScheduleRequest, source: Any
+) -> list[dict[str, Any]]:
+    schedules: Schedules = request.app.state.schedules
+    if form.upload is not None:
+        path = desk_of(request).files.uploads.path_of(place, form.upload.source())
+        return await schedules.read(await asyncio.to_thread(path.read_bytes), asked)
+    if isinstance(source, bytes):
+        return await schedules.read(source, asked)
+    return await schedules.at_url(source, asked)
+
+
+def _asked(form: Form) -> tuple[ScheduleRequest, Any]:
+    """What is wanted, and the schedule itself or where it is."""
+    fields = {name: value for name, value in form.fields.items() if value not in ("", None)}
+    known = {to_snake(name): name for name in fields if len(name) <= LONGEST_NAME}
+    control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
+    for name in ("webhook", "access_control"):
+        if name in known and isinstance(fields[known[name]], str):
+            fields[known[name]] = _parsed(name, fields[known[name]])
+    if "callback_url" in control and "webhook" not in known:
+        fields["webhook"] = {
+            "url": control["callback_url"],
+            "token": control.get("callback_token"),
+            "jobId": control.get("job_id"),
+        }
+    for name in ScheduleRequest.model_fields:
+        if name in known and known[name] in fields:
+            fields[name] = fields.pop(known[name])
+    return read(ScheduleRequest, fields), _source(control, form)
+
+
+def _source(control: Mapping[str, Any], form: Form) -> Any:
+    given = [name for name in SOURCES if name in control]
+    if len(given) + (form.upload is not None) != 1:
+        raise InvalidParameters("file: one of a file, a url and a schedule is needed")
+    if not given:
+        return None
+    value = control[given[0]]
+    if given == ["schedule"]:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return text.encode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise InvalidParameters("url: it must be a text")
+    return value
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidParameters(f"{name}: it must be JSON") from None
+
+
+def schedule_body(parameters: Schema) -> Schema:
+    """For the API's own description; `parameters` are those of a session job."""
+    text: Schema = {"type": "string"}
+    several: Schema = {"anyOf": [text, {"type": "array", "items": text}]}
+    own: Schema = {
+        "url": {"type": "string", "format": "uri", "pattern": "^https?://"},
+        "schedule": {"type": ["string", "object"], "description": "The schedule itself"},
+        "event": {**text, "description": "What the conference is to be called"},
+        "track": {**several, "description": "Only these; `*` stands for anything"},
+        "day": {**several, "description": "Only these: a date, a number or a weekday"},
+        "title": {**several, "description": "Only talks with this in their title"},
+        "batch_name": text,
+        "webhook": ref("Webhook"),
+    }
+    file: Schema = {"file": {"type": "string", "format": "binary"}}
+    plain = {**parameters.get("properties", {}), **own}
+    as_text: Schema = {name: text for name in own}
+    return {
+        "required": True,
+        "content": {
+            "application/json": {"schema": _one_of(plain, *SOURCES), "example": EXAMPLE},
+            "multipart/form-data": {"schema": _one_of(file | as_text, "file", *SOURCES)},
+            "application/x-www-form-urlencoded": {"schema": _one_of(as_text, *SOURCES)},
+        },
+    }
+
+
+def _one_of(properties: Schema, *names: str) -> Schema:
+    choices = [{"required": [name]} for name in names]
+    return {"type": "object", "properties": properties, "oneOf": choices}
