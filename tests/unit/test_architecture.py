@@ -99,9 +99,8 @@ ALLOWED: dict[str, set[str]] = {
         "submission", "remote", "sandbox", "fetch", "network", "download_limits", "errors",
     },
     "doctor": {
-        "document_options", "media_options", "engines", "engines.llm", "processors", "sites", "desk",
-        "registry", "store", "job", "errors",
-        "templates", "version",
+        "document_options", "media_options", "engines", "engines.llm", "processors", "sites",
+        "templates", "desk", "registry", "store", "job", "errors", "version",
     },
     "api": {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
