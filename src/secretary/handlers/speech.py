@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -168,11 +168,14 @@ class _Transcription:
         )
         await progress.tell()
         sound, _ = await self._decoded()
-        if self._ears.takes_any_for_its_own and len(missing) == len(pieces):
+        if self._ears.language is None and len(missing) == len(pieces):
             sample = _first(pieces, SAMPLE_SECONDS)
             await listening.run(sound, sample, progress)
-            self._check(await asyncio.to_thread(_all_heard, listening, len(sample)), is_all=False)
+            heard = await asyncio.to_thread(_all_heard, listening, len(sample))
+            self._check(heard, is_all=False)
             missing = missing[len(sample) :]
+            # A recording is in one language: no piece of it is to be taken for another.
+            listening = replace(listening, ears=self._ears.for_language(_language(heard)))
         await listening.run(sound, missing, progress)
 
     def _check(self, heard: Sequence["Heard"], *, is_all: bool) -> None:
