@@ -13,6 +13,7 @@ from secretary.errors import FileCorrupt, FileTooLarge, JobFailed
 from secretary.processors.web import markup
 from secretary.processors.web.links import Link, LinkKind
 from secretary.processors.web.page import TalkPage, read_talk_page, talk_page
+from secretary.sandbox import Sandbox
 
 from .. import talk_pages
 
@@ -272,3 +273,15 @@ sys.addaudithook(refuse)
 assert talk_page(GENERIC.encode(), "https://owl.example/talks/owls").text
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+async def test_a_page_is_read_in_a_sandbox(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(talk_pages.GENERIC)
+    sandbox = Sandbox(1)
+    await sandbox.open()
+    try:
+        page = await sandbox.run(read_talk_page, str(file), HERE)
+    finally:
+        await sandbox.close()
+    assert page == read(talk_pages.GENERIC)
