@@ -86,10 +86,9 @@ def _links(event: Element, base: str) -> list[Link]:
             if not url:
                 continue
             title = "" if url == text else text
-            if element.get("type") == "slides":
-                title, told = f"Slides: {title}", LinkKind.ATTACHMENT
-            else:
-                told = kind
+            is_slides = element.get("type") == "slides"
+            title = f"Slides: {title}" if is_slides else title
+            told = LinkKind.ATTACHMENT if is_slides else kind
             found.append(link_to(url, title, base=base, kind=told))
     return distinct(found)
 
