@@ -56,7 +56,7 @@ class Sources:
             case "upload":
                 return self._upload(job_id, value)
             case "url":
-                return await self._download(str(value), into, on_progress)
+                return await self.download(str(value), into / "download", on_progress)
             case _:
                 return self._local(str(value), job_id)
 
@@ -67,7 +67,10 @@ class Sources:
             raise DownloadRefused(str(error)) from None
         return SourceFile(path, path.name)
 
-    async def _download(self, url: str, into: Path, on_progress: OnProgress | None) -> SourceFile:
+    async def download(
+        self, url: str, target: Path, on_progress: OnProgress | None = None
+    ) -> SourceFile:
+        """The file at a URL, as the file `target`."""
         # Loaded here, because most processes that import this never download.
         from .fetch import download
         from .network.client import Network
@@ -75,7 +78,7 @@ class Sources:
         done = await download(
             Network(self.allow_hosts),
             url,
-            into / "download",
+            target,
             limits=self.limits,
             on_progress=on_progress,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache import Entry
 from ..engines.language_names import is_same_language, language_code
 from ..engines.speech import Heard
-from ..errors import FileCorrupt, FileTooLarge, UnsupportedFile
+from ..errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
 from ..handler import JobContext
 from ..processors import records
 from ..remote import Remote
@@ -59,6 +59,21 @@ def subtitles_of(
         if not track.is_forced  # only what is said in other languages, or written on walls
     ]
     return beside + inside
+
+
+async def subtitles_at(ctx: JobContext[Any], url: str | None) -> list[Subtitles]:
+    """Those that the client names; the job goes on without those that cannot be had."""
+    if url is None:
+        return []
+    try:
+        found = await ctx.sources.download(url, ctx.scratch / "subtitles")
+    except (DownloadFailed, FileTooLarge) as error:
+        await ctx.log(f"The subtitles cannot be had: {error.message}", "warning")
+        return []
+    stem = os.path.splitext(found.name)[0]
+    told = LANGUAGE_IN_NAME.search(stem)
+    language = language_code(told[1]) if told else None
+    return [Subtitles(origin="at subtitles_url", language=language, path=found.path)]
 
 
 def _beside(path: Path) -> Iterator[Subtitles]:

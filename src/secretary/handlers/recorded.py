@@ -14,7 +14,7 @@ from ..processors.transcript_files import Spoken, Transcript
 from ..remote import Remote
 from ..sources import named_source
 from .documents import Document
-from .existing_subtitles import spoken_by_subtitles, subtitles_of
+from .existing_subtitles import spoken_by_subtitles, subtitles_at, subtitles_of
 from .looking import Frames
 from .origins import Origin
 from .parameters import LanguageParameters
@@ -37,6 +37,9 @@ class RecordingParameters(LanguageParameters):
     )
     target_language: str | None = Field(
         default=None, max_length=35, description="The transcript is translated into this language"
+    )
+    subtitles_url: str | None = Field(
+        default=None, max_length=8000, description="Where subtitles are, as SubRip or WebVTT"
     )
     use_subtitles: bool = Field(
         default=True, description="Subtitles that exist are taken instead of listening"
@@ -77,6 +80,7 @@ async def words_of(
     if ctx.parameters.use_subtitles:
         beside = named_source(ctx.parameters)[0] == "path"
         found = [
+            *await subtitles_at(ctx, ctx.parameters.subtitles_url),
             *origin.subtitles,
             *subtitles_of(document, recording, may_look_beside=beside),
         ]
