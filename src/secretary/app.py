@@ -126,7 +126,8 @@ def llm_options(settings: Settings) -> LlmOptions:
             llm, llm.transcription_model, llm.transcription_provider, llm.transcription_parameters
         ),
     }
-    return LlmOptions({purpose: model for purpose, model in chosen.items() if model})
+    models = {purpose: model for purpose, model in chosen.items() if model}
+    return LlmOptions(models, context_tokens=llm.context_tokens)
 
 
 def _model(
@@ -229,6 +230,7 @@ def make_worker(
         documents=document_options(settings),
         media=media_options(settings),
         llm=llm,
+        templates=make_templates(settings),
         max_crashes=settings.generic_worker.max_crashes,
         observer=observer,
         on_ended=on_ended,

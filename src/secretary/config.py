@@ -208,6 +208,8 @@ class Llm(Group):
     providers: dict[str, LlmProvider] = {}
     chat_provider: str | None = None
     chat_model: str | None = None
+    #: What it holds at once, question and answer; a longer text is worked on in parts.
+    context_tokens: int = Field(default=16_000, ge=1000)
     #: Sent with each request as they are, like {temperature: 0}.
     chat_parameters: dict[str, Any] = {}
     vision_provider: str | None = None

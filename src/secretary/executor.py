@@ -37,6 +37,7 @@ from .resources import ResourceCalculator
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 from .sources import Sources
 from .store import JobStore
+from .templates import Library
 from .trace import trace_id
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Executor:
     documents: DocumentOptions = DEFAULT_DOCUMENTS
     media: MediaOptions = DEFAULT_MEDIA
     llm: Endpoints = field(default_factory=Endpoints)
+    templates: Library = field(default_factory=Library)
     max_crashes: int = 2
     observer: Observer = field(default_factory=Unobserved)
     #: Called with the id of a job whose webhook may have to be told that it ended.
@@ -145,6 +147,7 @@ class Execution:
             media=executor.media,
             processes=executor.sandbox.size,
             llm=Llm(executor.llm, self._resources),
+            templates=executor.templates,
         )
         seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)

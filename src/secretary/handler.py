@@ -18,6 +18,7 @@ from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parame
 from .media_options import MediaOptions
 from .resources import ResourceCalculator
 from .sources import SourceFile, Sources
+from .templates import Library
 
 P = TypeVar("P", bound=BaseModel)
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class JobContext(Generic[P]):
     processes: int = 1
     #: Language models, as far as the settings name any.
     llm: Llm = field(default_factory=Llm)
+    templates: Library = field(default_factory=Library)
 
     @property
     def directory(self) -> Path:

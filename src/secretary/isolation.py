@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from .cache import Cache
@@ -15,6 +16,7 @@ from .resources import ResourceCalculator
 from .sandbox import Sandbox
 from .sandbox.inside import send
 from .sources import Sources
+from .templates import Library
 
 
 def isolated(
@@ -40,6 +42,7 @@ def isolated(
             ctx.documents,
             ctx.media,
             ctx.llm.options,
+            ctx.templates.directory,
             on_message=deliver,
             resources=ctx.resources,
         )
@@ -58,6 +61,7 @@ async def run_handler(
     documents: DocumentOptions,
     media: MediaOptions,
     llm: LlmOptions,
+    templates: Path | None,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
     """In the sandbox process: find the handler again and run it."""
     job = Job.model_validate_json(job_document)
@@ -76,6 +80,7 @@ async def run_handler(
         documents=documents,
         media=media,
         llm=Llm(endpoints, resources),
+        templates=Library(templates),
     )
     try:
         results = as_json(await handler.run(ctx))

@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "sites.fence": set(),
     "handler": {
         "engines.llm", "sources", "cache", "document_options", "media_options", "job", "errors",
-        "resources",
+        "resources", "templates",
     },
     "seed": {"handler", "job", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "processors": {"engines", "file_kinds", "sound_frames", "json_bytes", "errors"},
     "handlers": {
         "handler", "remote", "sources", "sites", "cache", "processors", "engines", "file_kinds",
-        "file_names", "job", "errors", "version",
+        "file_names", "job", "errors", "version", "templates", "json_bytes",
     },
     "sandbox": {"processes", "resources", "errors", "sandbox.frames"},
     "sandbox.frames": set(),
@@ -74,14 +74,14 @@ ALLOWED: dict[str, set[str]] = {
     "isolation": {
         "sources", "cache", "document_options", "media_options", "sandbox", "sandbox.inside",
         "registry", "handler",
-        "engines.llm", "resources", "job",
+        "engines.llm", "resources", "job", "templates",
     },
     "observer": {"store", "job"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
     "executor": {
         "store", "registry", "handler", "sandbox", "isolation", "files", "sources", "resources",
-        "document_options", "media_options", "engines.llm",
+        "document_options", "media_options", "engines.llm", "templates",
         "job", "errors", "logs", "observer", "trace",
     },
     "worker": {"executor", "store", "job", "errors", "machine", "version"},
@@ -140,6 +140,7 @@ OWNERS = {
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
     "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},
+    "markdown_it": {"processors"},
     "trafilatura": {"processors"},
     "typer": {"cli"},
     "rich": {"cli"},

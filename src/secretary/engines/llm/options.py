@@ -43,3 +43,5 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class LlmOptions:
     models: Mapping[Purpose, Model] = field(default_factory=dict)
+    #: What the model for chat holds at once, question and answer.
+    context_tokens: int = 16_000
