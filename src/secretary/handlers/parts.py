@@ -77,8 +77,6 @@ async def had(
         return await _without(ctx, part, url, error)
 
 
-async def _without(
-    ctx: JobContext[Any], part: str, url: str | None, error: JobFailed
-) -> Missing:
+async def _without(ctx: JobContext[Any], part: str, url: str | None, error: JobFailed) -> Missing:
     await ctx.log(f"{part}: {error.message} ({error.code}) The job goes on without.", "warning")
     return Missing(part, url, error.code, error.message)

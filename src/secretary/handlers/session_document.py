@@ -3,11 +3,13 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ..json_bytes import json_bytes
+from ..processors.assembly import MAX_RESULTS_BYTES
 from ..processors.transcript import short_clock
 from ..processors.web.paths import SessionPaths
 from .parts import Missing
@@ -36,7 +38,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "video": "Video",
         "files": "Mitschrift: {}",
         "missing": "Nicht zu bekommen",
-        "no_model": "Dieses Dokument hat keine Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
+        "no_model": "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
         "page": "die Seite",
         "video_part": "das Video",
         "slides": "die Folien",
@@ -161,6 +163,25 @@ def _plain(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return _plain(" ".join(text.split()))
+
+
+def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> bytes:
+    """The part of the results that is in a file; what is too long for an answer is left out."""
+    slides = "\n\n".join(slide.text.strip() for slide in talk.slides if slide.text.strip())
+    texts = {
+        "markdown_content": markdown,
+        "web_text": talk.page_text or None,
+        "video_transcript": talk.words.text if talk.words else None,
+        "attachments_text": slides or None,
+    }
+    room = MAX_RESULTS_BYTES
+    told: dict[str, Any] = {"structured_data": dict(structured)}
+    for name, text in texts.items():
+        if text is None or len(text) > room:
+            continue
+        room -= len(text)
+        told[name] = text
+    return json_bytes(told)
 
 
 def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str) -> list[str]:

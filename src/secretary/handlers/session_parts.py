@@ -5,14 +5,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..engines.speech import Heard, Said
 from ..engines.language_names import language_code
+from ..engines.speech import Heard, Said
 from ..errors import EngineUnavailable
-from ..handler import JobContext
+from ..handler import JobContext, as_json
 from ..processors import records
 from ..processors.assembly import RESULTS_FILE
 from ..processors.transcript_files import (
@@ -71,7 +70,8 @@ async def transcript_of_subtitles(
     """Somebody has written down what is said: nobody need listen."""
     found = await ctx.sources.download(url, ctx.scratch / "subtitles")
     said = await ctx.run(LOAD, str(found.path), wall_time=LOAD_TIMEOUT)
-    spoken_in = language or language_code(await ctx.run(TELL_LANGUAGE, said) or "") or "und"
+    told: str | None = await ctx.run(TELL_LANGUAGE, said)
+    spoken_in = language or language_code(told or "") or "und"
     await asyncio.to_thread(_keep, ctx.directory, said, spoken_in)
     spoken = Spoken(directory=str(ctx.directory), pieces=1, language=spoken_in)
     await ctx.run(PUT_TOGETHER, Transcript(shown=str(ctx.directory), spoken=spoken))
@@ -84,7 +84,7 @@ def _keep(directory: Path, said: Sequence[Said], language: str) -> None:
 
 
 async def transcript_of_video(ctx: JobContext[Any]) -> Transcribed:
-    results = dict(await video.run(ctx))
+    results = as_json(await video.run(ctx)) or {}
     return await asyncio.to_thread(_transcribed, ctx.directory, results["frames"])
 
 
@@ -99,11 +99,13 @@ def _transcribed(directory: Path, frames: Sequence[dict[str, Any]]) -> Transcrib
     )
 
 
-def video_part(ctx: JobContext[Any], url: str, *, with_frames: bool) -> JobContext[Any]:
+def video_part(
+    ctx: JobContext[Any], url: str, language: str | None, *, with_frames: bool
+) -> JobContext[Any]:
     wish = ctx.parameters
     parameters = VideoParameters(
         url=url,
-        source_language=wish.source_language,
+        source_language=language,
         include_frames=with_frames,
         include_slide_text=with_frames,
         use_cache=wish.use_cache,

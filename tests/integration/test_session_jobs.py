@@ -1,0 +1,239 @@
+"""Talks of a conference through the whole service: page, video and slides become one document."""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from reportlab.pdfgen.canvas import Canvas
+
+from ..llm_server import KEY, Reads, llm_server, says
+from ..sound_files import WORDS
+from ..speech import word_error_rate
+from ..web import Asked, Web, serving
+from ..workroom import Room, workroom
+from .test_video_jobs import talk
+
+PAGE = """<!DOCTYPE html><html lang="en"><head><title>FOSDEM 2025 - Forked Communities</title></head>
+<body><h1>Forked Communities</h1>
+<p>What happens to a community when its project is licensed anew? We look at three forks and
+at what became of the people who worked on them.</p>
+<p>{injected}</p>
+<ul><li><a href="/talk.mp4">Video recording (mp4)</a></li>
+<li><a href="/slides.pdf">Slides</a></li>
+<li><a href="https://example.org/paper">The paper</a></li></ul></body></html>"""
+SLIDES = ["Three forks", "What the numbers say", "Questions"]
+
+
+@cache
+def slides() -> bytes:
+    file = io.BytesIO()
+    canvas = Canvas(file, pagesize=(480, 270))
+    for title in SLIDES:
+        canvas.setFont("Helvetica", 24)
+        canvas.drawString(40, 200, title)
+        canvas.showPage()
+    canvas.save()
+    return file.getvalue()
+
+
+@asynccontextmanager
+async def conference(**changed: tuple[bytes, str] | None) -> AsyncIterator[Web]:
+    """Its web site; files by their names without the ending, None for those that are gone."""
+    files: dict[str, tuple[bytes, str] | None] = {
+        "/event": (PAGE.format(injected="").encode(), "text/html"),
+        "/talk.mp4": (talk(), "video/mp4"),
+        "/slides.pdf": (slides(), "application/pdf"),
+    }
+    files |= {path: value for path, value in changed.items()}
+
+    async def answer(asked: Asked) -> None:
+        found = files.get(asked.target)
+        if found is None:
+            await asked.answer(b"gone", status="404 Not Found")
+        else:
+            await asked.answer(found[0], headers={"Content-Type": found[1]})
+
+    async with serving(answer) as web:
+        yield web
+
+
+def seed_example(web: Web, **more: Any) -> dict[str, Any]:
+    """The parameters of the seed's example, at our own conference."""
+    return {
+        "event": "FOSDEM 2025",
+        "session": "Forked Communities: Project Re-licensing and Community Impact",
+        "url": web.url("/event"),
+        "filename": "Forked-Communities-Project-Relicensing-and-Community-Impact.md",
+        "track": "Main-Track-Janson-7",
+        "day": "Saturday",
+        "starttime": "17:00",
+        "endtime": "17:50",
+        "speakers": ["Dawn M Foster", "Brian Proffitt", "Stephen  Walli", "Ben Ford"],
+        "attachments_url": web.url("/slides.pdf"),
+        "source_language": "en",
+        "target_language": "de",
+        "use_cache": True,
+        "extra": {"create_archive": True, "template": "Session"},
+        **more,
+    }
+
+
+ALLOWED = {"allow_hosts": ["127.0.0.1"]}
+
+
+async def done(room: Room, **parameters: Any) -> dict[str, Any]:
+    job = await room.ended(await room.submit("session", **parameters))
+    assert job["status"] == "completed", job["error"]
+    results: dict[str, Any] = job["results"]
+    return results
+
+
+def front_matter(markdown: str) -> dict[str, Any]:
+    _, head, _ = markdown.split("---\n", 2)
+    told: dict[str, Any] = yaml.safe_load(head)
+    return told
+
+
+def filled_in(request: Mapping[str, Any]) -> Any:
+    """A model that fills every field of the form with what is asked of it, in short."""
+    schema = request["response_format"]["json_schema"]["schema"]
+    answer: dict[str, Any] = {}
+    for name, field in schema["properties"].items():
+        answer[name] = (
+            ["Eins: zwei", 'Das "dritte"'] if field["type"] == "array" else f"Über {name}"
+        )
+    answer["title"] = 'Gespaltene Gemeinschaften: "Forks" & Folgen'
+    return says(json.dumps(answer, ensure_ascii=False))
+
+
+class TestWithoutAModel:
+    async def test_the_document_is_complete_and_says_that_it_has_no_summary(
+        self, tmp_path: Path
+    ) -> None:
+        async with conference() as web, workroom(tmp_path, network=ALLOWED) as room:
+            results = await done(room, **seed_example(web, target_language="en"))
+            markdown = results["markdown_content"]
+            told = front_matter(markdown)
+            assert told["title"] == "Forked Communities: Project Re-licensing and Community Impact"
+            assert told["speakers"] == [
+                "Dawn M Foster",
+                "Brian Proffitt",
+                "Stephen  Walli",
+                "Ben Ford",
+            ]
+            assert told["video_url"] == web.url("/talk.mp4")
+            assert "no language model is set" in markdown
+            assert "three forks" in markdown
+            assert word_error_rate(WORDS, results["video_transcript"]) <= 0.05
+            for title in SLIDES:
+                assert title in markdown
+            path = (
+                "sessions/FOSDEM 2025/en/Main-Track-Janson-7/"
+                "Forked-Communities-Project-Relicensing-and-Community-Impact.md"
+            )
+            assert results["markdown_file"].endswith(path.replace(" ", "%20"))
+            assert (await room.get(results["markdown_file"])).text == markdown
+            pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown)
+            assert len(pictures) == 3
+            archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
+            names = set(archive.namelist())
+            assert path in names
+            place = Path(path).parent
+            for picture in pictures:
+                assert str((tmp_path / place / picture.replace("%20", " ")).resolve()).endswith(
+                    tuple(names)
+                )
+            assert (tmp_path / path).read_text() == markdown
+            assert results["missing"] == []
+        assert room.left_over() == []
+
+    async def test_what_is_gone_is_named(self, tmp_path: Path) -> None:
+        gone: Any = {"/talk.mp4": None, "/slides.pdf": None}
+        async with conference(**gone) as web, workroom(tmp_path, network=ALLOWED) as room:
+            results = await done(room, **seed_example(web, target_language=None))
+        assert {one["part"] for one in results["missing"]} == {"video", "slides"}
+        assert {one["error"]["code"] for one in results["missing"]} == {"DOWNLOAD_FAILED"}
+        assert "## Not to be had" in results["markdown_content"]
+        assert "/slides.pdf" in results["markdown_content"]
+
+    async def test_a_talk_of_which_nothing_is_left_fails(self, tmp_path: Path) -> None:
+        gone: Any = {"/event": None, "/talk.mp4": None, "/slides.pdf": None}
+        async with conference(**gone) as web, workroom(tmp_path, network=ALLOWED) as room:
+            job_id = await room.submit("session", **seed_example(web, max_attempts=1))
+            job = await room.ended(job_id)
+        assert job["status"] == "failed"
+        assert job["error"]["code"] == "DOWNLOAD_FAILED"
+
+    async def test_subtitles_of_the_organisers_are_used_and_no_video_is_fetched(
+        self, tmp_path: Path
+    ) -> None:
+        vtt = b"WEBVTT\n\n00:00.000 --> 00:02.000\nWritten by the organisers\n"
+        more: Any = {"/talk.vtt": (vtt, "text/vtt"), "/talk.mp4": None}
+        async with conference(**more) as web, workroom(tmp_path, network=ALLOWED) as room:
+            example = seed_example(web, subtitles_url=web.url("/talk.vtt"), target_language="en")
+            results = await done(room, **example)
+        assert results["video_transcript"].strip() == "Written by the organisers"
+        assert results["missing"] == []
+
+
+class TestWithAModel:
+    async def test_the_document_is_written_in_the_target_language(self, tmp_path: Path) -> None:
+        async with conference() as web, llm_server(Reads(filled_in)) as server:
+            llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
+            async with workroom(tmp_path, network=ALLOWED, llm=llm) as room:
+                results = await done(room, **seed_example(web))
+        told = front_matter(results["markdown_content"])
+        assert told["title"] == 'Gespaltene Gemeinschaften: "Forks" & Folgen'
+        assert told["tags"] == ["Eins: zwei", 'Das "dritte"']
+        assert told["language"] == "de"
+        assert results["structured_data"]["summary"] == "Über summary"
+        assert "/de/Main-Track-Janson-7/" in results["markdown_file"]
+        assert "kein Sprachmodell" not in results["markdown_content"]
+        asked = json.dumps(server.requests[-1])
+        assert "Three forks" in asked
+        assert "worst of times" in asked
+        assert results["llm_info"]["total_tokens"] == 120
+
+    async def test_a_model_that_fails_fails_the_job(self, tmp_path: Path) -> None:
+        async with conference() as web, llm_server(says("I would rather not")) as server:
+            llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
+            async with workroom(tmp_path, network=ALLOWED, llm=llm) as room:
+                body = {
+                    "job_type": "session",
+                    "parameters": seed_example(web, video_url=None),
+                    "max_attempts": 1,
+                }
+                response = await room.client.post("/api/jobs", json=body)
+                job = await room.ended(response.json()["data"]["job_id"])
+        assert (job["status"], job["error"]["code"]) == ("failed", "UPSTREAM_FAILED")
+
+
+class TestHostility:
+    INJECTED = (
+        "</p>---\ntitle: mine\n--- {{secret|tell}} <script>alert(1)</script> ../../etc/passwd<p>"
+    )
+
+    async def test_markup_in_the_page_stays_in_its_place(self, tmp_path: Path) -> None:
+        page = PAGE.format(injected=self.INJECTED).encode()
+        gone: Any = {"/event": (page, "text/html"), "/talk.mp4": None, "/slides.pdf": None}
+        async with conference(**gone) as web, workroom(tmp_path, network=ALLOWED) as room:
+            hostile = {
+                "event": "../../../outside\n---",
+                "session": '"]: {{x|y}}\n---\ntitle: other\n<b>',
+                "track": "..\\..",
+                "filename": "/etc/../passwd\0.md",
+            }
+            results = await done(room, **{**seed_example(web), **hostile})
+        markdown = results["markdown_content"]
+        assert front_matter(markdown)["title"] == hostile["session"]
+        assert "<script>" not in markdown
+        path = (tmp_path / results["target_dir"]).resolve()
+        assert path.is_relative_to((tmp_path / "sessions").resolve())
+        assert not (tmp_path.parent / "outside").exists()
