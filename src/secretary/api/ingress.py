@@ -42,6 +42,7 @@ class Ingress:
 
 
 PDF = frozenset({"pdf", "pptx", "odp", "ole"})
+TEXTS = OFFICE | {"pdf"}
 
 ROUTES = (
     Ingress("/pdf/process", "pdf", PDF),
@@ -53,8 +54,8 @@ ROUTES = (
     Ingress("/audio/process", "audio", SOUND | MOVING),
     Ingress("/video/process", "video", MOVING),
     Ingress("/video/youtube", "video"),
-    Ingress("/transformer/template", "transformer", OFFICE, needs_source=False),
-    Ingress("/transformer/text", "transformer", OFFICE, needs_source=False),
+    Ingress("/transformer/template", "transformer", TEXTS, needs_source=False),
+    Ingress("/transformer/text", "transformer", TEXTS, needs_source=False),
     Ingress("/session/process", "session"),
 )
 #: Paths whose bodies may be as large as an upload.

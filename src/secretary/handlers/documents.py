@@ -9,15 +9,17 @@ from functools import cache
 from typing import Any
 
 from ..cache import Entry, digest_of
-from ..errors import EngineUnavailable, FileCorrupt, FileTooLarge, UnsupportedFile
+from ..errors import FileCorrupt, FileTooLarge, UnsupportedFile
 from ..file_kinds import kind_of
 from ..handler import JobContext
-from ..processors.assembly import Assembly, assemble
+from ..processors.assembly import MARKDOWN_FILE, Assembly, assemble
 from ..processors.shelf import Shelf
 from ..sources import SourceFile
 from ..version import __version__
 from .document_results import document_results
+from .freshness import made_after as made_after
 from .parameters import LanguageParameters
+from .templating import wanted_template, with_template
 
 #: Characters of it that a vision model is told.
 MOST_CONTEXT = 4000
@@ -44,7 +46,7 @@ async def find(ctx: JobContext[Any], kinds: frozenset[str]) -> Document:
 
 async def begin(ctx: JobContext[Any]) -> None:
     await ctx.progress("initializing", 0)
-    _refuse_template(ctx.parameters)
+    await wanted_template(ctx)  # before any work: is there one, and a model for it?
     await ctx.progress("downloading_or_opening", 5)
 
 
@@ -60,31 +62,11 @@ async def checked(source: SourceFile, kinds: frozenset[str]) -> Document:
     return Document(source, kind, await asyncio.to_thread(digest_of, source.path))
 
 
-def _refuse_template(parameters: LanguageParameters) -> None:
-    """Better no result than one without what was asked for."""
-    if parameters.template or parameters.template_content:
-        raise EngineUnavailable("This version cannot apply a template to a document")
-
-
 def said_about(parameters: LanguageParameters) -> str | None:
     """What the client knows about the document, for a model that reads it."""
     if not parameters.context:
         return None
     return json.dumps(parameters.context, ensure_ascii=False, sort_keys=True)[:MOST_CONTEXT]
-
-
-def is_fresh(parameters: LanguageParameters) -> bool:
-    """Whether the client wants the work done again."""
-    return parameters.force_refresh or parameters.force_overwrite or not parameters.use_cache
-
-
-def made_after(ctx: JobContext[Any]) -> float:
-    """Pages older than this are not taken. Those of the job's own earlier tries are: a try that
-    failed at page 180 has made 179."""
-    if not is_fresh(ctx.parameters):
-        return 0.0
-    ends = [attempt.ended_at for attempt in ctx.job.attempts if attempt.error is None]
-    return max([ctx.job.created_at, *(end for end in ends if end)]).timestamp()
 
 
 async def opened_entry(
@@ -154,4 +136,5 @@ async def conclude(
         is_from_cache=not made and not job.failures and not job.crashes,
         context=ctx.parameters.context,
     )
-    return {**results, "llm_info": ctx.llm.info()}
+    results["llm_info"] = ctx.llm.info()
+    return await with_template(ctx, results, MARKDOWN_FILE)

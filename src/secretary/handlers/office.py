@@ -8,7 +8,15 @@ from ..file_kinds import OFFICE
 from ..handler import JobContext, handles
 from ..remote import Remote
 from .document_results import archives_of
-from .documents import check_pages, conclude, find, made_after, opened_entry, version_of
+from .documents import (
+    Document,
+    check_pages,
+    conclude,
+    find,
+    made_after,
+    opened_entry,
+    version_of,
+)
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
 MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")
@@ -25,12 +33,13 @@ class OfficeParameters(PdfParameters):
 async def office(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
     if ctx.parameters.via_pdf:
         return await read_pdf(ctx, ctx.parameters.wish(), CONVERTIBLE | {"html", "text"})
-    return await _read(ctx)
-
-
-async def _read(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
     document = await find(ctx, OFFICE)
-    images = ctx.parameters.include_images
+    return await read_office(ctx, document, images=ctx.parameters.include_images)
+
+
+async def read_office(
+    ctx: JobContext[Any], document: Document, *, images: bool = False
+) -> dict[str, Any]:
     # Of a text only its name tells whether it is a table.
     ending = document.source.path.suffix.lower() if document.kind == "text" else None
     entry, shelf = await opened_entry(

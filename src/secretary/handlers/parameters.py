@@ -3,8 +3,19 @@
 import json
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+)
 from pydantic.alias_generators import to_camel
+
+from ..errors import InvalidTemplate
+from ..templates import parse
 
 MAX_TEXT = 10_000_000
 #: `deu`, `deu+eng`, `de-DE`: how languages are named to an OCR engine.
@@ -71,3 +82,13 @@ class LanguageParameters(SourceParameters):
     template: str | None = Field(default=None, max_length=200)
     template_content: str | None = Field(default=None, max_length=MAX_TEXT)
     context: JsonObject = Field(default=None, description="Values for the template")
+
+    @field_validator("template_content")
+    @classmethod
+    def _is_a_template(cls, text: str | None) -> str | None:
+        if text:
+            try:
+                parse(text)
+            except InvalidTemplate as error:
+                raise ValueError(error.message) from None
+        return text

@@ -62,7 +62,10 @@ async def pdf(ctx: JobContext[PdfParameters]) -> dict[str, Any]:
 async def read_pdf(ctx: JobContext[Any], wish: Wish, kinds: frozenset[str]) -> dict[str, Any]:
     if METHODS[wish.method].llm:
         ctx.llm.model("vision")  # before any work: is there one?
-    document = await find(ctx, kinds)
+    return await read_pdf_document(ctx, await find(ctx, kinds), wish)
+
+
+async def read_pdf_document(ctx: JobContext[Any], document: Document, wish: Wish) -> dict[str, Any]:
     opened = partial(_opened, ctx, document, wish.password)
     return await read_pages(ctx, document, wish, kind="pdf", make=MAKE_PAGES, opened=opened)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from ..engines.language_names import is_same_language, language_code
 from ..errors import InvalidParameters
 from ..handler import JobContext
-from ..processors.transcript_files import Spoken, Transcript
+from ..processors.transcript_files import MARKDOWN_FILE, Spoken, Transcript
 from ..remote import Remote
 from ..sources import named_source
 from .documents import Document
@@ -21,6 +21,7 @@ from .parameters import LanguageParameters
 from .recording_results import recording_results
 from .recordings import chosen_track
 from .speech import transcribe
+from .templating import with_template
 from .translating import translated
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ async def concluded(
         is_from_cache=not made and not job.failures and not job.crashes,
         context=ctx.parameters.context,
     )
-    return {**results, "llm_info": ctx.llm.info()}
+    results["llm_info"] = ctx.llm.info()
+    return await with_template(ctx, results, MARKDOWN_FILE)
 
 
 async def _in_other_words(ctx: JobContext[Any], document: Document, words: Words) -> Spoken | None:

@@ -1,17 +1,210 @@
-"""Job type `transformer`: a text made into another by a template or an instruction."""
+"""Job type `transformer`: a text made into another, by a template, an instruction, a language."""
 
-from pydantic import Field
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Annotated, Any
 
-from ..errors import EngineUnavailable
-from ..handler import JobContext, Results, handles
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from ..engines.language_names import UNTOLD, is_same_language, language_code
+from ..handler import JobContext, handles
+from ..processors.text_files import TargetFormat
+from ..templates import Template
+from .answers import Answers, answers_about
 from .parameters import MAX_TEXT, LanguageParameters
+from .prompts import DetailLevel
+from .rewriting import rewritten, summarised
+from .steps import Steps
+from .templating import apply_template, told_about, wanted_template
+from .text_results import text_results
+from .text_sources import SourceText, source_text
+from .text_translation import language_of_text, translated_text
+
+#: Of a text with hundreds of parts, on a slow endpoint.
+TIMEOUT = timedelta(hours=12)
+
+SOURCES = ("url", "file_path", "file_source")
+WISHES = ("template", "template_content", "summarize", "target_language", "instructions")
+FORMATS = {"md": "markdown", "txt": "text", "plain": "text", "htm": "html"}
+
+
+def _format(value: Any) -> Any:
+    told = value.strip().lower() if isinstance(value, str) else value
+    return FORMATS.get(told, told) if isinstance(told, str) else told
 
 
 class TransformerParameters(LanguageParameters):
-    text: str | None = Field(default=None, max_length=MAX_TEXT)
-    target_format: str | None = Field(default=None, max_length=20)
+    summarize: bool = Field(default=False, description="A summary of the text")
+    detail_level: DetailLevel = Field(default="normal", description="How long a summary is")
+    instructions: str | None = Field(
+        default=None, max_length=10_000, description="What to do with the text, or how"
+    )
+    target_format: Annotated[TargetFormat | None, BeforeValidator(_format)] = Field(
+        default=None, validate_default=True, description="Markdown, if nothing is said"
+    )
+    #: The last one, because what it needs depends on the others.
+    text: str | None = Field(
+        default=None, max_length=MAX_TEXT, validate_default=True, description="Instead of a file"
+    )
+
+    @field_validator("source_language", "target_language")
+    @classmethod
+    def _is_known(cls, language: str | None, info: ValidationInfo) -> str | None:
+        told = (language or "").strip().lower()
+        if told and language_code(told) is None:
+            if info.field_name == "target_language" or told not in UNTOLD:
+                raise ValueError(f"{language!r} is no language that is known")
+            return None
+        return language if told else None
+
+    @field_validator("target_format")
+    @classmethod
+    def _is_a_wish(cls, wanted: TargetFormat | None, info: ValidationInfo) -> TargetFormat | None:
+        is_whole = all(name in info.data for name in WISHES)  # else another field is at fault
+        if wanted is None and is_whole and not any(info.data[name] for name in WISHES):
+            names = ", ".join(WISHES)
+            raise ValueError(f"nothing is asked for: send this, or one of {names}")
+        return wanted
+
+    @field_validator("text")
+    @classmethod
+    def _is_the_source(cls, text: str | None, info: ValidationInfo) -> str | None:
+        others = [name for name in SOURCES if info.data.get(name)]
+        if text is None and not others and all(name in info.data for name in SOURCES):
+            raise ValueError("a text, a file or a url is needed")
+        if text is not None and others:
+            raise ValueError(f"send either this or {others[0]}, not both")
+        if text is not None and not text.strip():
+            raise ValueError("it is empty")
+        return text
+
+    @property
+    def is_translation(self) -> bool:
+        """Only that: templates and summaries are written in the other language at once."""
+        asked = self.template or self.template_content or self.summarize
+        return self.target_language is not None and not asked
+
+    @property
+    def needs_model(self) -> bool:
+        """Beside a template, which knows itself."""
+        if self.is_translation:
+            return not is_same_language(self.source_language, self.target_language)
+        has_template = self.template or self.template_content
+        return self.summarize or (bool(self.instructions) and not has_template)
 
 
-@handles("transformer", TransformerParameters)
-async def transformer(ctx: JobContext[TransformerParameters]) -> Results:
-    raise EngineUnavailable("No language model is configured")
+@handles("transformer", TransformerParameters, timeout=TIMEOUT)
+async def transformer(ctx: JobContext[TransformerParameters]) -> dict[str, Any]:
+    await ctx.progress("initializing", 0)
+    template = await wanted_template(ctx)
+    if ctx.parameters.needs_model:
+        ctx.llm.model("chat")
+    source = await source_text(ctx)
+    work = _Work(ctx, source, template)
+    await work.run()
+    await ctx.progress("postprocessing", 95)
+    return await text_results(
+        ctx,
+        source,
+        markdown=work.text,
+        structured_data=work.structured_data,
+        facts=work.facts,
+        is_from_cache=work.is_from_cache,
+    )
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is asked for, one thing after the other, each on what the one before has made."""
+
+    ctx: JobContext[TransformerParameters]
+    source: SourceText
+    template: Template | None
+    text: str = ""
+    structured_data: dict[str, Any] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    answers: Answers | None = None
+
+    @property
+    def is_from_cache(self) -> bool:
+        job = self.ctx.job
+        is_known = self.answers is not None and not self.answers.asked
+        return is_known and not job.failures and not job.crashes
+
+    async def run(self) -> None:
+        wish, self.text = self.ctx.parameters, self.source.text
+        language = wish.source_language or self.source.language
+        self.facts["source_language"] = language_code(language or "") or await asyncio.to_thread(
+            language_of_text, self.text
+        )
+        if wish.target_language:
+            self.facts["target_language"] = language_code(wish.target_language)
+        if wish.summarize:
+            await self._summarise()
+        elif wish.is_translation:
+            await self._translate()
+        elif wish.instructions and not self.template:
+            self.text = await rewritten(
+                await self._answers(),
+                self.text,
+                instructions=wish.instructions,
+                steps=Steps(self.ctx, "rewriting", 20, 94),
+            )
+        if self.template:
+            await self._fill(self.template)
+
+    async def _answers(self) -> Answers:
+        self.answers = self.answers or await answers_about(self.ctx, self.source.text)
+        return self.answers
+
+    async def _summarise(self) -> None:
+        wish = self.ctx.parameters
+        self.facts["detail_level"] = wish.detail_level
+        await self.ctx.progress("summarizing", 20)
+        self.text = await summarised(
+            await self._answers(),
+            self.text,
+            level=wish.detail_level,
+            language=wish.target_language,
+            instructions=wish.instructions,
+            steps=Steps(self.ctx, "summarizing", 20, 80),
+        )
+
+    async def _translate(self) -> None:
+        wish, language = self.ctx.parameters, self.facts["source_language"]
+        target = wish.target_language or ""
+        if is_same_language(language, target):
+            await self.ctx.log("The text is in this language already; it stays as it is")
+            return
+        await self.ctx.progress("translating", 20)
+        done = await translated_text(
+            self.ctx,
+            self.text,
+            source=language,
+            target=target,
+            instructions=wish.instructions,
+            answers=await self._answers(),
+            steps=Steps(self.ctx, "translating", 20, 94),
+        )
+        self.text = done.text
+
+    async def _fill(self, template: Template) -> None:
+        wish, source = self.ctx.parameters, self.source
+        await self.ctx.progress("filling_template", 80 if wish.summarize else 20)
+        told = {"title": source.title, "file_name": source.file_name, "url": source.url}
+        known = {name: value for name, value in told.items() if value}
+        rendered = await apply_template(
+            self.ctx,
+            self.text,
+            template,
+            context={**known, **(wish.context or {})},
+            target_language=wish.target_language,
+            instructions=wish.instructions,
+            answers=await self._answers() if template.fields else None,
+            steps=Steps(self.ctx, "filling_template", 80 if wish.summarize else 20, 94),
+        )
+        for warning in rendered.warnings:
+            await self.ctx.log(warning, "warning")
+        self.text, self.structured_data = rendered.markdown, rendered.structured_data
+        self.facts |= told_about(template, rendered)

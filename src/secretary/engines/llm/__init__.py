@@ -68,11 +68,24 @@ class Llm:
         return await fill(self._endpoints, self._usage, messages, schema)
 
     async def translate(
-        self, texts: Sequence[str], *, source: str | None, target: str
+        self,
+        texts: Sequence[str],
+        *,
+        source: str | None,
+        target: str,
+        instructions: str | None = None,
     ) -> list[str]:
         """Each text in the language `target`, in their order, by the model for chat; from any
-        language where no `source` is given, and without a request where both are the same."""
-        return await translate(self._endpoints, self._usage, texts, source=source, target=target)
+        language where no `source` is given, and without a request where both are the same.
+        `instructions` are the client's own, like how to address the reader."""
+        return await translate(
+            self._endpoints,
+            self._usage,
+            texts,
+            source=source,
+            target=target,
+            instructions=instructions,
+        )
 
     def info(self) -> dict[str, Any]:
         """For `llm_info` of the results: the requests so far and their tokens."""

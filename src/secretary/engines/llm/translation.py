@@ -38,12 +38,15 @@ async def translate(
     *,
     source: str | None,
     target: str,
+    instructions: str | None = None,
 ) -> list[str]:
     """Each text in the target language, in the same order; all of them, or an error."""
     if is_same_language(source, target):
         return list(texts)
     known = f"from {english_name(source)} " if source else ""
     prompt = PROMPT.format(source=known, target=english_name(target))
+    if instructions:
+        prompt += f"\nHow to translate, as the client wishes:\n{instructions}\n"
     work = _Translation(endpoints, usage, prompt)
     tasks = [asyncio.ensure_future(work.done(batch)) for batch in _batches(texts)]
     try:

@@ -1,0 +1,103 @@
+"""What the model for chat answers about a text: kept at once, so that it is asked only once."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..cache import Entry
+from ..handler import JobContext
+from ..json_bytes import json_bytes
+from ..processors import records
+from ..processors.records import Place
+from ..version import __version__
+from .freshness import made_after
+
+T = TypeVar("T")
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Answers:
+    """Of one text. A job that was killed finds all that was answered before."""
+
+    ctx: JobContext[Any]
+    entry: Entry
+    known: dict[int, Place]
+    #: How many questions the model was asked, this time.
+    asked: int = field(default=0)
+
+    @property
+    def context_tokens(self) -> int:
+        return self.ctx.llm.options.context_tokens
+
+    @property
+    def lanes(self) -> int:
+        """More questions at a time than this would only wait."""
+        return self.ctx.llm.options.models["chat"].provider.max_concurrent
+
+    async def complete(self, messages: Messages) -> str:
+        return await self._kept(["complete", messages], lambda: self.ctx.llm.complete(messages))
+
+    async def fill(self, messages: Messages, schema: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._kept(
+            ["fill", messages, schema], lambda: self.ctx.llm.fill(messages, schema)
+        )
+
+    async def translate(
+        self, texts: Sequence[str], *, source: str | None, target: str, instructions: str | None
+    ) -> list[str]:
+        return await self._kept(
+            ["translate", texts, source, target, instructions],
+            lambda: self.ctx.llm.translate(
+                texts, source=source, target=target, instructions=instructions
+            ),
+        )
+
+    async def _kept(self, question: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        number = int.from_bytes(hashlib.sha256(json_bytes(question)).digest()[:8])
+        place = self.known.get(number)
+        if place is not None:
+            found: list[T] = await asyncio.to_thread(_load, place)
+            if found:
+                return found[0]
+        answer = await ask()
+        self.asked += 1
+        await asyncio.to_thread(self._keep, number, answer)
+        return answer
+
+    def _keep(self, number: int, answer: Any) -> None:
+        records.append(str(self.entry.directory), number, json_bytes(answer))
+        self.entry.touch()
+
+
+async def answers_about(ctx: JobContext[Any], text: str) -> Answers:
+    """EngineUnavailable when there is no model to give any."""
+    name = ctx.llm.model("chat")
+    return await asyncio.to_thread(_opened, ctx, text, name)
+
+
+def _opened(ctx: JobContext[Any], text: str, model: str) -> Answers:
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    parameters = ctx.llm.options.models["chat"].parameters
+    entry = ctx.cache.entry(
+        "text",
+        digest,
+        "answers",
+        options={"model": model, "parameters": dict(parameters)},
+        version=f"secretary {__version__}",
+    )
+    if entry.facts is None:
+        entry.note({})
+    known = records.places(str(entry.directory), made_after=made_after(ctx))
+    return Answers(ctx, entry, known)
+
+
+def _load(place: Place) -> list[Any]:
+    try:
+        return [json.loads(line) for line in records.load([place])]
+    except OSError:  # the cache was emptied meanwhile
+        return []

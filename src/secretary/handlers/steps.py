@@ -1,0 +1,30 @@
+"""How far the parts of a work are, told as `translating:3/7`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..handler import JobContext
+
+
+@dataclass(slots=True)
+class Steps:
+    """Percents from the first to the last; where more is expected later, they grow slower."""
+
+    ctx: JobContext[Any]
+    name: str
+    first_percent: int
+    last_percent: int
+    _done: int = field(default=0)
+    _expected: int = field(default=0)
+    _percent: int = field(default=0)
+
+    def expect(self, more: int) -> None:
+        self._expected += more
+
+    async def advance(self) -> None:
+        self._done += 1
+        share = self._done / max(self._expected, self._done)
+        reached = self.first_percent + int((self.last_percent - self.first_percent) * share)
+        self._percent = max(self._percent, reached)  # never backwards
+        done = f"{self._done}/{self._expected}"
+        await self.ctx.progress(f"{self.name}:{done}", self._percent, f"{done} parts are done")

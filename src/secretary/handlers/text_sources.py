@@ -1,0 +1,107 @@
+"""The text that a job is to work on: in the request, in a file, or on a page of the web."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..errors import FileTooLarge, UnsupportedFile
+from ..file_kinds import OFFICE
+from ..handler import JobContext
+from ..processors.assembly import MARKDOWN_FILE
+from ..remote import Remote
+from ..sources import url_of
+from .documents import Document, checked
+from .office import read_office
+from .paged import Wish
+from .parameters import MAX_TEXT
+from .pdf import read_pdf_document
+
+if TYPE_CHECKING:
+    from ..processors.web.article import Article
+
+READ_ARTICLE: Remote["Article"] = Remote("processors.web.article", "read_article")
+
+READABLE = OFFICE | {"pdf"}
+#: Texts that are tables, by their names.
+TABLES = frozenset({".csv", ".tsv"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """Markdown, or as plain as it came."""
+
+    text: str
+    #: What it is called, without the ending of a file.
+    name: str = "text"
+    title: str | None = None
+    language: str | None = None
+    url: str | None = None
+    file_name: str | None = None
+
+
+async def source_text(ctx: JobContext[Any]) -> SourceText:
+    given: str | None = ctx.parameters.text
+    source = SourceText(text=given) if given is not None else await _read(ctx)
+    if not source.text.strip():
+        raise UnsupportedFile("There is no text in it")
+    return source
+
+
+async def _read(ctx: JobContext[Any]) -> SourceText:
+    await ctx.progress("downloading_or_opening", 5)
+    document = await checked(await ctx.source(), READABLE)
+    url = url_of(ctx.parameters)
+    name = document.source.name
+    source = SourceText(text="", name=PurePath(name).stem or "text", file_name=name, url=url)
+    if document.kind == "html" and url is not None:
+        return await _article(ctx, document, source, url)
+    if document.kind == "text" and PurePath(name).suffix.lower() not in TABLES:
+        return replace(source, text=await asyncio.to_thread(_plain, document.path))
+    return await _document(ctx, document, source)
+
+
+async def _article(
+    ctx: JobContext[Any], document: Document, source: SourceText, url: str
+) -> SourceText:
+    article = await ctx.run(
+        READ_ARTICLE, document.path, url, wall_time=ctx.documents.conversion_timeout
+    )
+    name = PurePath(urlsplit(url).path).stem or source.name
+    return replace(
+        source, text=article.text, title=article.title, language=article.language, name=name
+    )
+
+
+def _plain(path: str) -> str:
+    from ..processors.office.encodings import decoded, text_at
+
+    return _bounded(decoded(text_at(path)))
+
+
+async def _document(ctx: JobContext[Any], document: Document, source: SourceText) -> SourceText:
+    """By the reader of its own job type, whose files nobody needs to see here."""
+    plain = ctx.parameters.model_copy(update={"template": None, "template_content": None})
+    aside = replace(ctx, attempt_directory=str(ctx.scratch / "source"), parameters=plain)
+    if document.kind == "pdf":
+        results = await read_pdf_document(aside, document, Wish(method="auto"))
+    else:
+        results = await read_office(aside, document)
+    text = await asyncio.to_thread(_markdown, aside.directory / MARKDOWN_FILE)
+    facts = results["metadata"]
+    return replace(source, text=text, title=facts.get("title"), language=facts.get("language"))
+
+
+def _markdown(path: Path) -> str:
+    try:
+        return _bounded(path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:  # no page has any text
+        return ""
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        told = f"The text has {len(text):,} characters; {MAX_TEXT:,} at the most can be worked on"
+        raise FileTooLarge(told, characters=len(text), limit=MAX_TEXT)
+    return text

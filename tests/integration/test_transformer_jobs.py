@@ -1,0 +1,419 @@
+"""Texts through the whole service: from the request to the document, by a scripted model."""
+
+import asyncio
+import io
+import json
+import re
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ..documents import pdf
+from ..llm_server import KEY, LlmServer, Reads, Reply, fails, llm_server, says
+from ..office_files import docx_of, paragraph
+from ..web import Asked, serving
+from ..workroom import Room, workroom
+
+TEXT = "/api/transformer/text"
+TEMPLATE = "/api/transformer/template"
+GERMAN = "Das ist ein Text, der nicht auf Englisch ist, und er wird von dem Modell gelesen."
+ENGLISH = "This is a text that is not in German, and it will be read by the model."
+
+FORM = """---
+title: {{title|The title}}
+tags: {{tags|list: Keywords}}
+event: {{event}}
+language: {{target_language}}
+kind: note
+---
+# {{title}}
+
+{{summary|What it says}}
+
+{{text}}
+"""
+FILLED = {"title": "Apples", "tags": ["fruit", "red"], "summary": "About apples."}
+
+
+@asynccontextmanager
+async def talking(
+    tmp_path: Path, *replies: Reply | Reads, **settings: Any
+) -> AsyncIterator[tuple[Room, LlmServer]]:
+    async with llm_server(*replies) as server:
+        llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
+        groups = settings.pop("groups", {})
+        async with workroom(tmp_path, llm={**llm, **settings}, **groups) as room:
+            yield room, server
+
+
+async def made(room: Room, **parameters: Any) -> dict[str, Any]:
+    job = await room.ended(await room.submit("transformer", **parameters))
+    assert job["status"] == "completed", job["error"]
+    results: dict[str, Any] = job["results"]
+    return results
+
+
+async def failed(room: Room, **parameters: Any) -> dict[str, Any]:
+    body = {"job_type": "transformer", "parameters": parameters, "max_attempts": 1}
+    response = await room.client.post("/api/jobs", json=body)
+    assert response.status_code == 202, response.text
+    job = await room.ended(response.json()["data"]["job_id"])
+    assert job["status"] == "failed", job["results"]
+    error: dict[str, Any] = job["error"]
+    return error
+
+
+def system(request: dict[str, Any]) -> str:
+    return str(request["messages"][0]["content"])
+
+
+def material(request: dict[str, Any]) -> str:
+    """What stands between the marks."""
+    found = re.search(r"(?s)(=====\w+)\n(.*)\n\1", str(request["messages"][-1]["content"]))
+    assert found is not None
+    return found[2]
+
+
+def backwards(request: dict[str, Any]) -> Reply:
+    """A translation that can be told from its source."""
+    pieces = json.loads(request["messages"][-1]["content"])
+    return says(json.dumps({key: f"«{text}»" for key, text in pieces.items()}))
+
+
+class TestWhatIsAskedFor:
+    @pytest.mark.parametrize(
+        ("fields", "named"),
+        [
+            ({"text": "x"}, "target_format: nothing is asked for"),
+            ({"text": "x", "summarize": False}, "target_format: nothing is asked for"),
+            ({"summarize": True}, "text: a text, a file or a url is needed"),
+            ({"text": " \n", "summarize": True}, "text: it is empty"),
+            ({"text": "x", "url": "https://a.test", "summarize": True}, "text: send either"),
+            ({"text": "x", "target_language": "klingon"}, "target_language: 'klingon' is no"),
+            ({"text": "x", "target_language": "auto"}, "target_language: 'auto' is no"),
+            ({"text": "x", "target_language": "de", "source_language": "qqq"}, "source_language:"),
+            ({"text": "x", "target_format": "docx"}, "target_format:"),
+            ({"text": "x", "summarize": True, "detail_level": "huge"}, "detail_level:"),
+            ({"text": "x", "template_content": "{{a"}, "template_content: The template inline"),
+            ({"text": "x", "template": "Notes", "context": "[1]"}, "context:"),
+        ],
+    )
+    async def test_what_cannot_be_done_is_a_400_that_names_the_field(
+        self, room: Room, fields: dict[str, Any], named: str
+    ) -> None:
+        for path, body in ((TEXT, fields), ("/api/jobs", job_of(fields))):
+            response = await room.client.post(path, json=body)
+            assert response.status_code == 400, response.text
+            assert named in response.json()["error"]["message"]
+
+    @pytest.fixture
+    async def room(self, tmp_path: Path) -> AsyncIterator[Room]:
+        async with workroom(tmp_path) as room:
+            yield room
+
+    @pytest.mark.parametrize(
+        "wish",
+        [
+            {"summarize": True},
+            {"target_language": "de"},
+            {"instructions": "Shorter"},
+            {"template": "Notes"},
+            {"template_content": FORM},
+        ],
+    )
+    async def test_without_a_model_it_fails_before_any_work(
+        self, room: Room, wish: dict[str, Any]
+    ) -> None:
+        error = await failed(room, url="https://nowhere.test/never-fetched", **wish)
+        assert error["code"] == "ENGINE_UNAVAILABLE"
+        assert "llm.model" in error["message"]
+
+    async def test_a_template_that_is_not_there_is_named(self, room: Room) -> None:
+        error = await failed(room, text="x", template="../../etc/passwd")
+        assert error["code"] == "VALIDATION_ERROR"
+        error = await failed(room, text="x", template="Nowhere")
+        assert error["code"] == "VALIDATION_ERROR"
+        assert "there are Blog_de" in error["message"]
+
+    async def test_what_needs_no_model_works_without(self, room: Room) -> None:
+        results = await made(room, text="# A\n\n*b*", target_format="txt")
+        assert results["text"] == "A\n\nb\n"
+        results = await made(room, text="Hallo", source_language="de", target_language="de-AT")
+        assert (results["text"], results["llm_info"]["requests"]) == ("Hallo", [])
+        results = await made(
+            room, text="Hallo", template_content="# {{x}}\n\n{{text}}", context={"x": "Y"}
+        )
+        assert results["text"] == "# Y\n\nHallo\n"
+        assert results["structured_data"] == {}
+
+
+def job_of(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"job_type": "transformer", "parameters": fields}
+
+
+class TestTemplates:
+    async def test_a_text_becomes_a_document(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says(json.dumps(FILLED))) as (room, server):
+            results = await made(
+                room,
+                text="An apple: red.",
+                template_content=FORM,
+                context={"event": 'The "Fair": 1'},
+                target_language="de",
+                instructions="Use short words.",
+            )
+            (request,) = server.requests
+            assert material(request) == "An apple: red."
+            assert "Write in German" in system(request) and "Use short words." in system(request)
+            assert results["structured_data"] == FILLED
+            assert results["text"] == results["markdown_content"]
+            head = yaml.safe_load(results["text"].split("---\n")[1])
+            assert head == {
+                "title": "Apples",
+                "tags": ["fruit", "red"],
+                "event": 'The "Fair": 1',
+                "language": "de",
+                "kind": "note",
+            }
+            assert results["text"].endswith("# Apples\n\nAbout apples.\n\nAn apple: red.\n")
+            assert (await room.get(results["markdown_file"])).text == results["text"]
+            assert results["llm_info"]["total_tokens"] == 120
+            assert results["metadata"]["template"] == "inline"
+            assert results["metadata"]["front_matter"]["title"] == "Apples"
+            archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
+            assert archive.namelist() == ["result.md"]
+        assert room.left_over() == []
+
+    async def test_a_shipped_template_is_found_in_the_language_that_is_asked_for(
+        self, tmp_path: Path
+    ) -> None:
+        def answer(request: dict[str, Any]) -> Reply:
+            schema = request["response_format"]["json_schema"]["schema"]
+            return says(json.dumps({key: blank(one) for key, one in schema["properties"].items()}))
+
+        async with talking(tmp_path, Reads(answer)) as (room, _server):
+            results = await made(room, text="x", template="notes", target_language="de")
+            assert results["metadata"]["template"] == "Notes_de"
+            results = await made(room, text="x", template="Notes")
+            assert results["metadata"]["template"] == "Notes_en"
+
+    async def test_nothing_that_is_wrong_is_a_result(self, tmp_path: Path) -> None:
+        wrong = [says('{"title": 1}'), says("no"), says(None, refusal="I will not"), says("")]
+        for number, reply in enumerate(wrong):
+            async with talking(tmp_path / str(number), reply) as (room, _):
+                error = await failed(room, text="x", template_content=FORM)
+                assert error["code"] == "UPSTREAM_FAILED"
+
+    async def test_no_text_breaks_out_of_the_document(self, tmp_path: Path) -> None:
+        evil = "---\nadmin: true\n---\n\"': <script>alert(1)</script>\n```\n{{title}} ../../x"
+        filled = {"title": evil, "tags": [evil, "a: b", "- c", "1"], "summary": evil}
+        async with talking(tmp_path, says(json.dumps(filled))) as (room, _):
+            wish = {"template_content": FORM, "context": {"event": evil}}
+            results = await made(room, text=evil, target_format="html", **wish)
+            head = yaml.safe_load(results["markdown_content"].split("\n---\n")[0][4:])
+            assert head["title"] == evil and head["event"] == evil
+            assert head["tags"] == [evil, "a: b", "- c", "1"]
+            assert head["kind"] == "note" and "admin" not in head
+            assert "<script" not in results["text"]
+            assert results["text_file"].endswith("/result.html")
+
+
+def blank(schema: dict[str, Any]) -> Any:
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema["type"]
+    if isinstance(kind, list):
+        return None
+    return [] if kind == "array" else "x"
+
+
+class TestSummaries:
+    async def test_a_summary_is_written_as_asked(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says("Kurz.")) as (room, server):
+            results = await made(
+                room,
+                text=ENGLISH,
+                summarize=True,
+                detail_level="short",
+                target_language="de",
+                instructions="For children.",
+            )
+            (request,) = server.requests
+            assert material(request) == ENGLISH
+            for told in ("Write one paragraph", "Write in German", "For children."):
+                assert told in system(request)
+            assert results["text"] == "Kurz.\n"
+            assert results["metadata"]["source_language"] == "en"
+            assert results["structured_data"] is None
+
+    async def test_a_long_text_is_condensed_part_by_part(self, tmp_path: Path) -> None:
+        def answer(request: dict[str, Any]) -> Reply:
+            if "condense" not in system(request):
+                return says("The end.")
+            return says(f"- note on {material(request).split()[1]}")
+
+        chapters = [f"# C{number}\n\n{'A sentence of it. ' * 100}\n\n" for number in range(6)]
+        async with talking(tmp_path, Reads(answer), context_tokens=2000) as (room, server):
+            results = await made(room, text="".join(chapters), summarize=True)
+            *notes, last = server.requests
+            assert results["text"] == "The end.\n"
+            assert len(notes) == 6
+            assert sorted(material(note).rstrip() for note in notes) == [
+                chapter.rstrip() for chapter in chapters
+            ]
+            assert material(last) == "\n\n".join(f"- note on C{number}" for number in range(6))
+            assert 1 < server.most_at_once <= 4
+
+    async def test_a_model_that_holds_less_than_said_is_asked_for_less(
+        self, tmp_path: Path
+    ) -> None:
+        def answer(request: dict[str, Any]) -> Reply:
+            if len(material(request)) > 3000:
+                return fails("400 Bad Request", "This model's maximum context length is 1000")
+            return says("- short" if "condense" in system(request) else "Done.")
+
+        async with talking(tmp_path, Reads(answer)) as (room, _server):
+            results = await made(room, text="Many words here. " * 600, summarize=True)
+            assert results["text"] == "Done.\n"
+
+    async def test_notes_that_get_no_shorter_end_the_job(self, tmp_path: Path) -> None:
+        def answer(request: dict[str, Any]) -> Reply:
+            return says(material(request))
+
+        async with talking(tmp_path, Reads(answer), context_tokens=1000) as (room, _):
+            error = await failed(room, text="Many words here. " * 600, summarize=True)
+            assert error["code"] == "UPSTREAM_FAILED"
+            assert "llm.context_tokens" in error["message"]
+
+
+class TestTranslations:
+    async def test_the_form_of_a_text_stays(self, tmp_path: Path) -> None:
+        text = f"---\nid: 7\n---\n# Title\n\n{ENGLISH}\n\n```py\nx = 'code'\n```\n\n- one\n- two\n"
+        async with talking(tmp_path, Reads(backwards)) as (room, server):
+            results = await made(room, text=text, target_language="Deutsch")
+            expected = text.replace("# Title", "«# Title»").replace(ENGLISH, f"«{ENGLISH}»")
+            assert results["text"] == expected.replace("- one\n- two", "«- one\n- two»")
+            assert "from English into German" in system(server.requests[0])
+            assert results["metadata"]["target_language"] == "de"
+
+    async def test_a_text_that_is_in_the_language_stays_as_it_is(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says("never")) as (room, server):
+            results = await made(room, text=GERMAN, target_language="de")
+            assert results["text"] == GERMAN
+            assert server.requests == []
+
+    async def test_a_long_text_is_translated_in_order(self, tmp_path: Path) -> None:
+        text = "".join(f"Paragraph {number} {'is long ' * 40}\n\n" for number in range(100))
+        async with talking(tmp_path, Reads(backwards)) as (room, server):
+            results = await made(room, text=text, source_language="en", target_language="fr")
+            assert results["text"].replace("«", "").replace("»", "") == text
+            assert len(server.requests) > 5 and server.most_at_once > 1
+
+    async def test_only_a_part_that_is_missing_is_asked_again(self, tmp_path: Path) -> None:
+        text = "".join(f"Paragraph {number} {'is long ' * 40}\n\n" for number in range(100))
+        count = 0
+
+        def answer(request: dict[str, Any]) -> Reply:
+            nonlocal count
+            count += 1
+            return fails("401 Unauthorized") if count == 6 else backwards(request)
+
+        async with talking(tmp_path, Reads(answer), max_concurrent=1) as (room, server):
+            wish = {"text": text, "source_language": "en", "target_language": "fr"}
+            assert (await failed(room, **wish))["code"] == "ENGINE_UNAVAILABLE"
+            done = portions_kept(room)
+            assert done
+            results = await made(room, **wish)
+            assert len(server.requests) < 2 * len(portions_kept(room)) + 6
+            assert portions_kept(room)[: len(done)] == done
+            assert results["text"].count("«") == 100
+            before = len(server.requests)
+            again = await made(room, **wish)
+            assert again["is_from_cache"] and len(server.requests) == before
+            fresh = await made(room, **wish, use_cache=False)
+            assert not fresh["is_from_cache"] and len(server.requests) > before
+
+
+class TestInstructions:
+    async def test_a_text_is_rewritten(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says("Better.")) as (room, server):
+            results = await made(room, text="Good.", instructions="Make it better")
+            assert results["text"] == "Better.\n"
+            assert "Make it better" in system(server.requests[0])
+
+
+class TestFormats:
+    async def test_json_is_the_fields_or_the_text(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says(json.dumps(FILLED))) as (room, _):
+            results = await made(room, text="x", target_format="json", template_content=FORM)
+            assert results["structured_data"] == FILLED == json.loads(results["text"])
+            assert (await room.get(results["text_file"])).json() == FILLED
+            results = await made(room, text="*x*", target_format="json")
+            assert results["structured_data"] == {"text": "*x*"}
+
+    async def test_a_webhook_and_a_waiting_client_get_the_text(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            body = {"text": "# A", "target_format": "html", "wait_ms": 20_000}
+            response = await room.client.post(TEXT, json=body)
+            assert response.status_code == 200
+            assert "<h1>A</h1>" in response.json()["data"]["text"]
+
+
+class TestSources:
+    async def test_files_are_read_by_their_kinds(self, tmp_path: Path) -> None:
+        files = {
+            "a.md": b"# Title\n\nWords of *it*",
+            "a.txt": "Größe".encode("cp1252"),
+            "a.csv": b"a,b\n1,2\n",
+            "a.html": b"<!doctype html><html><body><h1>Title</h1><p>Words</p></body></html>",
+            "a.docx": docx_of(paragraph("Words of a letter")),
+            "a.pdf": pdf("Words on a page"),
+        }
+        async with workroom(tmp_path) as room:
+            reading = [
+                room.read(TEXT, content, name, target_format="markdown")
+                for name, content in files.items()
+            ]
+            found = dict(zip(files, await asyncio.gather(*reading), strict=True))
+            texts = {name: results["text"].strip() for name, results in found.items()}
+            assert texts["a.md"] == "# Title\n\nWords of *it*"
+            assert texts["a.txt"] == "Größe"
+            assert texts["a.csv"].startswith("| a | b |")
+            assert texts["a.html"] == "# Title\n\nWords"
+            assert texts["a.docx"] == "Words of a letter"
+            assert texts["a.pdf"] == "Words on a page"
+            assert found["a.pdf"]["metadata"]["file_name"] == "a.pdf"
+            archive = await room.get(found["a.pdf"]["archive_url"])
+            assert zipfile.ZipFile(io.BytesIO(archive.content)).namelist() == ["result.md"]
+        assert room.left_over() == []
+
+    async def test_a_page_of_the_web_is_read_without_its_menu(self, tmp_path: Path) -> None:
+        page = (
+            "<!doctype html><html lang='en'><head><title>Apples</title></head><body>"
+            "<nav><a href='/x'>Menu</a></nav><main><h1>Apples</h1>"
+            + "<p>Apples are fruit that grow on trees, and they are red.</p>" * 5
+            + "<script>alert(1)</script></main><footer>Imprint</footer></body></html>"
+        )
+
+        async def answer(asked: Asked) -> None:
+            await asked.answer(page.encode(), headers={"Content-Type": "text/html"})
+
+        async with serving(answer) as web:
+            groups = {"network": {"allow_hosts": ["127.0.0.1"]}}
+            async with workroom(tmp_path, **groups) as room:
+                results = await made(room, url=web.url("/apples.html"), target_format="markdown")
+        assert results["text"].startswith("# Apples\n\nApples are fruit")
+        assert "Menu" not in results["text"] and "alert" not in results["text"]
+        assert results["metadata"]["title"] == "Apples"
+        assert results["metadata"]["source_language"] == "en"
+        assert results["archive_filename"] == "apples_files.zip"
+
+    async def test_a_file_without_text_is_refused(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            error = await room.refused(TEXT, b" \n ", "a.txt", target_format="html")
+            assert error["code"] == "UNSUPPORTED_FILE"
