@@ -96,8 +96,9 @@ async def done(room: Room, **parameters: Any) -> dict[str, Any]:
 
 
 def front_matter(markdown: str) -> dict[str, Any]:
-    _, head, _ = markdown.split("---\n", 2)
-    told: dict[str, Any] = yaml.safe_load(head)
+    found = re.match(r"---\n(.*?)^---$", markdown, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    told: dict[str, Any] = yaml.safe_load(found[1])
     return told
 
 
