@@ -116,9 +116,8 @@ class _Gathering:
     async def talk(self) -> Talk:
         page = await self._page()
         facts = self._facts(page)
-        slides_url = facts["attachments_url"]
-        slides = await self._slides(slides_url)
-        words = await self._words(facts, page, with_frames=not slides)
+        slides = await self._slides(facts["attachments_url"])
+        words = await self._words(facts, with_frames=not slides)
         if words is not None and not slides:
             slides = slides_in_video(words)
         target = language_code(self._ctx.parameters.target_language or "")
@@ -168,14 +167,12 @@ class _Gathering:
             return []
         return await self._had("slides", url, partial(slides_of, self._ctx, url)) or []
 
-    async def _words(
-        self, facts: Mapping[str, Any], page: TalkPage | None, *, with_frames: bool
-    ) -> Transcribed | None:
+    async def _words(self, facts: Mapping[str, Any], *, with_frames: bool) -> Transcribed | None:
         """Subtitles that somebody has written are better than what an engine hears."""
         ctx = self._ctx
         language = language_code(facts["source_language"] or "")
         if url := facts["subtitles_url"]:
-            part = part_of(ctx, "subtitles", ctx.parameters, first=10, last=20)
+            part = part_of(ctx, "subtitles", ctx.parameters, first=30, last=40)
             words = await self._had(
                 "subtitles", url, partial(transcript_of_subtitles, part, url, language)
             )

@@ -26,9 +26,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "files": "Transcript: {}",
         "missing": "Not to be had",
         "no_model": "This document has no summary: no language model is set.",
-        "page": "the page",
-        "video_part": "the video",
-        "slides": "the slides",
+        "missing page": "The page",
+        "missing video": "The video",
+        "missing subtitles": "The subtitles",
+        "missing slides": "The slides",
     },
     "de": {
         "about": "Über den Vortrag",
@@ -39,9 +40,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "files": "Mitschrift: {}",
         "missing": "Nicht zu bekommen",
         "no_model": "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
-        "page": "die Seite",
-        "video_part": "das Video",
-        "slides": "die Folien",
+        "missing page": "Die Seite",
+        "missing video": "Das Video",
+        "missing subtitles": "Die Untertitel",
+        "missing slides": "Die Folien",
     },
 }
 
@@ -134,7 +136,7 @@ def appendix(talk: Talk, *, has_model: bool) -> str:
             blocks.append(f"## {wording['transcript']}\n\n{_lowered(talk.words.markdown)}")
     if talk.missing:
         lines = [
-            f"- {wording.get(one.part, one.part)}"
+            f"- {wording[f'missing {one.part}']}"
             + (f" ({one.url})" if one.url else "")
             + f": {_one_line(one.message)}"
             for one in talk.missing

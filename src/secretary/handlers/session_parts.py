@@ -111,7 +111,7 @@ def video_part(
         use_cache=wish.use_cache,
         force_refresh=wish.force_refresh or wish.force_overwrite,
     )
-    return part_of(ctx, "video", parameters, first=10, last=60)
+    return part_of(ctx, "video", parameters, first=30, last=80)
 
 
 async def slides_of(ctx: JobContext[Any], url: str) -> list[Slide]:
@@ -123,12 +123,12 @@ async def slides_of(ctx: JobContext[Any], url: str) -> list[Slide]:
         "force_refresh": wish.force_refresh or wish.force_overwrite,
     }
     parameters = PdfParameters(**common, extraction_method="preview_and_native")
-    part = part_of(ctx, "slides", parameters, first=60, last=80)
+    part = part_of(ctx, "slides", parameters, first=5, last=30)
     try:
         await pdf.run(part)
     except EngineUnavailable as error:
         await ctx.log(f"slides: {error.message}; they are read without pictures", "warning")
-        part = part_of(ctx, "slides", OfficeParameters(**common), first=60, last=80)
+        part = part_of(ctx, "slides", OfficeParameters(**common), first=5, last=30)
         await office.run(part)
     return await asyncio.to_thread(_slides, part.directory)
 
