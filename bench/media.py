@@ -1,6 +1,6 @@
 """Recordings: how fast they are heard, beside the bare engines, in one run on one machine.
 
-    make bench-media ARGS="[--quick] [--only speed,decoding,memory] [--minutes 8] [--json FILE]"
+    make bench-media ARGS="[--quick] [--only speed,decoding,memory] [--minutes 10] [--json FILE]"
 
 Engines and services are measured in turn, round after round, there and back again, so that noise
 hits all alike. Ours is measured through whole jobs: handed in by HTTP, queued, decoded and heard in
@@ -33,12 +33,13 @@ PARTS = ("speed", "decoding", "memory")
 
 @dataclass(frozen=True)
 class Plan:
-    minutes: float = 8
+    minutes: float = 10
     #: So much that both child processes have something to hear.
     warm_up_s: float = 150
-    rounds: int = 5
+    #: Even, for each second one goes backwards.
+    rounds: int = 4
     decoded_minutes: float = 20
-    decoding_rounds: int = 5
+    decoding_rounds: int = 4
     kinds: tuple[str, ...] = tuple(CODERS)
     #: The longest has as much speech as the one before.
     lengths: tuple[Length, ...] = (

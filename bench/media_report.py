@@ -13,21 +13,23 @@ HEARING_NOTES = """\
 {minutes:.1f} minutes, {words:,} words, real and made voices with pauses; medians of {rounds}
 round(s); "~": the highest was more than 1.5 times the lowest. All with the same weights (tiny.en,
 int8). {faster}: `model.transcribe(file)` with its defaults, cpu_threads=1.
-{windows}: 30 seconds after the other, wherever that cuts.
-{alone}: decoded, searched for speech, cut at pauses and heard in one process.
-These three have loaded the model before. Secretary: from the request to the stream's word that the
-job is completed; CPU s with the service. Cores: CPU s over seconds. Times …: round by round.
-It is heard in {pieces} piece(s), each by one process: two gain nothing with one piece. Language
-told: else the first piece is heard before the others, to find out whether it is understood."""
+{windows}: up to 29 seconds after the other, cut at pauses.
+{alone}: decoded, searched for speech, cut, and four windows heard at once.
+These three run in one process that has heard something before. Secretary: from the request to
+the stream's word that the job is completed; CPU s with the service. Cores: CPU s over seconds.
+Times …: round by round. It is heard in {pieces} piece(s), each by one process: two processes gain
+nothing with one piece. Language told: else the first piece is heard before the others, to find out
+whether it is understood."""
 DECODING_NOTES = """\
 {minutes:g} minutes as a file, two channels, at 44.1 or 48 kHz; medians of {rounds} round(s). Plain:
 `ffmpeg -i FILE -ac 1 -ar 16000 -f s16le OUT` by the same program. Times plain: how many times as
 fast ours is, round by round. To look in: what is found out about the file before."""
 MEMORY_NOTES = """\
 The most at any time, {processes} child processes. Child: the largest that listens. ffmpeg: nothing
-where it ended before anybody looked. Together: all at one time, what they share counted once. Scratch: files of the job on the disk, gone at
-its end. Speech: its share of the recording; the rest is quiet noise in which nobody speaks, so that
-the run takes minutes; what is looked through, kept and decoded is the whole length."""
+where it ended before anybody looked. Together: all at one time, what they share counted once.
+Scratch: files of the job on the disk, gone at its end. Speech: its share of the recording; the rest
+is quiet noise in which nobody speaks, so that the run takes minutes: decoded and searched for
+speech is the whole length, heard is the speech."""
 
 #: By the number of child processes.
 AIMS = {1: 0.95, 2: 1.7}

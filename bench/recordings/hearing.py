@@ -16,6 +16,8 @@ from .engines import YARDSTICKS
 from .sounds import Talk, count_pieces, marked, talk, write_wav
 
 TOLD = "language told"
+#: Heard by a bare engine before it is measured.
+FIRST_S = 5
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,13 @@ def measure_hearing(
 ) -> Hearing:
     said = talk(seconds)
     file = write_wav(said.sound, root / "talk.wav")
+    first = write_wav(talk(FIRST_S).sound, root / "first.wav")
     warm_up = write_wav(talk(warm_up_s).sound, root / "warm-up.wav")
     with ExitStack() as stack:
         ears: dict[str, Ear] = {}
         paces = {tool.name: Pace(tool.name) for tool in YARDSTICKS}
         for tool in YARDSTICKS:
-            ears[tool.name] = _bare(tool, paces[tool.name], warm_up, file, work)
+            ears[tool.name] = _bare(tool, paces[tool.name], first, file, work)
         for count in (1, 2):
             service = stack.enter_context(serving(root, root, processes=count))
             service.read(warm_up, job_type="audio", source_language="en")
@@ -118,11 +121,11 @@ def ratios(speeds: dict[str, float], bare: Sequence[str]) -> dict[str, dict[str,
     }
 
 
-def _bare(tool: Tool, pace: Pace, warm_up: Path, file: Path, work: Path) -> Ear:
+def _bare(tool: Tool, pace: Pace, first: Path, file: Path, work: Path) -> Ear:
     """In a process that has heard something before, as ours have."""
 
     def hear(number: int) -> Sample:
-        readings = read(tool, [warm_up, file], work)
+        readings = read(tool, [first, file], work)
         pace.version = readings.version
         if error := readings.failures.get(file.stem):
             raise Failed(error)
