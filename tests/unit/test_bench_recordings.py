@@ -61,7 +61,7 @@ def test_a_pace_is_compared_with_those_of_its_own_round_only(hearing: Any) -> No
 
 
 def _samples(path: Path) -> bytes:
-    with wave.open(str(path)) as file:
+    with wave.open(str(path), "rb") as file:
         return file.readframes(file.getnframes())
 
 
