@@ -38,8 +38,8 @@ NOTES = """\
 Overhead: medians of {jobs} jobs, one after the other, each a summary of another text, by an
 endpoint that answers at once. "Bare call": the same request to the endpoint itself. "As a client
 sees it": one request with `wait_ms`, from its first byte to its answer. "At work": from the start
-of the job to its end. Throughput: a batch of {batch} jobs, {parallel} at a time, by an endpoint that
-takes 200 ms for each; ideal is what so many requests at a time could get from it."""
+of the job to its end. Throughput: a batch of {batch} jobs, {parallel} at a time, by an endpoint
+that takes 200 ms for each; ideal is what so many requests at a time could get from it."""
 
 
 @dataclass(frozen=True)

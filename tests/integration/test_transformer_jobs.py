@@ -501,18 +501,13 @@ class TestRealModel:
     """Small and not clever: what holds is the form."""
 
     @asynccontextmanager
-    async def room(self, tmp_path: Path, server: ModelServer) -> AsyncIterator[Room]:
-        parameters = {
-            "temperature": 0,
-            "repeat_penalty": 1.1,
-            "max_tokens": 60,
-            "stop": ["\n\n\n"],
-        }
+    async def room(
+        self, tmp_path: Path, server: ModelServer, **parameters: Any
+    ) -> AsyncIterator[Room]:
         llm = {
             "base_url": f"{server.address}/v1",
             "model": "smollm2",
-            "chat_parameters": parameters,
-            "context_tokens": 2000,
+            "chat_parameters": {"temperature": 0, "repeat_penalty": 1.1, **parameters},
         }
         async with workroom(tmp_path, llm=llm) as room:
             yield room
@@ -536,7 +531,7 @@ class TestRealModel:
         assert results["llm_info"]["total_tokens"] > 50
 
     async def test_it_summarises(self, tmp_path: Path, model_server: ModelServer) -> None:
-        async with self.room(tmp_path, model_server) as room:
+        async with self.room(tmp_path, model_server, stop=[".", "\n"]) as room:
             text = "Apples grow on trees. They are red, green or yellow. People eat them raw."
             results = await made(room, text=text, summarize=True, detail_level="short")
         assert results["text"].strip()
