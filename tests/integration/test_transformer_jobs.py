@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from secretary.templates import Library
+
 from ..documents import pdf
 from ..llm_server import KEY, LlmServer, Reads, Reply, fails, llm_server, says
 from ..model_server import ModelServer
@@ -205,6 +207,25 @@ class TestTemplates:
             results = await made(room, text="x", template="Notes")
             assert results["metadata"]["template"] == "Notes_en"
 
+    async def test_every_shipped_template_writes_any_value_down(self, tmp_path: Path) -> None:
+        def answer(request: dict[str, Any]) -> Reply:
+            schema = request["response_format"]["json_schema"]["schema"]
+            return says(json.dumps(nasty(schema)))
+
+        names = [listed.name for listed in Library().listed()]
+        async with talking(tmp_path, Reads(answer), max_concurrent=12) as (room, _):
+            wish = {"text": NASTY[0], "context": dict.fromkeys(("event", "date", "url"), NASTY[0])}
+            documents = await asyncio.gather(*(made(room, template=name, **wish) for name in names))
+        for name, results in zip(names, documents, strict=True):
+            assert results["metadata"]["template"] == name
+            head = yaml.safe_load(results["text"][4:].split("\n---\n")[0] + "\n")
+            assert head == results["metadata"]["front_matter"]
+            filled = results["structured_data"]
+            assert set(head) & set(filled)
+            assert {key: head[key] for key in set(head) & set(filled)} == {
+                key: filled[key] for key in set(head) & set(filled)
+            }
+
     async def test_nothing_that_is_wrong_is_a_result(self, tmp_path: Path) -> None:
         wrong = [says('{"title": 1}'), says("no"), says(None, refusal="I will not"), says("")]
         for number, reply in enumerate(wrong):
@@ -224,6 +245,33 @@ class TestTemplates:
             assert head["kind"] == "note" and "admin" not in head
             assert "<script" not in results["text"]
             assert results["text_file"].endswith("/result.html")
+
+
+NASTY = [
+    "A \"quoted\": 'text'\n---\nadmin: true\n...\n- {a} \U0001f34e #x {{title}}",
+    "",
+    "2026-02-30",
+    "1e3",
+    "no",
+    "---",
+    " \t",
+]
+
+
+def nasty(schema: dict[str, Any]) -> Any:
+    """Something that fits, of the worst kind."""
+    kind = schema["type"]
+    if "enum" in schema:
+        return schema["enum"][-1]
+    if kind == "array":
+        if schema["items"]["type"] == "string":
+            return [schema["items"]["enum"][0]] if "enum" in schema["items"] else NASTY
+        return [nasty(schema["items"])]
+    if "object" in kind:
+        return {key: nasty(one) for key, one in schema["properties"].items()}
+    if "integer" in kind or "number" in kind:
+        return -7
+    return True if "boolean" in kind else NASTY[0]
 
 
 def blank(schema: dict[str, Any]) -> Any:

@@ -104,10 +104,11 @@ def test_files_that_others_have_links_to_are_not_written_to(tmp_path: Path) -> N
     shown.mkdir()
     kept.write_text('{"extracted_text": "x", "markdown_content": "y"}')
     (shown / "texts.json").hardlink_to(kept)
-    add_made(str(shown), "# New", {"a": 1})
+    add_made(str(shown), "# New", structured_data={"a": 1}, front_matter={"b": 2})
     assert json.loads((shown / "texts.json").read_text()) == {
         "extracted_text": "x",
         "markdown_content": "# New",
         "structured_data": {"a": 1},
+        "metadata": {"front_matter": {"b": 2}},
     }
     assert json.loads(kept.read_text())["markdown_content"] == "y"

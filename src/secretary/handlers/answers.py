@@ -39,8 +39,8 @@ class Answers:
         """More questions at a time than this would only wait."""
         return self.ctx.llm.options.models["chat"].provider.max_concurrent
 
-    async def complete(self, messages: Messages) -> str:
-        return await self._kept(["complete", messages], lambda: self.ctx.llm.complete(messages))
+    async def write(self, messages: Messages) -> str:
+        return await self._kept(["write", messages], lambda: self.ctx.llm.write(messages))
 
     async def fill(self, messages: Messages, schema: Mapping[str, Any]) -> dict[str, Any]:
         return await self._kept(

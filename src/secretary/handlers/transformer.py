@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ..engines.language_names import UNTOLD, is_same_language, language_code
 from ..handler import JobContext, handles
 from ..processors.text_files import TargetFormat
-from ..templates import Template
+from ..templates import Rendered, Template
 from .answers import Answers, answers_about
 from .parameters import MAX_TEXT, LanguageParameters
 from .prompts import DetailLevel
@@ -108,7 +108,7 @@ async def transformer(ctx: JobContext[TransformerParameters]) -> dict[str, Any]:
         ctx,
         source,
         markdown=work.text,
-        structured_data=work.structured_data,
+        rendered=work.rendered,
         facts=work.facts,
         is_from_cache=work.is_from_cache,
     )
@@ -122,7 +122,7 @@ class _Work:
     source: SourceText
     template: Template | None
     text: str = ""
-    structured_data: dict[str, Any] | None = None
+    rendered: Rendered | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     answers: Answers | None = None
 
@@ -206,5 +206,5 @@ class _Work:
         )
         for warning in rendered.warnings:
             await self.ctx.log(warning, "warning")
-        self.text, self.structured_data = rendered.markdown, rendered.structured_data
+        self.text, self.rendered = rendered.markdown, rendered
         self.facts |= told_about(template, rendered)
