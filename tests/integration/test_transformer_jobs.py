@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import re
-import wave
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from ..model_server import ModelServer
 from ..office_files import docx_of, paragraph
 from ..web import Asked, serving
 from ..workroom import Room, workroom
+from .test_audio_jobs import silence
 
 TEXT = "/api/transformer/text"
 TEMPLATE = "/api/transformer/template"
@@ -533,16 +533,6 @@ class TestTemplatesOnOtherJobs:
             error = await room.refused("/api/pdf/process", pdf("Words"), "a.pdf", **wish)
             assert error["code"] == "UNSUPPORTED_FILE"
             assert server.requests == []
-
-
-def silence(seconds: float, rate: int = 16_000) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(rate)
-        sound.writeframes(bytes(round(seconds * rate) * 2))
-    return file.getvalue()
 
 
 class TestRealModel:
