@@ -396,6 +396,14 @@ class TestInstructions:
             results = await made(room, text="Good.", instructions="Make it better")
             assert results["text"] == "Better.\n"
             assert "Make it better" in system(server.requests[0])
+            wish = {"source_language": "en", "target_language": "en"}
+            results = await made(room, text="Good.", instructions="Make it best", **wish)
+            assert (results["text"], len(server.requests)) == ("Better.\n", 2)
+
+    async def test_a_fence_round_the_answer_is_taken_off(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says("```markdown\n# Better\n```")) as (room, _):
+            results = await made(room, text="Good.", instructions="Make it better")
+            assert results["text"] == "# Better\n"
 
 
 class TestFormats:
@@ -445,7 +453,7 @@ class TestSources:
 
     async def test_a_page_of_the_web_is_read_without_its_menu(self, tmp_path: Path) -> None:
         page = (
-            "<!doctype html><html lang='en'><head><title>Apples</title></head><body>"
+            "<!doctype html><html lang='de'><head><title>Apples</title></head><body>"
             "<nav><a href='/x'>Menu</a></nav><main><h1>Apples</h1>"
             + "<p>Apples are fruit that grow on trees, and they are red.</p>" * 5
             + "<script>alert(1)</script></main><footer>Imprint</footer></body></html>"
@@ -461,7 +469,7 @@ class TestSources:
         assert results["text"].startswith("# Apples\n\nApples are fruit")
         assert "Menu" not in results["text"] and "alert" not in results["text"]
         assert results["metadata"]["title"] == "Apples"
-        assert results["metadata"]["source_language"] == "en"
+        assert results["metadata"]["source_language"] == "en"  # whatever the site says
         assert results["archive_filename"] == "apples_files.zip"
 
     async def test_a_file_without_text_is_refused(self, tmp_path: Path) -> None:
