@@ -94,6 +94,9 @@ def _whole(text: str) -> bytes:
 
 def write_over(path: Path, content: bytes) -> None:
     """Never into a file that is there: others may have links to it."""
+    if not path.exists():
+        path.write_bytes(content)
+        return
     unfinished = path.with_name(f".{uuid4().hex}")
     unfinished.write_bytes(content)
     unfinished.replace(path)
