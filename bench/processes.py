@@ -42,6 +42,10 @@ class Tree:
         """The most memory that each process of the tree, by its id, has had at once."""
         return {process.pid: _peak_bytes(process.pid) for process in self._members()}
 
+    def named_peaks(self) -> dict[tuple[int, str], int]:
+        """The same by id and name: a program that is started begins as a copy of who starts it."""
+        return {(each.pid, each.name): _peak_bytes(each.pid) for each in self._members()}
+
     @property
     def leader(self) -> int:
         return self._leader.pid
@@ -75,6 +79,7 @@ class Tree:
 @dataclass(frozen=True)
 class _Process:
     pid: int
+    name: str
     parent: int
     session: int
     ticks: int
@@ -84,12 +89,14 @@ class _Process:
 def _processes() -> Iterator[_Process]:
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, *fields = entry.read_text().rpartition(")")[2].split()
+            begin, _, rest = entry.read_text().rpartition(")")
+            state, *fields = rest.split()
         except (FileNotFoundError, ProcessLookupError):
             continue
         if state not in "ZX":
             yield _Process(
                 int(entry.parent.name),
+                name=begin.partition("(")[2],
                 parent=int(fields[0]),
                 session=int(fields[2]),
                 ticks=sum(map(int, fields[10:14])),

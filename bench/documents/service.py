@@ -56,9 +56,10 @@ class Service:
         self._client = client
         self.tree = tree
 
-    def read(self, file: Path, **parameters: object) -> Done:
+    def read(self, file: Path, *, job_type: str = "pdf", **parameters: object) -> Done:
         """A file that the service can reach itself."""
-        body = {"job_type": "pdf", "parameters": {"file_path": str(file.resolve()), **parameters}}
+        given = {"file_path": str(file.resolve()), **parameters}
+        body = {"job_type": job_type, "parameters": given}
         started = time.perf_counter()
         answer = self._client.post("/api/jobs", json=body)
         return self._finish(started, _accepted(answer)["data"]["job_id"])

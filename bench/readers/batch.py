@@ -1,6 +1,6 @@
-"""Reads PDFs with one tool, in the tool's own environment, and says what it took.
+"""Reads files with one tool, in the tool's own environment, and says what it took.
 
-    python batch.py MODULE OUTPUT_DIRECTORY PDF...
+    python batch.py MODULE OUTPUT_DIRECTORY FILE...
 
 One line of JSON for each file on standard output: when it is begun, then what came of it. The
 text goes to a file of the same name. A file that takes too long ends the process; so may a fault

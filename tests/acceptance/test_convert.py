@@ -16,8 +16,9 @@ import docx
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from ..documents import MP4, pdf
+from ..documents import pdf
 from ..llm_server import llm_server, says
+from ..sound_files import speech
 from .program import COMMAND, Program, Result
 
 
@@ -187,6 +188,30 @@ class TestSeveralFiles:
         assert (program.directory / name).read_bytes() == pdf("Hello")
 
 
+class TestRecordings:
+    def test_speech_becomes_text_and_subtitles(self, program: Program) -> None:
+        file = give(program, "meeting.wav", speech().read_bytes())
+        result = program.run("convert", file, "--subtitles", "--language", "en", seconds=90)
+        assert result.code == 0, result.err
+        made = {
+            ending: (program.directory / f"meeting.{ending}").read_text()
+            for ending in ("md", "srt", "vtt")
+        }
+        assert "best of times" in made["md"]
+        assert made["srt"].startswith("1\n00:00:00,")
+        assert made["vtt"].startswith("WEBVTT")
+
+    def test_subtitles_that_are_there_are_used_and_stay_as_they_are(self, program: Program) -> None:
+        file = give(program, "meeting.wav", speech().read_bytes())
+        own = "1\n00:00:00,000 --> 00:00:02,000\nWritten by hand\n"
+        give(program, "meeting.srt", own.encode())
+        result = program.run("convert", file, "--subtitles", seconds=90)
+        assert result.code == 0, result.err
+        assert "meeting.srt is there already" in result.err
+        assert "Written by hand" in (program.directory / "meeting.md").read_text()
+        assert (program.directory / "meeting.srt").read_text() == own
+
+
 class TestFailures:
     def test_one_that_fails_does_not_keep_the_others_from_it(self, program: Program) -> None:
         broken = give(program, "broken.pdf", b"%PDF-1.4 and no more")
@@ -200,10 +225,10 @@ class TestFailures:
         assert lines[2] == ".: Is a directory (VALIDATION_ERROR)"
         assert leftovers(program) == []
 
-    def test_a_film_is_no_document(self, program: Program) -> None:
-        result = program.run("convert", give(program, "a.pdf", MP4))
+    def test_what_is_of_no_kind_that_is_known_is_refused(self, program: Program) -> None:
+        result = program.run("convert", give(program, "a.pdf", bytes(range(256))))
         assert result.code == 1
-        assert "neither a PDF nor an office file nor a picture (UNSUPPORTED_FILE)" in result.err
+        assert "of a kind that is known (UNSUPPORTED_FILE)" in result.err
 
     @pytest.mark.parametrize(
         ("arguments", "says"),

@@ -24,6 +24,7 @@ from secretary.templates.library import GERMAN_NAMES
 from secretary.webhooks.headers import headers_for
 from tests.acceptance.program import Program, require_curl
 from tests.documents import pdf
+from tests.schedules import FOSDEM
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = "http://127.0.0.1:5000"
@@ -240,3 +241,17 @@ class TestVisionModel:
         file.write_text(text.replace("…", "1"))
         model = llm_options(load(file, environment={})).models["vision"]
         assert model.name.startswith("qwen")
+
+
+class TestImportOfAConference:
+    def test_every_step_works(self, terminal: Terminal) -> None:
+        look, add, elsewhere, by_http = blocks("docs/how-to/import-a-conference.md", "sh")
+        elsewhere = elsewhere.replace("https://secretary.example.org", ADDRESS)
+        upload = by_http.splitlines()[0]  # the other one asks the world
+        (terminal.program.directory / "schedule.xml").write_text(FOSDEM)
+        with terminal.program.serving() as service:
+            told = [terminal.type(lines, service.url) for lines in (look, add, elsewhere, upload)]
+        assert "Gardens of code" in told[0]
+        assert told[1].startswith("batch-")
+        assert json.loads(told[2])["data"]["batch"]["total_jobs"] == 3
+        assert json.loads(told[3])["data"]["batch"]["total_jobs"] == 1

@@ -1,6 +1,7 @@
 """What `secretary convert` makes of its arguments; the command itself is in tests/acceptance."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -78,9 +79,16 @@ class TestTheJob:
         ole = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512)
         assert self.request(tmp_path / "a.doc", ole)[1]["via_pdf"] is True
 
-    def test_of_a_film_there_is_none(self, tmp_path: Path) -> None:
+    def test_a_film_is_heard_and_looked_at_where_pictures_are_wanted(self, tmp_path: Path) -> None:
+        spoken, film = replace(PLAIN, language="en"), replace(PLAIN, images=True)
+        job_type, parameters = self.request(tmp_path / "a.pdf", MP4, spoken)
+        assert (job_type, parameters["source_language"]) == ("audio", "en")
+        job_type, parameters = self.request(tmp_path / "a.pdf", MP4, film)
+        assert (job_type, parameters["include_slide_text"]) == ("video", True)
+
+    def test_of_what_is_nothing_there_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(UnsupportedFile):
-            self.request(tmp_path / "a.pdf", MP4)
+            self.request(tmp_path / "a.pdf", bytes(range(256)))
 
 
 class TestOutput:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from secretary.errors import FileCorrupt, FileTooLarge, JobFailed
 from secretary.processors.web import markup
 from secretary.processors.web.links import Link, LinkKind
-from secretary.processors.web.page import TalkPage, read_talk_page, talk_page
+from secretary.processors.web.page import page_of, read_talk_page
+from secretary.processors.web.talk_page import TalkPage
+from secretary.sandbox import Sandbox
 
 from .. import talk_pages
 
@@ -20,7 +22,7 @@ HERE = "https://conf.example/2031/talk/x/"
 
 
 def read(html: str, url: str = HERE) -> TalkPage:
-    return talk_page(html.encode(), url)
+    return page_of(html.encode(), url)
 
 
 def body(inner: str, head: str = "") -> str:
@@ -265,10 +267,34 @@ import sys; sys.path[:] = {sys.path!r}
 def refuse(event, arguments):
     if event.startswith(("socket.", "urllib.")):
         raise SystemExit(f"it reached for the network: {{event}} {{arguments}}")
-from secretary.processors.web.page import talk_page
+from secretary.processors.web.page import page_of
 import trafilatura
 from tests.talk_pages import GENERIC
 sys.addaudithook(refuse)
-assert talk_page(GENERIC.encode(), "https://owl.example/talks/owls").text
+assert page_of(GENERIC.encode(), "https://owl.example/talks/owls").text
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+async def test_a_page_is_read_in_a_sandbox(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(talk_pages.GENERIC)
+    sandbox = Sandbox(1)
+    await sandbox.open()
+    try:
+        page = await sandbox.run(read_talk_page, str(file), HERE)
+    finally:
+        await sandbox.close()
+    assert page == read(talk_pages.GENERIC)
+
+
+def test_who_only_sends_the_work_loads_no_parsers() -> None:
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; import secretary.processors.web.talk_page;"
+        " import secretary.processors.web.paths; print(*sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "secretary.processors.web.talk_page" in result.stdout.split()
+    assert not {"lxml", "trafilatura"} & set(result.stdout.split())

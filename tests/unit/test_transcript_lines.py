@@ -1,7 +1,7 @@
 """Tokens put together to words, and loops taken out."""
 
 from secretary.engines.speech import Said
-from secretary.engines.transcript import Token, is_loop, unlooped, words
+from secretary.engines.transcript import Token, _byte_of, is_loop, unlooped, words
 
 
 def test_marks_have_no_time_of_their_own() -> None:
@@ -16,6 +16,17 @@ def test_a_word_of_several_tokens_is_one() -> None:
 
 def test_letters_of_several_bytes_are_put_together() -> None:
     assert words([Token("ĠGr", 0, 1), Token("Ã¼", 1, 2), Token("ÃŁe", 2, 3)])[0].text == " Grüße"
+
+
+def test_signs_without_spaces_are_words() -> None:
+    shown = {byte: letter for letter, byte in _byte_of().items()}
+    tokens = [
+        Token("".join(shown[byte] for byte in part), at, at + 1)
+        for at, part in enumerate(
+            ["今天".encode(), "好".encode()[:2], "好".encode()[2:], "。".encode()]
+        )
+    ]
+    assert words(tokens) == [Said(0, 1, "今天"), Said(1, 3, "好。")]
 
 
 def test_a_loop_is_left_once() -> None:

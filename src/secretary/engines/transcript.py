@@ -8,6 +8,8 @@ from .speech import Said
 
 #: Where a word begins, in vocabularies made of bytes that are shown as letters.
 SPACE = "Ġ"
+#: From here on letters are words; and what stands for bytes that are not yet a letter.
+IDEOGRAPHS, INCOMPLETE = "\u2e80", "\ufffd"
 #: A loop: up to so many tokens, over and over, at least so often and so long.
 LOOP_PERIOD, LOOP_TIMES, LOOP_LENGTH = 24, 3, 12
 
@@ -22,7 +24,7 @@ def words(tokens: Sequence[Token]) -> list[Said]:
     """With the space before them. Marks belong to the word before; they have no time."""
     groups: list[list[Token]] = []
     for token in tokens:
-        if not groups or token.text.startswith(SPACE):
+        if not groups or token.text.startswith(SPACE) or _is_ideograph(groups[-1], token):
             groups.append([])
         groups[-1].append(token)
     return [_word(group) for group in groups]
@@ -54,8 +56,18 @@ def _loop_at(tokens: Sequence[int], place: int) -> tuple[int, int]:
     return 1, 1
 
 
+def _is_ideograph(before: Sequence[Token], token: Token) -> bool:
+    """Chinese and Japanese have no spaces: each sign is a word, once all its bytes are there."""
+    last = _text(before)[-1:]
+    return IDEOGRAPHS <= last < INCOMPLETE and any(map(_is_spoken, _text([token])))
+
+
+def _is_spoken(letter: str) -> bool:
+    return letter.isalnum() or letter == INCOMPLETE
+
+
 def _word(tokens: Sequence[Token]) -> Said:
-    spoken = [token for token in tokens if any(map(str.isalnum, _text([token])))] or tokens
+    spoken = [token for token in tokens if any(map(_is_spoken, _text([token])))] or tokens
     return Said(spoken[0].start, spoken[-1].end, _text(tokens))
 
 

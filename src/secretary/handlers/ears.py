@@ -34,6 +34,8 @@ class Ears(Protocol):
     @property
     def lanes(self) -> int: ...
     @property
+    def language(self) -> str | None: ...
+    @property
     def takes_any_for_its_own(self) -> bool:
         """Whether it would put down any language as if it were the one it knows."""
         ...
@@ -41,6 +43,10 @@ class Ears(Protocol):
     async def hear(self, sound: str, piece: Piece) -> Heard: ...
 
     def understood(self, heard: Sequence[Heard]) -> bool: ...
+
+    def for_language(self, language: str) -> "Ears":
+        """The same, once it is known what is spoken."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,9 @@ class LocalEars:
     def understood(self, heard: Sequence[Heard]) -> bool:
         return is_understood(heard)
 
+    def for_language(self, language: str) -> "LocalEars":
+        return replace(self, language=language)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteEars:
@@ -122,6 +131,9 @@ class RemoteEars:
 
     def understood(self, heard: Sequence[Heard]) -> bool:
         return True
+
+    def for_language(self, language: str) -> "RemoteEars":
+        return replace(self, language=language)
 
 
 def ears_for(ctx: JobContext[Any], language: str | None) -> list[Ears]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from ..processors.speech.pieces import Piece
 from ..processors.transcript import short_clock
 from .ears import Ears
 from .lanes import in_lanes
+
+OnHeard = Callable[[Piece, Heard], None]
 
 #: Before the time that is left is told, so much must be known about the pace.
 LEAST_SECONDS = 3.0
@@ -32,12 +34,20 @@ class Listening:
     def known(self) -> dict[int, records.Place]:
         return records.places(str(self.entry.directory), made_after=self.made_after)
 
-    async def run(self, sound: str, pieces: Sequence[Piece], progress: "SoundProgress") -> None:
-        """Have what is said in these pieces on record."""
+    async def run(
+        self,
+        sound: str,
+        pieces: Sequence[Piece],
+        progress: "SoundProgress",
+        on_heard: OnHeard | None = None,
+    ) -> None:
+        """Have what is said in these pieces on record. What `on_heard` raises ends all of it."""
 
         async def hear(piece: Piece) -> None:
             heard = await self._hear(sound, piece)
             await asyncio.to_thread(self._keep, piece, heard)
+            if on_heard is not None:
+                on_heard(piece, heard)
             await progress.advance(piece.end - piece.start)
             self.entry.touch()
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..cache import Entry
+from ..engines.speech import Heard
 from ..errors import UnsupportedFile
 from ..handler import JobContext
 from ..processors import records
@@ -16,11 +17,10 @@ from ..remote import Remote
 from ..version import __version__
 from .documents import Document, made_after
 from .ears import Ears, ears_for, nobody_understands
-from .listening import Listening, SoundProgress
+from .listening import Listening, OnHeard, SoundProgress
 from .recordings import chosen_track, decoded_sound
 
 if TYPE_CHECKING:
-    from ..engines.speech import Heard
     from ..processors.media.recording import Recording, SoundTrack
     from ..processors.transcript_files import Spoken
 
@@ -102,7 +102,7 @@ class _Transcription:
         if missing:
             await self._hear(listening, pieces, missing)
         heard = await asyncio.to_thread(_all_heard, listening, len(pieces))
-        self._check(heard, is_all=True)
+        self._check(heard)
         from ..processors.transcript_files import Spoken
 
         spoken = Spoken(
@@ -168,17 +168,35 @@ class _Transcription:
         )
         await progress.tell()
         sound, _ = await self._decoded()
-        if self._ears.takes_any_for_its_own and len(missing) == len(pieces):
-            sample = _first(pieces, SAMPLE_SECONDS)
-            await listening.run(sound, sample, progress)
-            self._check(await asyncio.to_thread(_all_heard, listening, len(sample)), is_all=False)
-            missing = missing[len(sample) :]
+        if self._ears.takes_any_for_its_own:
+            await listening.run(sound, missing, progress, self._judge(pieces))
+            return
+        if self._ears.language is None and missing[0] is pieces[0]:
+            await listening.run(sound, missing[:1], progress)
+            (heard,) = await asyncio.to_thread(_all_heard, listening, 1)
+            missing = missing[1:]
+            # A recording is in one language: no piece of it is to be taken for another.
+            listening = replace(listening, ears=self._ears.for_language(heard.language))
         await listening.run(sound, missing, progress)
 
-    def _check(self, heard: Sequence["Heard"], *, is_all: bool) -> None:
+    def _judge(self, pieces: Sequence[Piece]) -> OnHeard:
+        """Ends the work as soon as the beginning is heard and makes no sense."""
+        sample = {piece.number for piece in _first(pieces, SAMPLE_SECONDS)}
+        known: dict[int, Heard] = {}
+
+        def judge(piece: Piece, heard: Heard) -> None:
+            if piece.number in sample:
+                known[piece.number] = heard
+                if len(known) == len(sample) and not self._ears.understood(list(known.values())):
+                    raise NotUnderstood
+
+        return judge
+
+    def _check(self, heard: Sequence[Heard]) -> None:
+        """Once all of it is heard."""
         if self._ears.takes_any_for_its_own and not self._ears.understood(heard):
             raise NotUnderstood
-        if is_all and not any(said.text.strip() for one in heard for said in one.said):
+        if not any(said.text.strip() for one in heard for said in one.said):
             raise UnsupportedFile("Nothing is said in the recording")
 
 
@@ -192,14 +210,14 @@ def _first(pieces: Sequence[Piece], seconds: float) -> Sequence[Piece]:
     return pieces
 
 
-def _all_heard(listening: Listening, count: int) -> list["Heard"]:
+def _all_heard(listening: Listening, count: int) -> list[Heard]:
     from ..processors.transcript_files import heard_in
 
     known = listening.known()
     return [heard_in(line) for line in records.load(known[n] for n in range(count))]
 
 
-def _language(heard: Sequence["Heard"]) -> str:
+def _language(heard: Sequence[Heard]) -> str:
     """The one in which most is said."""
     letters: Counter[str] = Counter()
     for one in heard:

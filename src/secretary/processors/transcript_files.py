@@ -56,17 +56,18 @@ class Transcript:
 
 def record_of(heard: Heard) -> bytes:
     said = [tuple(one) for one in heard.said]
-    told = {"language": heard.language, "confidence": heard.confidence, "said": said}
+    told = {
+        "language": heard.language,
+        "confidence": heard.confidence,
+        "unclear": heard.unclear,
+        "said": said,
+    }
     return json_bytes(told)
 
 
 def heard_in(record: bytes) -> Heard:
     told = orjson.loads(record)
-    return Heard(
-        language=told["language"],
-        confidence=told["confidence"],
-        said=tuple(Said(*one) for one in told["said"]),
-    )
+    return Heard(**{**told, "said": tuple(Said(*one) for one in told["said"])})
 
 
 def put_together(transcript: Transcript) -> None:

@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 _COOPERATION_SECONDS = 0.3
 _START_SECONDS = 120
 _READ_BYTES = 65536
+#: There are as many of these processes as processors: libraries that compute are not to start
+#: threads in each of them, unless the operator says so.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 #: What a frame may hold beside a result: usage, or the name and the traceback of an error.
 _FRAME_SLACK = MIB
 
@@ -85,7 +88,7 @@ class Child(asyncio.BufferedProtocol):
         try:
             self.pid = processes.spawn(
                 ["-c", program],
-                {**environment, processes.MARK: self._token},
+                {**_ONE_THREAD, **environment, processes.MARK: self._token},
                 [None, output, output, theirs.fileno()],
             )
         finally:

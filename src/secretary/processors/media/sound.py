@@ -183,9 +183,11 @@ def _check_end(path: str, recording: Recording, ended: Ended, timeline: Timeline
         raise OSError(errno.ENOSPC, "ffmpeg cannot write")
     if _NO_DECODER.search(ended.said):
         raise UnsupportedFile("ffmpeg has no decoder for the sound in the file")
-    if ended.code or timeline.seconds <= 0:
-        if recording.format == "mp4" and is_protected(path):
-            raise FileEncrypted("The sound in the file is encrypted: only its shop can play it")
+    is_useless = ended.code or timeline.seconds <= 0
+    # Now and then ffmpeg makes something of what is encrypted, and only complains.
+    if recording.format == "mp4" and (is_useless or ended.said.strip()) and is_protected(path):
+        raise FileEncrypted("The sound in the file is encrypted: only its shop can play it")
+    if is_useless:
         raise FileCorrupt("The sound in the file cannot be decoded: it is damaged")
 
 

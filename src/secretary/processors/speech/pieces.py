@@ -71,10 +71,14 @@ class Piece:
 def cut(activity: Activity) -> list[Piece]:
     """Numbered from 0. Windows do not overlap; none where nobody speaks."""
     windows = _windows(activity)
-    return [
-        Piece(number, tuple(windows[first : first + WINDOWS]))
-        for number, first in enumerate(range(0, len(windows), WINDOWS))
-    ]
+    pieces: list[Piece] = []
+    first = 0
+    while first < len(windows):
+        # Smaller ones at the end: all processes are to be done at the same time.
+        count = WINDOWS if len(windows) - first > 2 * WINDOWS else WINDOWS // 2
+        pieces.append(Piece(len(pieces), tuple(windows[first : first + count])))
+        first += count
+    return pieces
 
 
 def _windows(activity: Activity) -> list[Window]:

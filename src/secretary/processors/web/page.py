@@ -1,8 +1,7 @@
-"""The page of a conference talk, as it was downloaded, and what it tells."""
+"""Reads the page of a conference talk, as it was downloaded."""
 
 import html
 import re
-from dataclasses import dataclass
 
 from ...errors import FileCorrupt
 from .facts import Facts, merged
@@ -20,38 +19,15 @@ from .page_tags import (
     title_of,
 )
 from .sites import site_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TalkPage:
-    """Plain text all but `text`, which is Markdown. None and empty is what the page does not
-    tell. `day` is a date where it tells one, else as it calls it. All links are absolute."""
-
-    url: str
-    #: `fosdem`, `pretalx`, `frab`, or empty.
-    site: str
-    title: str
-    speakers: tuple[str, ...]
-    text: str
-    event: str | None
-    track: str | None
-    day: str | None
-    starttime: str | None
-    endtime: str | None
-    room: str | None
-    language: str | None
-    videos: tuple[Link, ...]
-    subtitles: tuple[Link, ...]
-    attachments: tuple[Link, ...]
-    links: tuple[Link, ...]
+from .talk_page import TalkPage
 
 
 def read_talk_page(path: str, url: str) -> TalkPage:
     """Runs in a sandbox: the page is a stranger's. Nothing is fetched, no script is run."""
-    return talk_page(page_at(path), url)
+    return page_of(page_at(path), url)
 
 
-def talk_page(data: bytes, url: str) -> TalkPage:
+def page_of(data: bytes, url: str) -> TalkPage:
     root = parsed_page(data, url)
     linked = facts_of_linked_data(root, f"{heading_of(root)} {title_of(root)}", url)
     without_scripts(root)

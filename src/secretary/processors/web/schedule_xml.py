@@ -82,12 +82,14 @@ def _links(event: Element, base: str) -> list[Link]:
     ):
         for element in event.findall(path):
             text = line("".join(element.itertext()), 4000)
-            is_slides = element.get("type") == "slides"
             url = element.get("href") or element.get("url") or text
-            told = LinkKind.ATTACHMENT if is_slides else kind
+            if not url:
+                continue
             title = "" if url == text else text
-            found.append(link_to(url, f"Slides: {title}" if is_slides else title, base=base,
-                                 kind=told) if url else None)  # fmt: skip
+            is_slides = element.get("type") == "slides"
+            title = f"Slides: {title}" if is_slides else title
+            told = LinkKind.ATTACHMENT if is_slides else kind
+            found.append(link_to(url, title, base=base, kind=told))
     return distinct(found)
 
 

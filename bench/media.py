@@ -1,0 +1,164 @@
+"""Recordings: how fast they are heard, beside the bare engines, in one run on one machine.
+
+    make bench-media ARGS="[--quick] [--only speed,decoding,memory] [--minutes 10] [--json FILE]"
+
+Engines and services are measured in turn, round after round, there and back again, so that noise
+hits all alike. Ours is measured through whole jobs: handed in by HTTP, queued, decoded and heard in
+child processes, results written, the end told by the stream. What is compared is told in
+`recordings/hearing.py`, `recordings/decoding.py` and `recordings/memory.py`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import media_report
+import report
+from arena import Failed
+from recordings import memory
+from recordings.decoding import CODERS, Decoding, measure_decoding
+from recordings.hearing import Hearing, measure_hearing
+from recordings.memory import Length, Peak
+
+WORK = Path(__file__).resolve().parent.parent / ".bench"
+PARTS = ("speed", "decoding", "memory")
+
+
+@dataclass(frozen=True)
+class Plan:
+    minutes: float = 10
+    #: So much that both child processes have something to hear.
+    warm_up_s: float = 150
+    #: Even, for each second one goes backwards.
+    rounds: int = 4
+    decoded_minutes: float = 20
+    decoding_rounds: int = 4
+    kinds: tuple[str, ...] = tuple(CODERS)
+    #: The longest has as much speech as the one before.
+    lengths: tuple[Length, ...] = (
+        Length("1 minute", 60),
+        Length("1 hour", 300, times=12),
+        Length("6 hours", 120, quiet_s=600, times=30),
+    )
+
+
+QUICK = Plan(
+    minutes=0.7,
+    warm_up_s=5,
+    rounds=1,
+    decoded_minutes=2,
+    decoding_rounds=2,
+    lengths=(Length("some seconds", 20), Length("1 hour", 20, quiet_s=580, times=6)),
+)
+
+
+@dataclass
+class Run:
+    hearing: Hearing | None = None
+    decoding: list[Decoding] = field(default_factory=list)
+    memory: list[Peak] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def all_failures(self) -> list[str]:
+        parts = media_report.failures(self.hearing, self.decoding, self.memory)
+        return [*self.failures, *parts]
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    plan = QUICK if options.quick else Plan()
+    if options.minutes:
+        plan = replace(plan, minutes=options.minutes)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    WORK.mkdir(exist_ok=True)
+    run = Run()
+    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
+        machine, load = report.machine(Path(root)), os.getloadavg()[0]
+        _say(f"{machine}; load average {load:.1f}")
+        for part in options.only:
+            _say(part)
+            try:
+                _measure(part, run, plan, Path(root))
+            except Failed as failure:
+                run.failures.append(f"{part}: {failure}")
+    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+    text = _text(run, plan, machine)
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text + "\n")
+    if options.json:
+        figures = {"machine": machine, "plan": asdict(plan), **asdict(run)}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 1 if run.all_failures() else 0
+
+
+def _measure(part: str, run: Run, plan: Plan, root: Path) -> None:
+    match part:
+        case "speed":
+            run.hearing = measure_hearing(
+                WORK,
+                root,
+                seconds=plan.minutes * 60,
+                warm_up_s=plan.warm_up_s,
+                rounds=plan.rounds,
+            )
+        case "decoding":
+            minutes, rounds = plan.decoded_minutes, plan.decoding_rounds
+            run.decoding = measure_decoding(root, minutes=minutes, rounds=rounds, kinds=plan.kinds)
+        case "memory":
+            run.memory = memory.measure_memory(root, plan.lengths)
+
+
+def _text(run: Run, plan: Plan, machine: str) -> str:
+    parts = []
+    if run.hearing:
+        parts += [
+            media_report.hearing_table(run.hearing),
+            media_report.hearing_notes(run.hearing, plan.rounds),
+            media_report.aims(run.hearing),
+        ]
+    if run.decoding:
+        notes = {"minutes": plan.decoded_minutes, "rounds": plan.decoding_rounds}
+        parts.append(media_report.decoding_table(run.decoding))
+        parts.append(media_report.DECODING_NOTES.format(**notes))
+    if run.memory:
+        parts.append(media_report.memory_table(run.memory))
+        parts.append(media_report.MEMORY_NOTES.format(processes=memory.PROCESSES))
+    if failures := run.all_failures():
+        parts.append("Failed:\n" + "\n".join(failures))
+    return "\n\n".join([*parts, machine])
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="media.py", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="short sounds, for a first look")
+    parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
+    parser.add_argument("--minutes", type=float, help="of the talk by which speed is measured")
+    parser.add_argument("--markdown", type=Path, help="file for the tables")
+    parser.add_argument("--json", type=Path, help="file for all samples")
+    return parser.parse_args(arguments)
+
+
+def _parts(text: str) -> list[str]:
+    parts = text.split(",")
+    if unknown := set(parts) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
+    return parts
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

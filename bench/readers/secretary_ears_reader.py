@@ -1,0 +1,36 @@
+"""All that a job does to hear a file, one step after the other in this process, without the job."""
+
+import os
+import tempfile
+from pathlib import Path
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+from secretary.engines.speech import open_speech_engine
+from secretary.processors.media.probe import probe
+from secretary.processors.media.sound import chosen_track, decode
+from secretary.processors.speech.activity import pieces_of
+from secretary.processors.speech.listening import transcribe
+
+ENGINE = "whisper"
+LIMIT_S = 24 * 60 * 60
+
+VERSION = open_speech_engine(ENGINE).version
+
+
+def read(path: str) -> str:
+    recording = probe(path)
+    track = chosen_track(recording.sounds)
+    assert track is not None
+    with tempfile.TemporaryDirectory() as directory:
+        sound = str(Path(directory) / "sound.raw")
+        decode(
+            path,
+            sound,
+            recording=recording,
+            track=track,
+            max_seconds=LIMIT_S,
+            timeout_s=LIMIT_S,
+        )
+        heard = [transcribe(Path(sound), each, ENGINE, None, "en") for each in pieces_of(sound)]
+    return " ".join(said.text for one in heard for said in one.said)

@@ -1,0 +1,1 @@
+"""Recordings that the bench makes, and what is measured with them."""

@@ -1,0 +1,112 @@
+"""Talks of known words, by real and made voices, and the files they are heard from."""
+
+import random
+import struct
+import subprocess
+import wave
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from arena import Failed
+
+from secretary.engines.speech import RATE
+from secretary.processors.media.ffmpeg import program_at
+from secretary.processors.speech.activity import pieces_of
+from tests.speech import (
+    BECKETT,
+    MINUTES,
+    TWO_CITIES,
+    noise,
+    read_aloud,
+    real_voice,
+    silence,
+    written,
+)
+
+#: Seconds between two speakers.
+PAUSES = 0.6, 2.5
+#: A quiet room: 60 dB below the loudest.
+ROOM = 0.001
+LIMIT_S = 600
+
+
+@dataclass(frozen=True)
+class Talk:
+    sound: np.ndarray
+    words: str
+
+    @property
+    def seconds(self) -> float:
+        return len(self.sound) / RATE
+
+
+def talk(seconds: float) -> Talk:
+    """At least so much of it: nobody is interrupted. The same each time."""
+    chance, speakers = random.Random(1), _speakers()
+    parts, words = [silence(0.5)], list[str]()
+    while sum(map(len, parts)) < seconds * RATE:
+        text, sound = speakers[len(words) % len(speakers)]
+        words.append(text)
+        parts += [sound, silence(chance.uniform(*PAUSES))]
+    return Talk(np.concatenate(parts), " ".join(words))
+
+
+def meeting(speech_s: float, quiet_s: float) -> np.ndarray:
+    """Exactly so much speech, and behind it a room in which nobody speaks."""
+    speech = talk(speech_s).sound[: round(speech_s * RATE)]
+    return np.concatenate([speech, noise(quiet_s, ROOM)]) if quiet_s else speech
+
+
+def _speakers() -> Sequence[tuple[str, np.ndarray]]:
+    return (
+        (BECKETT, real_voice("beckett")),
+        (MINUTES, read_aloud(MINUTES, "slt")),
+        (TWO_CITIES, real_voice("two_cities")),
+        (MINUTES, read_aloud(MINUTES, "rms")),
+    )
+
+
+def write_wav(sound: np.ndarray, path: Path) -> Path:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes((np.clip(sound, -1, 1) * 32767).round().astype("<i2").tobytes())
+    return path
+
+
+def marked(path: Path, mark: str) -> Path:
+    """The same sound under another digest, so that nothing is known about it: with a comment behind
+    the samples."""
+    comment = mark.encode() + b"\0" * (2 - len(mark.encode()) % 2)
+    note = b"INFOICMT" + struct.pack("<I", len(comment)) + comment
+    content = path.read_bytes() + b"LIST" + struct.pack("<I", len(note)) + note
+    target = path.with_name(f"{path.stem}-{mark.replace(' ', '-')}.wav")
+    target.write_bytes(content[:4] + struct.pack("<I", len(content) - 8) + content[8:])
+    return target
+
+
+def count_pieces(said: Talk, directory: Path) -> int:
+    """In which our service would hear it; each is heard by one process."""
+    raw = directory / "talk.raw"
+    written(said.sound, raw)
+    count = len(pieces_of(str(raw)))
+    raw.unlink()
+    return count
+
+
+def ffmpeg(*arguments: object) -> None:
+    """The program that the service would take."""
+    command = [program_at(), "-nostdin", "-hide_banner", "-loglevel", "error", "-y"]
+    command += [str(argument) for argument in arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode:
+        raise Failed(f"ffmpeg: {done.stderr.strip()[-200:]}")
+
+
+def looped(block: Path, times: int, target: Path) -> Path:
+    """The same over and over, without coding it again."""
+    ffmpeg("-stream_loop", times - 1, "-i", block, "-c", "copy", target)
+    return target

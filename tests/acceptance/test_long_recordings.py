@@ -1,0 +1,120 @@
+"""Two hours of sound: memory does not grow with them, and a worker that dies loses no piece."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from secretary import processes
+from secretary.files import JobFiles
+from secretary.job import Job, JobStatus
+from secretary.store import JobStore, open_store
+
+from ..sound_files import made, speech
+from ..speech import word_error_rate
+from .service import WorkerProcess, ended, environment, until
+
+WORDS = (
+    "The committee met on Tuesday morning to discuss the new library. Several members asked whether"
+    " the building would be ready before winter."
+)
+#: Said at the beginning of each stretch of so many seconds; the rest of it is silence.
+STRETCH, STRETCHES = 300, 24
+HOURS = STRETCH * STRETCHES / 3600
+#: Of one process that listens, and of all of them, the worker included, with some reserve.
+MEBIBYTE = 1024 * 1024
+MOST_OF_ONE, MOST_GROWTH = 600 * MEBIBYTE, 100 * MEBIBYTE
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    (tmp_path / "data").mkdir()
+    store = open_store(f"sqlite://{tmp_path}/data/secretary.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+def recording(directory: Path) -> Path:
+    """Two hours, made by repetition."""
+    stretch = made(
+        directory / "stretch.flac", "-i", speech(WORDS), "-af", f"apad=whole_dur={STRETCH}"
+    )
+    loop = ("-stream_loop", str(STRETCHES - 1), "-i", stretch)
+    return made(directory / "long.ogg", *loop, "-c:a", "libvorbis", "-ar", "16000")
+
+
+def heard(data_dir: Path) -> Counter[int]:
+    """How often each piece has been listened to."""
+    lines = (
+        line
+        for records in data_dir.glob("cache/speech/*/*/records-*")
+        for line in records.read_bytes().splitlines(keepends=True)
+    )
+    return Counter(int(line.split(b" ")[0]) for line in lines if line.endswith(b"\n"))
+
+
+async def largest(worker: WorkerProcess) -> tuple[int, int]:
+    """The largest process, and all of them together."""
+    tree = processes.tree(worker.pid)
+    sizes = [process.rss_bytes for process in tree] or [0]
+    return max(sizes), sum(sizes)
+
+
+@pytest.mark.timeout(400)
+async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
+    store: JobStore, tmp_path: Path
+) -> None:
+    recording(tmp_path)
+    env = environment(
+        tmp_path / "data",
+        SECRETARY_STORAGE__SOURCE_ROOTS=f"['{tmp_path}']",
+        SECRETARY_GENERIC_WORKER__PROCESSES="2",
+    )
+    job = Job(job_type="audio", parameters={"file_path": "long.ogg", "source_language": "en"})
+    await store.add([job])
+    first = WorkerProcess(env, tmp_path / "first.log")
+
+    async def begun() -> bool:
+        return len(heard(tmp_path / "data")) >= 2
+
+    try:
+        await until(begun, seconds=120, what="the first pieces")
+    finally:
+        first.kill()
+    before = heard(tmp_path / "data")
+    second = WorkerProcess(env, tmp_path / "second.log")
+    sizes: list[tuple[int, int]] = []
+    watching = asyncio.create_task(_watch(second, sizes, tmp_path / "data", len(before)))
+    try:
+        done = await ended(store, job.job_id, seconds=250)
+    finally:
+        watching.cancel()
+        second.terminate()
+    assert done.status is JobStatus.COMPLETED, done.error
+    after = heard(tmp_path / "data")
+    assert len(before) < len(after)
+    assert all(after[number] == 1 for number in before), "no finished piece is heard again"
+    results = JobFiles(tmp_path / "data").filled(done).results
+    assert results is not None
+    segments = results["transcription"]["segments"]
+    starts = [one["start"] for one in segments if one["text"].startswith("The committee")]
+    assert starts == pytest.approx([STRETCH * number for number in range(STRETCHES)], abs=0.5)
+    assert word_error_rate(" ".join([WORDS] * STRETCHES), results["transcription"]["text"]) < 0.05
+    assert results["metadata"]["duration"] == pytest.approx(HOURS * 3600, abs=1)
+    assert max(one for one, _ in sizes) < MOST_OF_ONE
+    early, late = sizes[: len(sizes) // 3], sizes[len(sizes) // 3 :]
+    assert max(total for _, total in late) - max(total for _, total in early) < MOST_GROWTH
+
+
+async def _watch(
+    worker: WorkerProcess, sizes: list[tuple[int, int]], data_dir: Path, known: int
+) -> None:
+    """From when its engines are loaded: each has listened to a piece."""
+    while len(heard(data_dir)) < known + 2:
+        await asyncio.sleep(0.1)
+    while True:
+        sizes.append(await largest(worker))
+        await asyncio.sleep(0.1)

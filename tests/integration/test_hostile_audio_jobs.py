@@ -1,0 +1,117 @@
+"""Recordings that want to do harm, handed in to the whole service: each is refused by name."""
+
+import asyncio
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..sound_files import RATE, sound, speech
+from ..web import Asked, serving
+from ..workroom import Room, workroom
+
+ROUTE = "/api/audio/process"
+
+
+def wav(channels: int, frames: bytes, *, claimed: int | None = None) -> bytes:
+    """A WAV whose header may claim more than there is."""
+    size = len(frames) if claimed is None else claimed
+    width = 2 * channels
+    form = struct.pack("<HHIIHH", 1, channels, RATE, RATE * width, width & 0xFFFF, 16)
+    head = b"RIFF" + struct.pack("<I", min(36 + size, 0xFFFFFFFF)) + b"WAVEfmt "
+    return head + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", size) + frames
+
+
+def declared_for_a_year() -> bytes:
+    """An m4a whose header says that it takes a year."""
+    content = bytearray(sound("a.m4a").read_bytes())
+    for box in (b"mvhd", b"mdhd", b"tkhd"):
+        at = content.index(box)
+        place = {b"mvhd": 16, b"mdhd": 16, b"tkhd": 24}[box]
+        rate = int.from_bytes(content[at + 16 : at + 20]) if box != b"tkhd" else 1000
+        content[at + place + 4 : at + place + 8] = (365 * 86400 * rate & 0xFFFFFFFF).to_bytes(4)
+    return bytes(content)
+
+
+async def test_bad_files_are_refused_by_name(tmp_path: Path) -> None:
+    files = {
+        "torn.wav": (b"RIFF\x24\0\0\0WAVEfmt ", "FILE_CORRUPT"),
+        "torn.mp3": (sound("a.mp3").read_bytes()[:60], "FILE_CORRUPT"),
+        "torn.flac": (b"fLaC" + bytes(100), "FILE_CORRUPT"),
+        "many.wav": (wav(300, bytes(600 * 100)), "UNSUPPORTED_FILE"),
+        "noise.mp3": (b"ID3\x04" + bytes(range(256)) * 40, "FILE_CORRUPT"),
+    }
+    async with workroom(tmp_path) as room:
+        jobs = [room.refused(ROUTE, content, name) for name, (content, _) in files.items()]
+        errors = await asyncio.gather(*jobs)
+    for (name, (_, code)), error in zip(files.items(), errors, strict=True):
+        assert error["code"] == code, f"{name}: {error}"
+        assert str(tmp_path) not in str(error)
+    assert [path for path in room.left_over() if "/uploads/" not in path] == []
+
+
+async def test_what_is_no_sound_is_refused_whatever_its_name(tmp_path: Path) -> None:
+    files = {"page.mp3": b"Not a sound but a text.\n" * 50, "empty.wav": b""}
+    roots = {"source_roots": [str(tmp_path)]}
+    async with workroom(tmp_path / "data", storage=roots) as room:
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+            response = await room.client.post(ROUTE, files={"file": (name, content)})
+            assert response.status_code == 415
+            job = await room.ended(await room.submit("audio", file_path=name))
+            assert job["error"]["code"] in ("UNSUPPORTED_FILE", "FILE_CORRUPT"), name
+
+
+async def test_a_year_is_not_believed(tmp_path: Path) -> None:
+    async with workroom(tmp_path, media={"max_duration_hours": 1}) as room:
+        job = await room.ended(await room.hand_in(ROUTE, declared_for_a_year(), "a.m4a"))
+    if job["status"] == "failed":
+        assert job["error"]["code"] in ("FILE_TOO_LARGE", "FILE_CORRUPT")
+    else:
+        assert job["results"]["metadata"]["duration"] < 60
+
+
+async def test_a_claim_of_hours_costs_nothing(tmp_path: Path) -> None:
+    """The header says four gigabytes; ten seconds are there."""
+    frames = speech().read_bytes()[44:]
+    async with workroom(tmp_path) as room:
+        results = await room.read(ROUTE, wav(1, frames, claimed=0xFFFFFFF0), "a.wav")
+    assert results["metadata"]["duration"] < 60
+
+
+@pytest.mark.parametrize("kind", ["audio/mpeg", "application/octet-stream"])
+async def test_a_url_that_never_ends_is_given_up(tmp_path: Path, kind: str) -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.send(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode())
+        while True:
+            await asked.send(bytes(65536))
+            await asyncio.sleep(0.001)
+
+    network = {"allow_hosts": ["127.0.0.1"], "download_max_mb": 2, "download_timeout_sec": 20}
+    async with serving(answer) as web, workroom(tmp_path, network=network) as room:
+        job = await room.ended(await room.submit("audio", url=web.url("/endless.mp3")))
+    assert job["error"]["code"] == "FILE_TOO_LARGE"
+    assert room.left_over() == []
+
+
+async def test_a_url_that_drips_is_given_up(tmp_path: Path) -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.send(b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n")
+        while True:
+            await asked.send(b"x")
+            await asyncio.sleep(0.1)
+
+    network = {"allow_hosts": ["127.0.0.1"], "download_timeout_sec": 2}
+    async with serving(answer) as web, workroom(tmp_path, network=network) as room:
+        job_id = await room.submit("video", url=web.url("/drips.mp4"))
+        async with asyncio.timeout(60):
+            while not (errors := [one["error"] for one in await attempts(room, job_id)]):
+                await asyncio.sleep(0.05)
+        await room.client.post(f"/api/jobs/{job_id}/cancel")
+    assert errors[0]["code"] == "DOWNLOAD_FAILED"
+
+
+async def attempts(room: Room, job_id: str) -> list[dict[str, Any]]:
+    """Those that have ended."""
+    return [one for one in (await room.job(job_id))["attempts"] if one["ended_at"]]

@@ -1,0 +1,76 @@
+"""What the benchmark of recordings counts on."""
+
+import importlib
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secretary.engines.speech import RATE
+from secretary.processors.media.probe import probe
+from secretary.processors.media.sound import chosen_track, decode
+from tests.speech import needs, tones
+
+BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
+
+
+@pytest.fixture
+def sounds(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("recordings.sounds")
+
+
+@pytest.fixture
+def hearing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("recordings.hearing")
+
+
+def test_a_marked_file_is_another_file_with_the_same_sound(sounds: Any, tmp_path: Path) -> None:
+    file = sounds.write_wav(tones(2, [220, 330], 0.5), tmp_path / "tones.wav")
+
+    first, second = (sounds.marked(file, mark) for mark in ("round 1", "round 22"))
+
+    assert len({path.read_bytes() for path in (file, first, second)}) == 3
+    assert _decoded(first) == _decoded(second) == _decoded(file) == _samples(file)
+
+
+@needs("flite")
+def test_a_talk_is_the_same_each_time_and_nobody_in_it_is_interrupted(sounds: Any) -> None:
+    one, other = sounds.talk(10), sounds.talk(10)
+
+    assert np.array_equal(one.sound, other.sound) and one.words == other.words
+    assert one.seconds >= 10
+    assert one.words.startswith("Ever tried.") and one.words.endswith(".")
+
+
+@needs("flite")
+def test_a_meeting_is_as_long_as_it_is_said_to_be(sounds: Any) -> None:
+    assert len(sounds.meeting(5, 3)) == 8 * RATE
+
+
+def test_a_pace_is_compared_with_those_of_its_own_round_only(hearing: Any) -> None:
+    speeds = {"bare": 10.0, "ours": 20.0}
+
+    assert hearing.ratios(speeds, ["bare", "failed"]) == {
+        "bare": {"bare": 1.0},
+        "ours": {"bare": 2.0},
+    }
+
+
+def _samples(path: Path) -> bytes:
+    with wave.open(str(path), "rb") as file:
+        return file.readframes(file.getnframes())
+
+
+def _decoded(path: Path) -> bytes:
+    recording, target = probe(str(path)), path.with_suffix(".raw")
+    track = chosen_track(recording.sounds)
+    assert track is not None
+    done = decode(
+        str(path), str(target), recording=recording, track=track, max_seconds=60, timeout_s=60
+    )
+    assert not done.is_damaged
+    return target.read_bytes()
