@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine bench-api bench-documents bench-media chaos fuzz-api fuzz-documents clean
+.PHONY: help run test check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge chaos fuzz-api fuzz-documents clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench-documents: .venv/.dev ## Reading documents beside other tools, in one run;
 
 bench-media: .venv/.dev ## Recordings beside the bare engines and ffmpeg, in one run; ARGS="--quick" is handed on
 	@PYTHONPATH=. $(BIN)/python bench/media.py $(ARGS)
+
+bench-knowledge: .venv/.dev ## Transformer jobs beside bare calls of a model; ARGS="--quick" is handed on
+	@$(BIN)/python bench/knowledge.py $(ARGS)
 
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -1,4 +1,4 @@
-"""A handler from outside that asks a vision model."""
+"""A handler from outside that asks a vision model, and looks at the templates."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ from secretary.handler import AnyParameters
 @handles("seeing")
 async def seeing(ctx: JobContext[AnyParameters]) -> dict[str, Any]:
     page = await ctx.llm.read_picture(b"\xff\xd8\xff a picture")
-    return {"markdown_content": page, "llm_info": ctx.llm.info()}
+    own = [one.name for one in ctx.templates.listed() if one.origin == "own"]
+    return {"markdown_content": page, "llm_info": ctx.llm.info(), "templates": own}
 
 
 def register(registry: Registry) -> None:

@@ -1,15 +1,19 @@
 """A worker that dies in the midst of a document: the next one goes on where it was."""
 
+import asyncio
 import io
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from secretary.job import Job, JobStatus
 from secretary.store import JobStore, open_store
 
+from ..llm_server import KEY, Reads, Reply, hangs, llm_server, says
 from ..printed import page
 from .service import WorkerProcess, ended, environment, until
 
@@ -85,3 +89,48 @@ async def test_at_most_the_pages_in_work_are_done_again(store: JobStore, tmp_pat
     assert texts == [f"Page number {n} of the scan" for n in range(1, PAGES + 1)]
     assert done.results is not None
     assert done.results["is_from_cache"] is False
+
+
+async def test_what_a_model_has_translated_is_not_asked_again(
+    store: JobStore, tmp_path: Path
+) -> None:
+    """The model falls silent in the midst of the text, and the worker is killed."""
+    text = "".join(f"Paragraph {number} {'is long ' * 40}\n\n" for number in range(100))
+    is_silent = asyncio.Event()
+
+    def answer(request: dict[str, Any]) -> Reply:
+        if len(server.requests) == 6 and not is_silent.is_set():
+            is_silent.set()
+            return hangs
+        pieces = json.loads(request["messages"][-1]["content"])
+        return says(json.dumps({key: f"<{one}>" for key, one in pieces.items()}))
+
+    async with llm_server(Reads(answer)) as server:
+        env = environment(
+            tmp_path / "data",
+            SECRETARY_LLM__BASE_URL=server.web.url("/v1"),
+            SECRETARY_LLM__API_KEY=KEY,
+            SECRETARY_LLM__MODEL="scripted",
+            SECRETARY_LLM__MAX_CONCURRENT="1",
+        )
+        wish = {"text": text, "source_language": "en", "target_language": "fr"}
+        job = Job(job_type="transformer", parameters=wish)
+        await store.add([job])
+        first = WorkerProcess(env, tmp_path / "first.log")
+        try:
+            await asyncio.wait_for(is_silent.wait(), 60)
+        finally:
+            first.kill()
+        before = [request["messages"][-1]["content"] for request in server.requests]
+        second = WorkerProcess(env, tmp_path / "second.log")
+        try:
+            done = await ended(store, job.job_id, seconds=60)
+        finally:
+            second.terminate()
+        after = [request["messages"][-1]["content"] for request in server.requests[len(before) :]]
+    assert done.status is JobStatus.COMPLETED, done.error
+    # Kept are portions of a few requests; only that at which the worker died is asked for again.
+    again = set(before) & set(after)
+    assert before[-1] in again and before[0] not in again
+    result = tmp_path / "data" / "jobs" / job.job_id / "2" / "result.md"
+    assert result.read_text().count("<Paragraph") == 100

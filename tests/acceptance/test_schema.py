@@ -177,7 +177,7 @@ class TestAnswers:
             schema,
             "POST",
             "/api/transformer/text",
-            body={"text": "Hello", "wait_ms": 20_000},
+            body={"text": "Hello", "summarize": True, "wait_ms": 20_000},
             media_type="application/json",
         )
         assert (told.status_code, told.json()["error"]["code"]) == (503, "ENGINE_UNAVAILABLE")

@@ -311,7 +311,9 @@ class TestRequestForgery:
                 ids.append(answer.json["data"]["job_id"])
             else:
                 target.refused(answer, 400)
-            answer = target.post("/api/transformer/text", {"text": "x", "callback_url": hook})
+            answer = target.post(
+                "/api/transformer/text", {"text": "x", "summarize": True, "callback_url": hook}
+            )
             if answer.status == 202:
                 ids.append(answer.json["job_id"])
             else:

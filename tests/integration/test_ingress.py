@@ -168,7 +168,8 @@ class TestRoutes:
     async def test_a_file_becomes_a_job(self, client: Client, path: str) -> None:
         content, job_type = ROUTES[path]
         assert content is not None
-        response = await client.upload(path, content, name="../Größe 1.x")
+        wish = {"summarize": "true"} if job_type == "transformer" else {}
+        response = await client.upload(path, content, name="../Größe 1.x", data=wish)
         assert response.status_code == 202, response.text
         job = await client.job(response.json()["job_id"])
         source = job["parameters"]["file_source"]
@@ -179,7 +180,8 @@ class TestRoutes:
     @pytest.mark.parametrize("path", ROUTES)
     @pytest.mark.parametrize("form", ["json", "data"])
     async def test_a_url_becomes_a_job(self, client: Client, path: str, form: str) -> None:
-        job_id = await client.accepted(path, **{form: {"url": URL}})
+        wish = {"summarize": "true"} if "transformer" in path else {}
+        job_id = await client.accepted(path, **{form: {"url": URL, **wish}})
         job = await client.job(job_id)
         assert job["parameters"]["url"] == URL
         assert job["parameters"].get("via_pdf") == (True if "via-pdf" in path else None)
@@ -188,7 +190,9 @@ class TestRoutes:
         assert (await client.upload("/api/pdf/process/", HELLO)).status_code == 202
 
     async def test_a_text_may_stand_in_the_request_itself(self, client: Client) -> None:
-        job_id = await client.accepted("/api/transformer/text", json={"text": "Hello"})
+        job_id = await client.accepted(
+            "/api/transformer/text", json={"text": "Hello", "summarize": True}
+        )
         assert (await client.job(job_id))["parameters"]["text"] == "Hello"
 
 

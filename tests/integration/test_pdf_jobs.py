@@ -393,7 +393,7 @@ async def test_nothing_is_left_behind(room: Room) -> None:
     assert kept == []
 
 
-async def test_a_template_is_not_left_out_in_silence(room: Room) -> None:
+async def test_a_template_without_a_model_is_not_left_out_in_silence(room: Room) -> None:
     error = await room.refused(ROUTE, THREE, "fruit.pdf", template="Session")
     assert error["code"] == "ENGINE_UNAVAILABLE"
 

@@ -20,7 +20,8 @@ from ..web import Asked, Web, serving
 from ..workroom import Room, workroom
 from .test_video_jobs import talk
 
-PAGE = """<!DOCTYPE html><html lang="en"><head><title>FOSDEM 2025 - Forked Communities</title></head>
+PAGE = """<!DOCTYPE html><html lang="en">
+<head><title>FOSDEM 2025 - Forked Communities</title></head>
 <body><h1>Forked Communities</h1>
 <p>What happens to a community when its project is licensed anew? We look at three forks and
 at what became of the people who worked on them.</p>

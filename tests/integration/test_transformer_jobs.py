@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
+from secretary.templates import Library
+
 from ..documents import pdf
 from ..llm_server import KEY, LlmServer, Reads, Reply, fails, llm_server, says
+from ..model_server import ModelServer
 from ..office_files import docx_of, paragraph
 from ..web import Asked, serving
 from ..workroom import Room, workroom
+from .test_audio_jobs import silence
 
 TEXT = "/api/transformer/text"
 TEMPLATE = "/api/transformer/template"
@@ -37,6 +41,7 @@ kind: note
 
 {{text}}
 """
+NAMED = says(json.dumps({"title": "Named"}))
 FILLED = {"title": "Apples", "tags": ["fruit", "red"], "summary": "About apples."}
 
 
@@ -202,6 +207,25 @@ class TestTemplates:
             results = await made(room, text="x", template="Notes")
             assert results["metadata"]["template"] == "Notes_en"
 
+    async def test_every_shipped_template_writes_any_value_down(self, tmp_path: Path) -> None:
+        def answer(request: dict[str, Any]) -> Reply:
+            schema = request["response_format"]["json_schema"]["schema"]
+            return says(json.dumps(nasty(schema)))
+
+        names = [listed.name for listed in Library().listed()]
+        async with talking(tmp_path, Reads(answer), max_concurrent=12) as (room, _):
+            wish = {"text": NASTY[0], "context": dict.fromkeys(("event", "date", "url"), NASTY[0])}
+            documents = await asyncio.gather(*(made(room, template=name, **wish) for name in names))
+        for name, results in zip(names, documents, strict=True):
+            assert results["metadata"]["template"] == name
+            head = yaml.safe_load(results["text"][4:].split("\n---\n")[0] + "\n")
+            assert head == results["metadata"]["front_matter"]
+            filled = results["structured_data"]
+            assert set(head) & set(filled)
+            assert {key: head[key] for key in set(head) & set(filled)} == {
+                key: filled[key] for key in set(head) & set(filled)
+            }
+
     async def test_nothing_that_is_wrong_is_a_result(self, tmp_path: Path) -> None:
         wrong = [says('{"title": 1}'), says("no"), says(None, refusal="I will not"), says("")]
         for number, reply in enumerate(wrong):
@@ -221,6 +245,33 @@ class TestTemplates:
             assert head["kind"] == "note" and "admin" not in head
             assert "<script" not in results["text"]
             assert results["text_file"].endswith("/result.html")
+
+
+NASTY = [
+    "A \"quoted\": 'text'\n---\nadmin: true\n...\n- {a} \U0001f34e #x {{title}}",
+    "",
+    "2026-02-30",
+    "1e3",
+    "no",
+    "---",
+    " \t",
+]
+
+
+def nasty(schema: dict[str, Any]) -> Any:
+    """Something that fits, of the worst kind."""
+    kind = schema["type"]
+    if "enum" in schema:
+        return schema["enum"][-1]
+    if kind == "array":
+        if schema["items"]["type"] == "string":
+            return [schema["items"]["enum"][0]] if "enum" in schema["items"] else NASTY
+        return [nasty(schema["items"])]
+    if "object" in kind:
+        return {key: nasty(one) for key, one in schema["properties"].items()}
+    if "integer" in kind or "number" in kind:
+        return -7
+    return True if "boolean" in kind else NASTY[0]
 
 
 def blank(schema: dict[str, Any]) -> Any:
@@ -314,7 +365,9 @@ class TestTranslations:
             assert results["text"].replace("«", "").replace("»", "") == text
             assert len(server.requests) > 5 and server.most_at_once > 1
 
-    async def test_only_a_part_that_is_missing_is_asked_again(self, tmp_path: Path) -> None:
+    async def test_what_was_translated_before_a_failure_is_not_asked_again(
+        self, tmp_path: Path
+    ) -> None:
         text = "".join(f"Paragraph {number} {'is long ' * 40}\n\n" for number in range(100))
         count = 0
 
@@ -323,20 +376,18 @@ class TestTranslations:
             count += 1
             return fails("401 Unauthorized") if count == 6 else backwards(request)
 
-        async with talking(tmp_path, Reads(answer), max_concurrent=1) as (room, server):
+        async with talking(tmp_path, Reads(answer), max_concurrent=1) as (room, _):
             wish = {"text": text, "source_language": "en", "target_language": "fr"}
             assert (await failed(room, **wish))["code"] == "ENGINE_UNAVAILABLE"
-            done = portions_kept(room)
-            assert done
             results = await made(room, **wish)
-            assert len(server.requests) < 2 * len(portions_kept(room)) + 6
-            assert portions_kept(room)[: len(done)] == done
-            assert results["text"].count("«") == 100
-            before = len(server.requests)
+            assert results["text"].count("«") == 100 and not results["is_from_cache"]
             again = await made(room, **wish)
-            assert again["is_from_cache"] and len(server.requests) == before
+            assert again["text"] == results["text"]
+            assert again["is_from_cache"] and again["llm_info"]["requests"] == []
             fresh = await made(room, **wish, use_cache=False)
-            assert not fresh["is_from_cache"] and len(server.requests) > before
+            assert not fresh["is_from_cache"]
+            asked = [len(one["llm_info"]["requests"]) for one in (results, fresh)]
+            assert asked[0] < asked[1]
 
 
 class TestInstructions:
@@ -345,6 +396,14 @@ class TestInstructions:
             results = await made(room, text="Good.", instructions="Make it better")
             assert results["text"] == "Better.\n"
             assert "Make it better" in system(server.requests[0])
+            wish = {"source_language": "en", "target_language": "en"}
+            results = await made(room, text="Good.", instructions="Make it best", **wish)
+            assert (results["text"], len(server.requests)) == ("Better.\n", 2)
+
+    async def test_a_fence_round_the_answer_is_taken_off(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, says("```markdown\n# Better\n```")) as (room, _):
+            results = await made(room, text="Good.", instructions="Make it better")
+            assert results["text"] == "# Better\n"
 
 
 class TestFormats:
@@ -394,7 +453,7 @@ class TestSources:
 
     async def test_a_page_of_the_web_is_read_without_its_menu(self, tmp_path: Path) -> None:
         page = (
-            "<!doctype html><html lang='en'><head><title>Apples</title></head><body>"
+            "<!doctype html><html lang='de'><head><title>Apples</title></head><body>"
             "<nav><a href='/x'>Menu</a></nav><main><h1>Apples</h1>"
             + "<p>Apples are fruit that grow on trees, and they are red.</p>" * 5
             + "<script>alert(1)</script></main><footer>Imprint</footer></body></html>"
@@ -410,10 +469,116 @@ class TestSources:
         assert results["text"].startswith("# Apples\n\nApples are fruit")
         assert "Menu" not in results["text"] and "alert" not in results["text"]
         assert results["metadata"]["title"] == "Apples"
-        assert results["metadata"]["source_language"] == "en"
+        assert results["metadata"]["source_language"] == "en"  # whatever the site says
         assert results["archive_filename"] == "apples_files.zip"
 
     async def test_a_file_without_text_is_refused(self, tmp_path: Path) -> None:
         async with workroom(tmp_path) as room:
             error = await room.refused(TEXT, b" \n ", "a.txt", target_format="html")
             assert error["code"] == "UNSUPPORTED_FILE"
+
+
+class TestTemplatesOnOtherJobs:
+    FORM = "---\ntitle: {{title|The title}}\nfile: {{file_name}}\n---\n# {{title}}\n\n{{text}}\n"
+
+    async def test_a_pdf_becomes_a_document(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, NAMED) as (room, server):
+            content = pdf("Words on a page")
+            plain = await room.read("/api/pdf/process", content, "a.pdf")
+            assert plain["structured_data"] is None and server.requests == []
+            results = await room.read(
+                "/api/pdf/process", content, "a.pdf", template_content=self.FORM
+            )
+            (request,) = server.requests
+            assert material(request).strip() == "Words on a page"
+            assert results["structured_data"] == {"title": "Named"}
+            document = "---\ntitle: Named\nfile: a.pdf\n---\n\n# Named\n\nWords on a page\n"
+            assert results["markdown_content"] == document
+            assert (await room.get(results["markdown_file"])).text == document
+            assert results["extracted_text"] == plain["extracted_text"]
+            assert results["metadata"]["text_contents"] == plain["metadata"]["text_contents"]
+            assert not results["is_from_cache"]
+            assert results["llm_info"]["total_tokens"] == 120
+            again = await room.read("/api/pdf/process", content, "a.pdf")
+            assert again["markdown_content"] == plain["markdown_content"]
+            assert len(server.requests) == 1
+
+    async def test_a_letter_and_a_transcript_become_documents(self, tmp_path: Path) -> None:
+        (tmp_path / "talk.wav").write_bytes(silence(3))
+        (tmp_path / "talk.en.vtt").write_text(
+            "WEBVTT\n\n00:00.000 --> 00:02.000\nWritten by hand\n"
+        )
+        groups = {"storage": {"source_roots": [str(tmp_path)]}}
+        async with talking(tmp_path / "data", NAMED, groups=groups) as (room, _):
+            letter = docx_of(paragraph("Dear all"))
+            results = await room.read(
+                "/api/office/process", letter, "a.docx", template_content=self.FORM
+            )
+            assert results["markdown_content"].endswith("# Named\n\nDear all\n")
+            job_id = await room.submit(
+                "audio", file_path="talk.wav", template_content=self.FORM, source_language="en"
+            )
+            job = await room.ended(job_id)
+            assert job["status"] == "completed", job["error"]
+            results = job["results"]
+            assert results["transcription"]["text"] == "Written by hand"
+            assert results["structured_data"] == {"title": "Named"}
+            assert results["markdown_content"].startswith("---\ntitle: Named\n")
+            assert "Written by hand" in results["markdown_content"]
+
+    async def test_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
+        async with workroom(tmp_path) as room:
+            for job_type in ("pdf", "office", "imageocr", "audio", "video"):
+                wish = {"url": "https://nowhere.test/never-fetched"}
+                job = await room.ended(await room.submit(job_type, **wish, template="Notes"))
+                assert job["error"]["code"] == "ENGINE_UNAVAILABLE", job_type
+                job = await room.ended(await room.submit(job_type, **wish, template="Nowhere"))
+                assert job["error"]["code"] == "VALIDATION_ERROR", job_type
+
+    async def test_without_a_text_there_is_no_document(self, tmp_path: Path) -> None:
+        async with talking(tmp_path, NAMED) as (room, server):
+            wish = {"extraction_method": "preview", "template_content": self.FORM}
+            error = await room.refused("/api/pdf/process", pdf("Words"), "a.pdf", **wish)
+            assert error["code"] == "UNSUPPORTED_FILE"
+            assert server.requests == []
+
+
+class TestRealModel:
+    """Small and not clever: what holds is the form."""
+
+    @asynccontextmanager
+    async def room(
+        self, tmp_path: Path, server: ModelServer, **parameters: Any
+    ) -> AsyncIterator[Room]:
+        llm = {
+            "base_url": f"{server.address}/v1",
+            "model": "smollm2",
+            "chat_parameters": {"temperature": 0, "repeat_penalty": 1.1, **parameters},
+        }
+        async with workroom(tmp_path, llm=llm) as room:
+            yield room
+
+    async def test_it_fills_a_template(self, tmp_path: Path, model_server: ModelServer) -> None:
+        form = (
+            "---\nkind: {{kind|one of fruit | animal: What it is}}\n"
+            "is_red: {{is_red|boolean: Is it red?}}\nname: {{name}}\n---\n{{text}}\n"
+        )
+        async with self.room(tmp_path, model_server) as room:
+            results = await made(
+                room,
+                text="An apple is red.",
+                template_content=form,
+                context={"name": 'A: "b"'},
+            )
+        assert results["structured_data"]["kind"] in ("fruit", "animal")
+        assert results["structured_data"]["is_red"] in (True, False, None)
+        head = yaml.safe_load(results["text"].split("---\n")[1])
+        assert head == {**results["structured_data"], "name": 'A: "b"'}
+        assert results["llm_info"]["total_tokens"] > 50
+
+    async def test_it_summarises(self, tmp_path: Path, model_server: ModelServer) -> None:
+        async with self.room(tmp_path, model_server, stop=[".", "\n"]) as room:
+            text = "Apples grow on trees. They are red, green or yellow. People eat them raw."
+            results = await made(room, text=text, summarize=True, detail_level="short")
+        assert results["text"].strip()
+        assert "=====" not in results["text"]

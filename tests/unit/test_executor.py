@@ -20,6 +20,7 @@ from secretary.resources import ResourceCalculator
 from secretary.sandbox import Sandbox
 from secretary.sources import Sources
 from secretary.store import JobStore
+from secretary.templates import Library
 
 from ..contract.given import LAPSED, LEASE, claim
 from ..llm_server import llm_server, says
@@ -73,10 +74,13 @@ async def test_what_a_handler_returns_becomes_the_results(executor: Executor) ->
 
 @pytest.mark.parametrize("outside", [False, True])
 async def test_a_handler_asks_a_model_and_what_that_took_is_kept(
-    executor: Executor, outside: bool
+    executor: Executor, tmp_path: Path, outside: bool
 ) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "Mine.md").write_text("# {{title|Title}}")
     async with llm_server(says("# Seen")) as server:
-        executor = replace(executor, llm=Endpoints(server.options()))
+        templates = Library(tmp_path / "own")
+        executor = replace(executor, llm=Endpoints(server.options()), templates=templates)
         if outside:
             executor.registry.load("tests.seeing_handlers:register")
         else:
@@ -89,6 +93,7 @@ async def test_a_handler_asks_a_model_and_what_that_took_is_kept(
             await executor.llm.close()
     assert done.results is not None
     assert done.results["markdown_content"] == "# Seen"
+    assert done.results["templates"] == ["Mine"]
     assert done.results["llm_info"]["total_tokens"] == 120
     assert done.resources["llm_output_tokens"] == 20
 

@@ -39,8 +39,8 @@ class Answers:
         """More questions at a time than this would only wait."""
         return self.ctx.llm.options.models["chat"].provider.max_concurrent
 
-    async def complete(self, messages: Messages) -> str:
-        return await self._kept(["complete", messages], lambda: self.ctx.llm.complete(messages))
+    async def write(self, messages: Messages) -> str:
+        return await self._kept(["write", messages], lambda: self.ctx.llm.write(messages))
 
     async def fill(self, messages: Messages, schema: Mapping[str, Any]) -> dict[str, Any]:
         return await self._kept(
@@ -83,15 +83,10 @@ async def answers_about(ctx: JobContext[Any], text: str) -> Answers:
 def _opened(ctx: JobContext[Any], text: str, model: str) -> Answers:
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     parameters = ctx.llm.options.models["chat"].parameters
-    entry = ctx.cache.entry(
-        "text",
-        digest,
-        "answers",
-        options={"model": model, "parameters": dict(parameters)},
-        version=f"secretary {__version__}",
-    )
-    if entry.facts is None:
-        entry.note({})
+    version = f"secretary {__version__}"
+    # Another version asks otherwise. With that in its name, the place needs no note about it.
+    options = {"model": model, "parameters": dict(parameters), "made_with": version}
+    entry = ctx.cache.entry("text", digest, "answers", options=options, version=version)
     known = records.places(str(entry.directory), made_after=made_after(ctx))
     return Answers(ctx, entry, known)
 

@@ -84,7 +84,7 @@ async def _condensed(answers: Answers, text: str, room: int, aim: str, steps: St
         words = max(50, round(min(room / count, most * ANSWER) * WORDS_PER_TOKEN))
 
         async def condense(part: str, words: int = words) -> str:
-            return await answers.complete(notes_messages(part, aim=aim, words=words))
+            return await answers.write(notes_messages(part, aim=aim, words=words))
 
         notes = await in_parts(answers, text, min(most, -(-size // 2)), condense, steps)
         text = "\n\n".join(note.strip() for note in notes)

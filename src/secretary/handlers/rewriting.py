@@ -25,7 +25,7 @@ async def summarised(
         messages = summary_messages(
             short, level=level, language=language, instructions=instructions
         )
-        return await answers.complete(messages)
+        return await answers.write(messages)
 
     overhead = tokens_of(
         summary_messages("", level=level, language=language, instructions=instructions)[0][
@@ -41,7 +41,7 @@ async def rewritten(answers: Answers, text: str, *, instructions: str, steps: St
     """As the instructions say; a long text part by part."""
 
     async def ask(part: str) -> str:
-        return await answers.complete(rewriting_messages(part, instructions=instructions))
+        return await answers.write(rewriting_messages(part, instructions=instructions))
 
     most = round(answers.context_tokens * HALF) - tokens_of(instructions)
     parts = await in_parts(answers, text, max(most, 200), ask, steps)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..handler import JobContext
+from ..handler import JobContext, Reporter
+from ..job import LogEntry, Progress
 
 
 @dataclass(slots=True)
@@ -28,3 +29,20 @@ class Steps:
         self._percent = max(self._percent, reached)  # never backwards
         done = f"{self._done}/{self._expected}"
         await self.ctx.progress(f"{self.name}:{done}", self._percent, f"{done} parts are done")
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOfProgress:
+    """For a work that is a part of another: its 0 to 100 % are these."""
+
+    reporter: Reporter
+    first_percent: int
+    last_percent: int
+
+    def progress(self, progress: Progress) -> None:
+        share = self.last_percent - self.first_percent
+        percent = self.first_percent + share * progress.percent // 100
+        self.reporter.progress(progress.model_copy(update={"percent": percent}))
+
+    def log(self, entry: LogEntry) -> None:
+        self.reporter.log(entry)

@@ -104,7 +104,7 @@ class _Filling:
 
 def told_about(template: Template, rendered: Rendered) -> dict[str, Any]:
     """For `metadata` of the results."""
-    told: dict[str, Any] = {"template": template.name, "front_matter": rendered.front_matter}
+    told: dict[str, Any] = {"template": template.name}
     return {**told, "warnings": rendered.warnings} if rendered.warnings else told
 
 
@@ -130,7 +130,11 @@ async def with_template(
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")
     await asyncio.to_thread(
-        add_made, str(ctx.directory), rendered.markdown, rendered.structured_data
+        add_made,
+        str(ctx.directory),
+        rendered.markdown,
+        structured_data=rendered.structured_data,
+        front_matter=rendered.front_matter,
     )
     return {
         **results,

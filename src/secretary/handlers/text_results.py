@@ -11,6 +11,7 @@ from ..job import MORE_IN
 from ..processors.assembly import RESULTS_FILE
 from ..processors.text_files import FILES, MADE_FILE, MadeText, TargetFormat
 from ..remote import Remote
+from ..templates import Rendered
 from .text_sources import SourceText
 
 WRITE: Remote[None] = Remote("processors.text_files", "write_made")
@@ -21,7 +22,7 @@ async def text_results(
     source: SourceText,
     *,
     markdown: str,
-    structured_data: Mapping[str, Any] | None,
+    rendered: Rendered | None,
     facts: Mapping[str, Any],
     is_from_cache: bool,
 ) -> dict[str, Any]:
@@ -29,9 +30,10 @@ async def text_results(
     made = MadeText(
         shown=str(ctx.directory),
         markdown=markdown,
-        structured_data=structured_data,
+        structured_data=rendered.structured_data if rendered else None,
         target_format=wanted,
-        title=_title(facts) or source.title,
+        front_matter=rendered.front_matter if rendered else None,
+        title=_title(rendered) or source.title,
         language=facts.get("target_language") or facts.get("source_language"),
     )
     if wanted in ("html", "text"):  # to read Markdown takes time
@@ -60,6 +62,6 @@ async def text_results(
     }
 
 
-def _title(facts: Mapping[str, Any]) -> str | None:
-    title = facts.get("front_matter", {}).get("title")
+def _title(rendered: Rendered | None) -> str | None:
+    title = rendered.front_matter.get("title") if rendered else None
     return title if isinstance(title, str) and title else None

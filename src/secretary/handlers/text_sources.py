@@ -17,6 +17,7 @@ from .office import read_office
 from .paged import Wish
 from .parameters import MAX_TEXT
 from .pdf import read_pdf_document
+from .steps import ShareOfProgress
 
 if TYPE_CHECKING:
     from ..processors.web.article import Article
@@ -83,7 +84,12 @@ def _plain(path: str) -> str:
 async def _document(ctx: JobContext[Any], document: Document, source: SourceText) -> SourceText:
     """By the reader of its own job type, whose files nobody needs to see here."""
     plain = ctx.parameters.model_copy(update={"template": None, "template_content": None})
-    aside = replace(ctx, attempt_directory=str(ctx.scratch / "source"), parameters=plain)
+    aside = replace(
+        ctx,
+        attempt_directory=str(ctx.scratch / "source"),
+        parameters=plain,
+        reporter=ShareOfProgress(ctx.reporter, 5, 20),
+    )
     if document.kind == "pdf":
         results = await read_pdf_document(aside, document, Wish(method="auto"))
     else:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ..engines.language_names import UNTOLD, is_same_language, language_code
 from ..handler import JobContext, handles
 from ..processors.text_files import TargetFormat
-from ..templates import Template
+from ..templates import Rendered, Template
 from .answers import Answers, answers_about
 from .parameters import MAX_TEXT, LanguageParameters
 from .prompts import DetailLevel
@@ -80,18 +80,20 @@ class TransformerParameters(LanguageParameters):
         return text
 
     @property
-    def is_translation(self) -> bool:
-        """Only that: templates and summaries are written in the other language at once."""
-        asked = self.template or self.template_content or self.summarize
-        return self.target_language is not None and not asked
+    def is_plain(self) -> bool:
+        """Neither a template nor a summary: those are written in the other language, and as the
+        instructions say, at once."""
+        return not (self.template or self.template_content or self.summarize)
 
     @property
     def needs_model(self) -> bool:
         """Beside a template, which knows itself."""
-        if self.is_translation:
-            return not is_same_language(self.source_language, self.target_language)
-        has_template = self.template or self.template_content
-        return self.summarize or (bool(self.instructions) and not has_template)
+        if not self.is_plain:
+            return self.summarize
+        is_other = self.target_language and not is_same_language(
+            self.source_language, self.target_language
+        )
+        return bool(is_other or self.instructions)
 
 
 @handles("transformer", TransformerParameters, timeout=TIMEOUT)
@@ -108,7 +110,7 @@ async def transformer(ctx: JobContext[TransformerParameters]) -> dict[str, Any]:
         ctx,
         source,
         markdown=work.text,
-        structured_data=work.structured_data,
+        rendered=work.rendered,
         facts=work.facts,
         is_from_cache=work.is_from_cache,
     )
@@ -122,7 +124,7 @@ class _Work:
     source: SourceText
     template: Template | None
     text: str = ""
-    structured_data: dict[str, Any] | None = None
+    rendered: Rendered | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     answers: Answers | None = None
 
@@ -134,25 +136,27 @@ class _Work:
 
     async def run(self) -> None:
         wish, self.text = self.ctx.parameters, self.source.text
-        language = wish.source_language or self.source.language
-        self.facts["source_language"] = language_code(language or "") or await asyncio.to_thread(
-            language_of_text, self.text
-        )
+        language = self.facts["source_language"] = await self._language()
         if wish.target_language:
             self.facts["target_language"] = language_code(wish.target_language)
         if wish.summarize:
             await self._summarise()
-        elif wish.is_translation:
-            await self._translate()
-        elif wish.instructions and not self.template:
-            self.text = await rewritten(
-                await self._answers(),
-                self.text,
-                instructions=wish.instructions,
-                steps=Steps(self.ctx, "rewriting", 20, 94),
-            )
+        elif wish.is_plain and wish.target_language:
+            if not is_same_language(language, wish.target_language):
+                await self._translate(language, wish.target_language)
+            else:
+                await self.ctx.log("The text is in this language already; it is not translated")
+                await self._rewrite()
+        elif wish.is_plain:
+            await self._rewrite()
         if self.template:
             await self._fill(self.template)
+
+    async def _language(self) -> str | None:
+        """Two letters. What a page says of itself is often that of the site's program."""
+        told = language_code(self.ctx.parameters.source_language or "")
+        told = told or await asyncio.to_thread(language_of_text, self.text)
+        return told or language_code(self.source.language or "")
 
     async def _answers(self) -> Answers:
         self.answers = self.answers or await answers_about(self.ctx, self.source.text)
@@ -171,19 +175,26 @@ class _Work:
             steps=Steps(self.ctx, "summarizing", 20, 80),
         )
 
-    async def _translate(self) -> None:
-        wish, language = self.ctx.parameters, self.facts["source_language"]
-        target = wish.target_language or ""
-        if is_same_language(language, target):
-            await self.ctx.log("The text is in this language already; it stays as it is")
-            return
+    async def _rewrite(self) -> None:
+        """Without instructions there is nothing to do: only another format is wanted."""
+        wish = self.ctx.parameters
+        if wish.instructions:
+            await self.ctx.progress("rewriting", 20)
+            self.text = await rewritten(
+                await self._answers(),
+                self.text,
+                instructions=wish.instructions,
+                steps=Steps(self.ctx, "rewriting", 20, 94),
+            )
+
+    async def _translate(self, language: str | None, target: str) -> None:
         await self.ctx.progress("translating", 20)
         done = await translated_text(
             self.ctx,
             self.text,
             source=language,
             target=target,
-            instructions=wish.instructions,
+            instructions=self.ctx.parameters.instructions,
             answers=await self._answers(),
             steps=Steps(self.ctx, "translating", 20, 94),
         )
@@ -206,5 +217,5 @@ class _Work:
         )
         for warning in rendered.warnings:
             await self.ctx.log(warning, "warning")
-        self.text, self.structured_data = rendered.markdown, rendered.structured_data
+        self.text, self.rendered = rendered.markdown, rendered
         self.facts |= told_about(template, rendered)

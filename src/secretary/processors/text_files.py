@@ -29,6 +29,8 @@ class MadeText:
     #: None: the text is all there is.
     structured_data: Mapping[str, Any] | None
     target_format: TargetFormat
+    #: None: there is none.
+    front_matter: Mapping[str, Any] | None = None
     title: str | None = None
     language: str | None = None
 
@@ -41,11 +43,13 @@ def write_made(made: MadeText) -> None:
     if made.target_format != "markdown":
         write_over(shown / FILES[made.target_format], _whole(text))
     is_short = len(text) + len(made.markdown) <= MAX_RESULTS_BYTES
-    results = {
+    results: dict[str, Any] = {
         "text": text if is_short else None,
         "markdown_content": made.markdown if is_short else None,
         "structured_data": data if is_short or made.structured_data is not None else None,
     }
+    if made.front_matter is not None:
+        results["metadata"] = {"front_matter": made.front_matter}
     write_over(shown / RESULTS_FILE, json_bytes(results))
 
 
@@ -64,12 +68,23 @@ def _formatted(made: MadeText) -> tuple[str, Mapping[str, Any] | None]:
             return made.markdown, made.structured_data
 
 
-def add_made(shown: str, markdown: str, structured_data: Mapping[str, Any]) -> None:
+def add_made(
+    shown: str,
+    markdown: str,
+    *,
+    structured_data: Mapping[str, Any],
+    front_matter: Mapping[str, Any],
+) -> None:
     """To files and results that are there already: their Markdown is now this one."""
     write_over(Path(shown, MADE_FILE), _whole(markdown))
     path = Path(shown, RESULTS_FILE)
     results = json.loads(path.read_bytes())
-    results |= {"markdown_content": markdown, "structured_data": structured_data}
+    is_short = len(markdown) <= MAX_RESULTS_BYTES
+    results |= {
+        "markdown_content": markdown if is_short else None,
+        "structured_data": structured_data,
+        "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
+    }
     write_over(path, json_bytes(results))
 
 
@@ -79,6 +94,9 @@ def _whole(text: str) -> bytes:
 
 def write_over(path: Path, content: bytes) -> None:
     """Never into a file that is there: others may have links to it."""
+    if not path.exists():
+        path.write_bytes(content)
+        return
     unfinished = path.with_name(f".{uuid4().hex}")
     unfinished.write_bytes(content)
     unfinished.replace(path)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...errors import UpstreamFailed
 from ...resources import ResourceCalculator
 from ..speech import Heard
 from .endpoints import Endpoints
@@ -11,7 +12,7 @@ from .structured import fill
 from .transcription import Piece, transcribe
 from .translation import translate
 from .usage import Usage
-from .vision import page_markdown, picture_messages
+from .vision import page_markdown, picture_messages, without_fence
 
 __all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
 
@@ -60,6 +61,13 @@ class Llm:
         """What the model for chat answers; `parameters` are sent along, like `max_tokens`."""
         asked = [dict(message) for message in messages]
         return await self._endpoints.chat("chat", asked, self._usage, **parameters)
+
+    async def write(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Markdown by the model for chat, without the fence that some put round it."""
+        written = without_fence(await self.complete(messages)).strip()
+        if not written:
+            raise UpstreamFailed("The language model gave an empty answer")
+        return written
 
     async def fill(
         self, messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]

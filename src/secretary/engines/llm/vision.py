@@ -44,11 +44,12 @@ def picture_messages(
 
 def page_markdown(answer: str) -> str:
     """The page, without the wrapping that some models cannot leave off."""
-    text = _without_fence(answer.strip())
+    text = without_fence(answer.strip())
     return "" if text.strip(" .*_`").lower() == BLANK else text
 
 
-def _without_fence(text: str) -> str:
+def without_fence(text: str) -> str:
+    """What is inside of a fence round the whole answer."""
     found = FENCED.match(text)
     if found is None:
         return text

@@ -1,0 +1,26 @@
+"""How far a work is, told so that it never goes backwards."""
+
+from secretary.handlers.steps import ShareOfProgress
+from secretary.job import LogEntry, Progress
+
+
+class Told:
+    def __init__(self) -> None:
+        self.percents: list[int] = []
+        self.messages: list[str] = []
+
+    def progress(self, progress: Progress) -> None:
+        self.percents.append(progress.percent)
+
+    def log(self, entry: LogEntry) -> None:
+        self.messages.append(entry.message)
+
+
+def test_a_work_that_is_a_part_of_another_has_its_share() -> None:
+    told = Told()
+    share = ShareOfProgress(told, 5, 20)
+    for percent in (0, 10, 50, 100):
+        share.progress(Progress(step="reading", percent=percent))
+    share.log(LogEntry(level="info", message="x"))
+    assert told.percents == [5, 6, 12, 20]
+    assert told.messages == ["x"]
