@@ -239,3 +239,24 @@ class TestHostility:
         path = (tmp_path / results["target_dir"]).resolve()
         assert path.is_relative_to((tmp_path / "sessions").resolve())
         assert not (tmp_path.parent / "outside").exists()
+
+
+async def test_a_batch_of_a_document_and_a_talk_is_done(tmp_path: Path) -> None:
+    """The batch of the seed's example, at our own conference."""
+    async with conference() as web, workroom(tmp_path, network=ALLOWED) as room:
+        talk = {"event": "FOSDEM 2025", "session": "Forks", "url": web.url("/event")}
+        slides = {"url": web.url("/slides.pdf"), "extraction_method": "native"}
+        jobs = [
+            {"job_type": "pdf", "parameters": slides},
+            {"job_type": "session", "parameters": {**talk, "target_language": "de"}},
+        ]
+        body = {"batch_name": "import_batch", "jobs": jobs}
+        response = await room.client.post("/api/jobs/batch", json=body)
+        data = response.json()["data"]
+        pdf, session = [await room.ended(job_id) for job_id in data["job_ids"]]
+        batch = (await room.get(f"/api/batch/{data['batch_id']}")).json()["data"]
+    assert (batch["status"], batch["completed_jobs"]) == ("completed", 2)
+    assert "Three forks" in pdf["results"]["extracted_text"]
+    assert "Three forks" in session["results"]["markdown_content"]
+    assert "kein Sprachmodell" in session["results"]["markdown_content"]
+    assert "/FOSDEM%202025/de/" in session["results"]["markdown_file"]
