@@ -48,11 +48,11 @@ che il tetto era in ritardo a causa della pioggia, ma che i muri erano quasi fin
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
-    """In CI they have to be there."""
+    """In CI they have to be there, but for pico, which not every system can have."""
     missing = [name for name in programs if shutil.which(name) is None]
-    return pytest.mark.skipif(
-        bool(missing) and "CI" not in os.environ, reason=f"not installed: {', '.join(missing)}"
-    )
+    needed = [name for name in missing if name != "pico2wave"]
+    is_forgiven = bool(missing) and ("CI" not in os.environ or not needed)
+    return pytest.mark.skipif(is_forgiven, reason=f"not installed: {', '.join(missing)}")
 
 
 @functools.cache
