@@ -415,7 +415,7 @@ class TestFormats:
             results = await made(room, text="*x*", target_format="json")
             assert results["structured_data"] == {"text": "*x*"}
 
-    async def test_a_webhook_and_a_waiting_client_get_the_text(self, tmp_path: Path) -> None:
+    async def test_a_client_that_waits_is_told_the_text(self, tmp_path: Path) -> None:
         async with workroom(tmp_path) as room:
             body = {"text": "# A", "target_format": "html", "wait_ms": 20_000}
             response = await room.client.post(TEXT, json=body)

@@ -125,13 +125,13 @@ def form_body(ingress: Ingress, registry: Registry) -> Schema:
         "application/x-www-form-urlencoded": fields,
         "application/json": plain,
     }
-    return {
-        "required": ingress.needs_source,
-        "content": {
-            media: {"schema": _form(properties, ingress.needs_source)}
-            for media, properties in contents.items()
-        },
+    content: Schema = {
+        media: {"schema": _form(properties, ingress.needs_source)}
+        for media, properties in contents.items()
     }
+    if ingress.example is not None:
+        content["application/json"]["example"] = dict(ingress.example)
+    return {"required": ingress.needs_source, "content": content}
 
 
 def parts_of_forms(registry: Registry) -> Schema:

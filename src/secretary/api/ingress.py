@@ -39,6 +39,8 @@ class Ingress:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     #: Else the job may go without: a transformer's text may stand in the request.
     needs_source: bool = True
+    #: A body in JSON, for the API's own description: what it needs no schema tells.
+    example: Mapping[str, Any] | None = None
 
 
 PDF = frozenset({"pdf", "pptx", "odp", "ole"})
@@ -54,8 +56,24 @@ ROUTES = (
     Ingress("/audio/process", "audio", SOUND | MOVING),
     Ingress("/video/process", "video", MOVING),
     Ingress("/video/youtube", "video"),
-    Ingress("/transformer/template", "transformer", TEXTS, needs_source=False),
-    Ingress("/transformer/text", "transformer", TEXTS, needs_source=False),
+    Ingress(
+        "/transformer/template",
+        "transformer",
+        TEXTS,
+        needs_source=False,
+        example={
+            "text": "They are *red*.",
+            "template_content": "# {{name}}\n\n{{text}}",
+            "context": {"name": "Apples"},
+        },
+    ),
+    Ingress(
+        "/transformer/text",
+        "transformer",
+        TEXTS,
+        needs_source=False,
+        example={"text": "# Apples\n\nThey are *red*.", "target_format": "html"},
+    ),
     Ingress("/session/process", "session"),
 )
 #: Paths whose bodies may be as large as an upload.

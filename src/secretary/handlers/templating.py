@@ -22,19 +22,23 @@ MOST_AIM = 4000
 async def wanted_template(ctx: JobContext[Any]) -> Template | None:
     """The template that the job names or brings, before any work: if there is no such one, or no
     model for its fields, the job fails here."""
-    given = ctx.parameters
-    if not (given.template or given.template_content):
-        return None
-    if given.template_content:
-        name = given.template or "inline"
-        template = await asyncio.to_thread(parse, given.template_content, name)
-    else:
-        template = await asyncio.to_thread(
-            ctx.templates.find, given.template, language=given.target_language
-        )
-    if template.fields:
+    template = await named_template(ctx)
+    if template is not None and template.fields:
         ctx.llm.model("chat")
     return template
+
+
+async def named_template(ctx: JobContext[Any]) -> Template | None:
+    """The same for a job that can do without a model."""
+    given = ctx.parameters
+    if given.template_content:
+        name = given.template or "inline"
+        return await asyncio.to_thread(parse, given.template_content, name)
+    if given.template:
+        return await asyncio.to_thread(
+            ctx.templates.find, given.template, language=given.target_language
+        )
+    return None
 
 
 async def apply_template(
