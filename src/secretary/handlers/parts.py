@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ..errors import JobFailed, ProcessDied
-from ..handler import JobContext, Reporter
-from ..job import LogEntry, Progress
+from ..handler import JobContext
+from .steps import ShareOfProgress
 
 T = TypeVar("T")
 
@@ -31,24 +31,6 @@ class Missing:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PartReporter:
-    """Tells of a part as of a share of the whole."""
-
-    whole: Reporter
-    name: str
-    first: int
-    last: int
-
-    def progress(self, progress: Progress) -> None:
-        percent = self.first + (self.last - self.first) * progress.percent // 100
-        step = f"{self.name}/{progress.step}"
-        self.whole.progress(Progress(step=step, percent=percent, message=progress.message))
-
-    def log(self, entry: LogEntry) -> None:
-        self.whole.log(entry.model_copy(update={"message": f"{self.name}: {entry.message}"}))
-
-
 def part_of(
     ctx: JobContext[Any], name: str, parameters: BaseModel, *, first: int, last: int
 ) -> JobContext[Any]:
@@ -57,7 +39,7 @@ def part_of(
         ctx,
         parameters=parameters,
         attempt_directory=str(ctx.scratch / name),
-        reporter=PartReporter(ctx.reporter, name, first, last),
+        reporter=ShareOfProgress(ctx.reporter, first, last, name),
     )
 
 

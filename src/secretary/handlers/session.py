@@ -16,7 +16,7 @@ from ..processors.assembly import RESULTS_FILE
 from ..processors.web.links import best_attachment, best_subtitles, best_video
 from ..processors.web.paths import ROOT, SessionPaths, session_paths
 from ..processors.web.talk_page import TalkPage
-from ..templates import Rendered, Template, parse, render, without_model
+from ..templates import Rendered, Template, render, without_model
 from .audio import TIMEOUT
 from .parameters import LanguageParameters, Words
 from .parts import Missing, had, part_of
@@ -39,7 +39,7 @@ from .session_parts import (
     transcript_of_video,
     video_part,
 )
-from .templating import apply_template
+from .templating import apply_template, named_template
 
 T = TypeVar("T")
 
@@ -69,7 +69,10 @@ async def session(ctx: JobContext[SessionParameters]) -> dict[str, Any]:
     if not (wish.url or wish.video_url or wish.attachments_url or wish.subtitles_url):
         raise InvalidParameters("url: the page of the talk, its video or its slides are needed")
     await ctx.progress("initializing", 0)
-    template = await _template(ctx)
+    template = await named_template(ctx)
+    if template is None:
+        find = partial(ctx.templates.find, TEMPLATE, language=wish.target_language)
+        template = await asyncio.to_thread(find)
     talk = await _Gathering(ctx).talk()
     if talk.is_empty:
         raise _nothing_left(talk.missing)
@@ -85,15 +88,6 @@ async def session(ctx: JobContext[SessionParameters]) -> dict[str, Any]:
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
     return await _results(ctx, talk, paths, rendered, markdown)
-
-
-async def _template(ctx: JobContext[SessionParameters]) -> Template:
-    """Before any work: is there one of this name?"""
-    wish = ctx.parameters
-    if wish.template_content:
-        return await asyncio.to_thread(parse, wish.template_content)
-    name = wish.template or TEMPLATE
-    return await asyncio.to_thread(ctx.templates.find, name, language=wish.target_language)
 
 
 def _nothing_left(missing: Sequence[Missing]) -> JobFailed:

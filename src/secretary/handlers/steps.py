@@ -33,16 +33,20 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class ShareOfProgress:
-    """For a work that is a part of another: its 0 to 100 % are these."""
+    """For a work that is a part of another: its 0 to 100 % are these, and its name, if it has one,
+    stands before all it says."""
 
     reporter: Reporter
     first_percent: int
     last_percent: int
+    name: str = ""
 
     def progress(self, progress: Progress) -> None:
         share = self.last_percent - self.first_percent
         percent = self.first_percent + share * progress.percent // 100
-        self.reporter.progress(progress.model_copy(update={"percent": percent}))
+        step = f"{self.name}/{progress.step}" if self.name else progress.step
+        self.reporter.progress(progress.model_copy(update={"percent": percent, "step": step}))
 
     def log(self, entry: LogEntry) -> None:
-        self.reporter.log(entry)
+        message = f"{self.name}: {entry.message}" if self.name else entry.message
+        self.reporter.log(entry.model_copy(update={"message": message}))
