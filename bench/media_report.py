@@ -18,8 +18,7 @@ int8). {faster}: `model.transcribe(file)` with its defaults, cpu_threads=1.
 These three run in one process that has heard something before. Secretary: from the request to
 the stream's word that the job is completed; CPU s with the service. Cores: CPU s over seconds.
 Times …: round by round. It is heard in {pieces} piece(s), each by one process: two processes gain
-nothing with one piece. Language told: else the first piece is heard before the others, to find out
-whether it is understood."""
+nothing with one piece. Language told: else the beginning is judged, whether it is understood."""
 DECODING_NOTES = """\
 {minutes:g} minutes as a file, two channels, at 44.1 or 48 kHz; medians of {rounds} round(s). Plain:
 `ffmpeg -i FILE -ac 1 -ar 16000 -f s16le OUT` by the same program. Times plain: how many times as
