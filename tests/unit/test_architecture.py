@@ -267,7 +267,7 @@ def test_the_client_comes_without_the_service() -> None:
     loaded = set(result.stdout.split())
     own = {name.split(".")[1] for name in loaded if name.startswith("secretary.")}
     assert own == {"client", "errors", "signatures", "version"}
-    assert not {"fastapi", "starlette", "uvicorn", "apsw", "pymongo", "numpy", "rich"} & loaded
+    assert not {"fastapi", "starlette", "uvicorn", "apsw", "pymongo", "numpy"} & loaded
 
 
 def test_the_table_names_no_part_that_is_gone() -> None:
