@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 from .documents import Progress
 
-Tell = Callable[[Progress], None]
+#: What it gives back does not matter.
+Tell = Callable[[Progress], object]
 
 
 @contextmanager

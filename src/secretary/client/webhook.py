@@ -38,6 +38,11 @@ class WebhookEvent(Told):
     results: Results | None = None
     error: ErrorDocument | None = None
 
+    @property
+    def raw(self) -> dict[str, Any]:
+        told = super().raw
+        return {name: value for name, value in told.items() if name not in ("id", "sent_at")}
+
 
 def verify_webhook(
     body: bytes, headers: Headers, secret: str, *, tolerance: float = 300.0
