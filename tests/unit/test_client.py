@@ -4,7 +4,12 @@ import asyncio
 import gc
 import io
 import json
+import os
+import pty
+import subprocess
+import sys
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -13,6 +18,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as Standard
 
+from secretary import client
 from secretary.client import Client, Retries, Task, WebhookRefused, verify_webhook
 from secretary.client.documents import Event, Results
 from secretary.client.downloads import path_of, target_of
@@ -26,6 +32,7 @@ from secretary.webhooks.headers import headers_for
 from secretary.webhooks.payload import body as payload_of
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+SOURCE = str(Path(client.__file__).parents[2])
 OTHER = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
@@ -161,6 +168,76 @@ class TestResults:
         assert results.extracted_text == "Hello"
         assert results.raw == {"extracted_text": "Hello", "newer": [1]}
 
+    def test_other_things_under_a_known_name_are_in_raw_only(self) -> None:
+        told = {"assets": [{"a": 1}], "transcription": {"segments": 3}, "text": "Hello"}
+        results = Results.model_validate(told)
+        assert (results.assets, results.transcription, results.text) == ([], None, "Hello")
+        assert results.raw == told
+
+
+DRAWING = """
+import sys
+from secretary.client.documents import Progress
+from secretary.client.meter import meter
+
+with meter(True, "report.pdf") as tell:
+    tell(Progress(percent=40, message="Page 4"))
+"""
+
+
+class TestMeter:
+    def test_a_terminal_gets_a_bar(self) -> None:
+        told = drawn(on_terminal=True)
+        assert "report.pdf" in told
+        assert "40 %" in told
+        assert "Page 4" in told
+
+    def test_elsewhere_nothing_is_shown(self) -> None:
+        assert drawn(on_terminal=False) == ""
+
+
+def drawn(*, on_terminal: bool) -> str:
+    """What comes to standard error."""
+    ours, theirs = pty.openpty() if on_terminal else os.pipe()
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "100"}
+    program = [sys.executable, "-W", "error", "-c", DRAWING]
+    subprocess.run(program, stderr=theirs, env=environment, check=True, timeout=30)
+    os.set_blocking(ours, False)
+    told = b""
+    with suppress(BlockingIOError):
+        while piece := os.read(ours, 4096):
+            told += piece
+    os.close(theirs)
+    os.close(ours)
+    return told.decode()
+
+
+INTERRUPTED = """
+import asyncio, signal
+from secretary.client.portal import Portal
+
+async def numbers():
+    try:
+        yield 1
+        await asyncio.sleep(60)
+    finally:
+        print("closed", flush=True)
+
+async def five():
+    return 5
+
+portal = Portal()
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    for number in portal.iterate(numbers()):
+        pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print(portal.run(five()))
+portal.close(asyncio.sleep(0))
+"""
+
 
 class TestPortal:
     def test_each_thread_gets_its_own_answer(self) -> None:
@@ -217,12 +294,23 @@ class TestPortal:
         thread.join(5)
         assert not thread.is_alive()
 
+    def test_an_interrupted_program_can_go_on(self) -> None:
+        """In a process of its own: only its main thread is interrupted."""
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", INTERRUPTED],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env={**os.environ, "PYTHONPATH": SOURCE},
+        )
+        assert (done.stdout, done.stderr) == ("closed\ninterrupted\n5\n", "")
+
     def test_a_closed_client_says_so(self) -> None:
-        client = Client("http://127.0.0.1:9")
-        client.close()
-        client.close()
+        closed = Client("http://127.0.0.1:9")
+        closed.close()
+        closed.close()
         with pytest.raises(RuntimeError, match="closed"):
-            client.health()
+            closed.health()
 
 
 def event(secret: str = SECRET, at: datetime | None = None) -> tuple[bytes, dict[str, str]]:

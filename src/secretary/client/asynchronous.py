@@ -177,4 +177,4 @@ class AsyncClient:
 
     async def health(self) -> Health:
         """How the service is now; it is asked once."""
-        return Health.model_validate(await self._connection.get("/api/health", again=False))
+        return Health.model_validate(await self._connection.get("/api/health", attempts=1))

@@ -52,6 +52,8 @@ class Connection:
             headers=headers,
             timeout=timeout,
             verify=verify,
+            # Each job that is waited for has a stream of its own.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
             # No proxy leads to this machine.
             trust_env=not _is_loopback(httpx.URL(self.url).host),
         )
@@ -59,10 +61,10 @@ class Connection:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def get(self, path: str, *, again: bool = True, **query: Any) -> Any:
+    async def get(self, path: str, *, attempts: int | None = None, **query: Any) -> Any:
         asked = {name: value for name, value in query.items() if value is not None}
         build = self._builder("GET", path, params=asked)
-        return (await self._answered(build, safe=again)).get("data")
+        return (await self._answered(build, safe=True, attempts=attempts)).get("data")
 
     async def post(
         self, path: str, document: Any = None, *, key: str | None = None, safe: bool = True
@@ -137,6 +139,8 @@ class Connection:
             except (httpx.TransportError, ApiError) as error:
                 failures += 1
                 if failures >= attempts or not worth_another(error, safe=True):
+                    if isinstance(error, httpx.ReadTimeout):  # not even a heartbeat
+                        raise NoStream("The stream of events does not come through") from error
                     raise told(error, self.url) from error
                 wait = self.retries.wait(failures, retry_after_of(error))
             await asyncio.sleep(wait)
@@ -159,14 +163,17 @@ class Connection:
     def _builder(self, method: str, path: str, **options: Any) -> Callable[[], httpx.Request]:
         return lambda: self._http.build_request(method, path, **options)
 
-    async def _answered(self, build: Callable[[], httpx.Request], *, safe: bool) -> dict[str, Any]:
+    async def _answered(
+        self, build: Callable[[], httpx.Request], *, safe: bool, attempts: int | None = None
+    ) -> dict[str, Any]:
+        attempts = self.retries.attempts if attempts is None else attempts
         failures = 0
         while True:
             try:
                 return document_of(await self._http.send(build()))
             except (httpx.TransportError, ApiError) as error:
                 failures += 1
-                if failures >= self.retries.attempts or not worth_another(error, safe=safe):
+                if failures >= attempts or not worth_another(error, safe=safe):
                     raise told(error, self.url) from error
                 wait = self.retries.wait(failures, retry_after_of(error))
             await asyncio.sleep(wait)

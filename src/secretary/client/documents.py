@@ -3,7 +3,15 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 Status = Literal["pending", "processing", "completed", "failed", "cancelled"]
 
@@ -80,6 +88,26 @@ class Results(Told):
     asset_dir: str | None = None
     context: Any = None
 
+    _raw: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        return self._raw
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, told: Any, read: ModelWrapValidatorHandler["Results"]) -> "Results":
+        """A handler of your own may give other things these names; then they are in `raw` only."""
+        if not isinstance(told, dict):
+            return read(told)
+        try:
+            results = read(told)
+        except ValidationError as error:
+            wrong = {problem["loc"][0] for problem in error.errors()}
+            results = read({name: value for name, value in told.items() if name not in wrong})
+        results._raw = told
+        return results
+
 
 class JobDocument(Told):
     job_id: str
@@ -140,7 +168,8 @@ class Health(Told):
 class Event(Told):
     """A change of a job or batch, as a stream tells it."""
 
-    name: Literal["pending", "progress", "completed", "error", "cancelled"] | str
+    #: `pending`, `progress`, `completed`, `error` or `cancelled`.
+    name: str
     #: Where to go on: `client.events(since=event.id)`.
     id: str | None
     job_id: str | None = None

@@ -43,20 +43,23 @@ class Portal:
         if self._closed:
             last.close()
             return
-        if self._loop is None:
-            asyncio.run(last)
-        else:
+        if self._loop is None:  # nothing was ever asked
+            last.close()
+            self._closed = True
+            return
+        try:
             self.run(last)
+        finally:
+            self._closed = True
             self._end()
-        self._closed = True
 
     def _let_go(self, items: AsyncGenerator[Any, None]) -> None:
         if self._closed or self._loop is None:
             return
         if threading.current_thread() is self._thread:  # where the garbage was collected
-            asyncio.run_coroutine_threadsafe(items.aclose(), self._loop)
+            asyncio.run_coroutine_threadsafe(_close(items), self._loop)
         else:
-            self.run(items.aclose())
+            self.run(_close(items))
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -81,6 +84,12 @@ async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
         return (await anext(items),)
     except StopAsyncIteration:
         return None
+
+
+async def _close(items: AsyncGenerator[Any, None]) -> None:
+    while items.ag_running:  # after Ctrl-C it is about to end
+        await asyncio.sleep(0.01)
+    await items.aclose()
 
 
 def _keep(loop: asyncio.AbstractEventLoop) -> None:

@@ -16,8 +16,8 @@ class Retries:
     seconds, each up to a half shorter so that many clients do not come back at once. A
     `Retry-After` makes a wait longer, up to `longest_retry_after`."""
 
-    attempts: int = 6
-    first_wait: float = 0.25
+    attempts: int = 8
+    first_wait: float = 0.5
     longest_wait: float = 15.0
     longest_retry_after: float = 120.0
     chance: Callable[[], float] = random.random

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from .connection import Connection, NoStream
 from .documents import Event, Progress
-from .errors import NotFound, Unreachable, WaitTimeout
+from .errors import ApiError, NotFound, Unreachable, WaitTimeout
 
 T = TypeVar("T")
 
@@ -39,36 +39,51 @@ async def updates(
 ) -> AsyncGenerator[Progress, None]:
     """Each change until the end, with the whole document known at the end."""
     patience = _Patience(timeout, watched.id)
-    if not watched.ended:
-        async with aclosing(_streamed(connection, path, concerns, patience)) as told:
+    stream = _Stream(connection, path, concerns, patience)
+    pause = FIRST_POLL
+    while not watched.ended:
+        async with aclosing(stream.progress()) as told:
             async for progress in told:
                 yield progress
         await patience.within(watched.refresh())
-    pause = FIRST_POLL
-    while not watched.ended:  # there is no stream, or it was restarted meanwhile
-        yield watched.progress
-        await patience.within(asyncio.sleep(pause))
-        pause = min(pause * 1.5, LONGEST_POLL)
-        await patience.within(watched.refresh())
+        if not watched.ended:  # there is no stream, or it broke, or this was restarted meanwhile
+            yield watched.progress
+            await patience.within(asyncio.sleep(pause))
+            pause = min(pause * 1.5, LONGEST_POLL)
     yield watched.progress
 
 
-async def _streamed(
-    connection: Connection, path: str, concerns: Callable[[Event], bool], patience: "_Patience"
-) -> AsyncGenerator[Progress, None]:
-    """Ends with the final event, or when no stream comes through."""
-    events = connection.events(f"{path}/stream", patience=STREAM_TRIES)
-    async with aclosing(events):
-        try:
-            while (event := await patience.within(anext(events, None))) is not None:
-                if not concerns(event):
-                    continue
-                if event.is_final:
-                    return
-                yield Progress(step=event.phase, percent=event.percent, message=event.message)
-        except (NoStream, NotFound, Unreachable):
-            # A job that is gone, and a service too, is noticed by whoever asks next.
+class _Stream:
+    def __init__(
+        self,
+        connection: Connection,
+        path: str,
+        concerns: Callable[[Event], bool],
+        patience: "_Patience",
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._concerns = concerns
+        self._patience = patience
+        self._comes_through = True
+
+    async def progress(self) -> AsyncGenerator[Progress, None]:
+        """Ends before the final event, and when it breaks or does not come through."""
+        if not self._comes_through:
             return
+        events = self._connection.events(f"{self._path}/stream", patience=STREAM_TRIES)
+        async with aclosing(events):
+            try:
+                while (event := await self._patience.within(anext(events, None))) is not None:
+                    if not self._concerns(event):
+                        continue
+                    if event.is_final:
+                        return
+                    yield Progress(step=event.phase, percent=event.percent, message=event.message)
+            except (NoStream, NotFound):  # one that is gone is noticed by whoever asks next
+                self._comes_through = False
+            except (ApiError, Unreachable):  # and so is a service that is away
+                return
 
 
 class _Patience:
