@@ -4,6 +4,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from types import AsyncGeneratorType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -87,7 +88,9 @@ async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
 
 
 async def _close(items: AsyncGenerator[Any, None]) -> None:
-    while items.ag_running:  # after Ctrl-C it is about to end
+    while (
+        isinstance(items, AsyncGeneratorType) and items.ag_running
+    ):  # after Ctrl-C it is about to end
         await asyncio.sleep(0.01)
     await items.aclose()
 
