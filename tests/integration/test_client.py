@@ -224,6 +224,13 @@ class TestJobs:
             await call(client.submit, "selftest", file=b"x")
         await call(client.close)
 
+    @pytest.mark.parametrize("job_id", ["../job-types", "x?y", "batch/x", ".."])
+    async def test_an_id_leads_nowhere_else(self, kind: Kind, url: str, job_id: str) -> None:
+        client = kind(url)
+        with pytest.raises(NotFound):
+            await call(client.job, job_id)
+        await call(client.close)
+
     async def test_the_service_tells_of_itself(self, kind: Kind, url: str) -> None:
         client = kind(url)
         assert (await call(client.health)).store == {"kind": "sqlite", "answers": True}

@@ -113,6 +113,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "server": {"errors"},
     "client": {"signatures", "version"},
+    "mcp_tools": {"client", "version"},
     "app": {
         "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry", "handlers",
         "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
@@ -125,6 +126,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
         "files", "file_kinds", "schedules", "templates", "job", "errors", "logs", "version",
+        "client", "mcp_tools",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},
@@ -145,6 +147,7 @@ OWNERS = {
     "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},
     "markdown_it": {"processors"},
+    "mcp": {"mcp_tools"},
     "trafilatura": {"processors"},
     "typer": {"cli"},
     "rich": {"cli", "client"},

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from typing import Any
+from urllib.parse import quote
 
 from .connection import Connection
 from .documents import FINAL, BatchDocument, JobDocument, Progress, Status
@@ -65,7 +66,7 @@ class AsyncBatch(BatchView):
 
     @property
     def path(self) -> str:
-        return f"/api/batches/{self.id}"
+        return f"/api/batches/{quote(self.id, safe='')}"
 
     async def refresh(self) -> "AsyncBatch":
         return self._told(await self._connection.get(self.path))

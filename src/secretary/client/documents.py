@@ -110,7 +110,7 @@ class Results(Told):
 
 
 class JobDocument(Told):
-    job_id: str
+    job_id: str = Field(min_length=1)
     job_type: str = ""
     job_name: str | None = None
     status: Status = "pending"
@@ -131,7 +131,7 @@ class JobDocument(Told):
 
 
 class BatchDocument(Told):
-    batch_id: str
+    batch_id: str = Field(min_length=1)
     batch_name: str = ""
     status: Status = "pending"
     total_jobs: int = 0

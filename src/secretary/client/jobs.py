@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from .connection import Connection
 from .documents import FINAL, ErrorDocument, JobDocument, LogEntry, Progress, Results, Status
@@ -69,7 +70,7 @@ class AsyncJob(JobView):
 
     @property
     def path(self) -> str:
-        return f"/api/jobs/{self.id}"
+        return f"/api/jobs/{quote(self.id, safe='')}"
 
     async def refresh(self) -> "AsyncJob":
         return self._told(await self._connection.get(self.path))
