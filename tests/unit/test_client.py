@@ -69,6 +69,23 @@ STREAM = (
 
 
 class TestEventReader:
+    def test_a_long_event_is_put_together_once(self) -> None:
+        reader = EventReader()
+        piece = b"x" * 65536
+        assert list(reader.feed(b'id: 1\nevent: completed\ndata: {"message": "')) == []
+        for _ in range(500):
+            assert list(reader.feed(piece)) == []
+        (event,) = reader.feed(b'"}\n\n')
+        assert len(event.message) == 500 * 65536
+
+    def test_a_heartbeat_is_a_sign_of_life(self) -> None:
+        reader = EventReader()
+        assert not reader.is_alive
+        assert list(reader.feed(b": heartbeat\n\n")) == []
+        assert reader.is_alive
+        reader.restart()
+        assert not reader.is_alive
+
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
     def test_events_are_the_same_however_they_are_cut(self, size: int) -> None:
         reader = EventReader()

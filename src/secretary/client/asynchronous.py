@@ -67,6 +67,7 @@ class AsyncClient:
         run_at: datetime | None = None,
         max_attempts: int | None = None,
         timeout_s: float | None = None,
+        user_id: str | None = None,
         access_control: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         **parameters: Any,
@@ -82,6 +83,7 @@ class AsyncClient:
             run_at=run_at,
             max_attempts=max_attempts,
             timeout_s=timeout_s,
+            user_id=user_id,
             access_control=access_control,
         )
         document = await submit(

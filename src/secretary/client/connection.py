@@ -122,7 +122,7 @@ class Connection:
         self, path: str, *, since: str | None = None, patience: int | None = None
     ) -> AsyncGenerator[Event, None]:
         """Events until whoever reads has enough. Comes back by itself where it was; gives up
-        after so many breaks in a row without an event between them."""
+        after so many breaks in a row without a sign of life between them."""
         reader = EventReader(since)
         failures = 0
         attempts = self.retries.attempts if patience is None else patience
@@ -137,7 +137,7 @@ class Connection:
                     return
                 failures = 0
             except (httpx.TransportError, ApiError) as error:
-                failures += 1
+                failures = 1 if reader.is_alive else failures + 1
                 if failures >= attempts or not worth_another(error, safe=True):
                     if isinstance(error, httpx.ReadTimeout):  # not even a heartbeat
                         raise NoStream("The stream of events does not come through") from error

@@ -16,15 +16,23 @@ class EventReader:
         self.is_over = False
         #: Seconds to wait before coming back, as the service asks.
         self.pause: float | None = None
-        self._rest = b""
+        #: Something has come on this connection, if only a heartbeat.
+        self.is_alive = False
+        self._rest: list[bytes] = []
         self._fields: dict[str, str] = {}
 
     def restart(self) -> None:
         """On a new connection; where it was is kept."""
-        self._rest, self._fields = b"", {}
+        self.is_alive = False
+        self._rest, self._fields = [], {}
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self.is_alive = True
+        if b"\n" not in piece:  # of a long line, which is put together once
+            self._rest.append(piece)
+            return
+        *lines, rest = b"".join([*self._rest, piece]).split(b"\n")
+        self._rest = [rest]
         for line in lines:
             event = self._line(line.removesuffix(b"\r").decode(errors="replace"))
             if event is not None:
@@ -39,7 +47,7 @@ class EventReader:
             self._fields[name] = value
             return None
         fields, self._fields = self._fields, {}
-        if fields.get("retry", "").isdigit():
+        if fields.get("retry", "").isdecimal():
             self.pause = int(fields["retry"]) / 1000
         self.last_id = fields.get("id", self.last_id)
         if "data" not in fields:

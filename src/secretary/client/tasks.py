@@ -33,6 +33,7 @@ class Task:
     run_at: datetime | None = None
     max_attempts: int | None = None
     timeout_s: float | None = None
+    user_id: str | None = None
     access_control: Mapping[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
@@ -48,6 +49,7 @@ class Task:
             "run_at": self.run_at,
             "max_attempts": self.max_attempts,
             "timeout_s": self.timeout_s,
+            "user_id": self.user_id,
             "access_control": dict(self.access_control) if self.access_control else None,
         }
         return {name: value for name, value in told.items() if value is not None}
