@@ -5,7 +5,7 @@ import ipaddress
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 from pydantic_core import to_json
@@ -141,7 +141,7 @@ class Connection:
                 if failures >= attempts or not worth_another(error, safe=True):
                     if isinstance(error, httpx.ReadTimeout):  # not even a heartbeat
                         raise NoStream("The stream of events does not come through") from error
-                    raise told(error, self.url) from error
+                    give_up(error, self.url)
                 wait = self.retries.wait(failures, retry_after_of(error))
             await asyncio.sleep(wait)
 
@@ -174,7 +174,7 @@ class Connection:
             except (httpx.TransportError, ApiError) as error:
                 failures += 1
                 if failures >= attempts or not worth_another(error, safe=safe):
-                    raise told(error, self.url) from error
+                    give_up(error, self.url)
                 wait = self.retries.wait(failures, retry_after_of(error))
             await asyncio.sleep(wait)
 
@@ -191,11 +191,11 @@ def retry_after_of(error: Exception) -> float | None:
     return error.retry_after if isinstance(error, ApiError) else None
 
 
-def told(error: Exception, url: str) -> ClientError:
+def give_up(error: Exception, url: str) -> NoReturn:
     if isinstance(error, ClientError):
-        return error
+        raise error
     reason = str(error) or type(error).__name__
-    return Unreachable(f"The service at {url} does not answer: {reason}")
+    raise Unreachable(f"The service at {url} does not answer: {reason}") from error
 
 
 def document_of(response: httpx.Response) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import httpx
 
-from .connection import Connection, retry_after_of, told, worth_another
+from .connection import Connection, give_up, retry_after_of, worth_another
 from .errors import ApiError
 
 #: Routes that give a text inside JSON; here the file itself is wanted.
@@ -61,7 +61,7 @@ async def copy(connection: Connection, path: str, file: BinaryIO) -> None:
             failures = 1 if file.tell() > before else failures + 1
             retries = connection.retries
             if failures >= retries.attempts or not worth_another(error, safe=True):
-                raise told(error, connection.url) from error
+                give_up(error, connection.url)
             wait = retries.wait(failures, retry_after_of(error))
         await asyncio.sleep(wait)
 
