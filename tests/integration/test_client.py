@@ -452,14 +452,18 @@ async def test_what_happens_before_the_first_event_is_not_lost_either(
     async with AsyncClient(url, retries=QUICK) as direct:
         await direct.submit("selftest")
         await finish(store)
-        async with breaking(url) as way, AsyncClient(way.url, retries=QUICK) as client:
+        patient = Retries(attempts=1000, first_wait=0.01, longest_wait=0.05)
+        async with breaking(url) as way, AsyncClient(way.url, retries=patient) as client:
             events = client.events()
             reading = asyncio.create_task(anext(events))
             while b"\nid: " not in way.answers:
                 await asyncio.sleep(0.01)
+            away = Fault(b"/api/events", reply=reply("503 Service Unavailable"), times=10_000)
+            way.faults.append(away)
             await way.cut()
             second = await direct.submit("selftest")
             await finish(store)
+            away.times = 0
             event = await asyncio.wait_for(reading, 20)
             assert (event.job_id, event.name) == (second.id, "completed")
             await events.aclose()
