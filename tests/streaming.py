@@ -85,6 +85,8 @@ class OpenStream:
                 name, _, value = line.partition(": ")
                 assert name not in fields, line
                 fields[name] = value
+            elif set(fields) == {"id"}:
+                fields = {}  # where the stream begins
             elif fields:
                 assert set(fields) == {"id", "event", "retry", "data"}
                 return Sent(fields["event"], fields["id"], json.loads(fields["data"]))

@@ -111,7 +111,7 @@ class TestReadme:
         assert re.search(r"workers +ok", answers)
 
     def test_the_handlers_of_both_forms_work(self, tmp_path: Path) -> None:
-        (python,) = blocks("README.md", "python")
+        (python,) = (code for code in blocks("README.md", "python") if "def register" in code)
         terminal = Terminal(tmp_path, SECRETARY_HANDLERS="my_handlers:register")
         (tmp_path / "my_handlers.py").write_text(python)
         assert self.START_WITH_HANDLERS.endswith("secretary serve\n")

@@ -244,6 +244,22 @@ class TestAcknowledgement:
         shown = await client.get(f"/api/jobs/{body['job_id']}")
         assert "SECRET" not in response.text + shown.text
 
+    async def test_a_whole_webhook_is_json_in_a_form(self, client: Client, store: JobStore) -> None:
+        hook = '{"url": "https://example.org/hook", "secret": "SECRET", "events": ["completed"]}'
+        access = '{"visibility": "public"}'
+        data = {"webhook": hook, "access_control": access}
+        body = (await client.upload("/api/pdf/process", HELLO, data=data)).json()
+        job = await store.get(body["job_id"])
+        assert job.webhook is not None
+        assert (job.webhook.secret, job.webhook.events) == ("SECRET", ("completed",))
+        assert job.access_control.visibility == "public"
+
+    @pytest.mark.parametrize("text", ["https://example.org/hook", "{", "[" * 100_000, "3"])
+    async def test_a_webhook_that_is_none_is_refused(self, client: Client, text: str) -> None:
+        response = await client.upload("/api/pdf/process", HELLO, data={"webhook": text})
+        assert response.status_code == 400
+        assert "webhook" in response.json()["error"]["message"]
+
 
 class TestFields:
     SPELLINGS: ClassVar[tuple[tuple[str, str, Any], ...]] = (

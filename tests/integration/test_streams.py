@@ -385,6 +385,19 @@ class TestEverything:
             (event,) = await stream.until("completed")
             assert event.document["job"]["id"] == running.job_id
 
+    async def test_a_stream_with_nothing_to_tell_says_where_it_begins(
+        self, client: StreamClient, store: JobStore
+    ) -> None:
+        await store.finish(await claimed(store), Completed({}))
+        async with client.stream("GET", "/api/events") as response:
+            first = await anext(response.aiter_lines())
+        assert first.startswith("id: ")
+        missed = await claimed(store)
+        await store.finish(missed, Completed({}))
+        async with client.opened("/api/events", seen=first.removeprefix("id: ")) as stream:
+            (event,) = await stream.until("completed")
+            assert event.document["job"]["id"] == missed.job_id
+
     async def test_who_comes_back_gets_all_it_missed(
         self, client: StreamClient, store: JobStore
     ) -> None:

@@ -86,7 +86,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "worker": {"executor", "store", "job", "errors", "machine", "version"},
     "upkeep": {"store", "files", "job", "errors", "machine", "observer"},
-    "webhooks": {"store", "files", "network", "event_data", "job", "errors", "version"},
+    "signatures": set(),
+    "webhooks": {
+        "store", "files", "network", "event_data", "signatures", "job", "errors", "version",
+    },
     "webhook_rules": {"job", "errors"},
     "submission": {"webhook_rules", "registry", "job", "errors", "trace"},
     "desk": {
@@ -109,6 +112,8 @@ ALLOWED: dict[str, set[str]] = {
         "metrics", "templates",
     },
     "server": {"errors"},
+    "client": {"signatures", "version"},
+    "mcp_tools": {"client", "version"},
     "app": {
         "desk", "doctor", "worker", "upkeep", "executor", "sandbox", "registry", "handlers",
         "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
@@ -121,6 +126,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
         "files", "file_kinds", "schedules", "templates", "job", "errors", "logs", "version",
+        "client", "mcp_tools",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},
@@ -141,9 +147,10 @@ OWNERS = {
     "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},
     "markdown_it": {"processors"},
+    "mcp": {"mcp_tools"},
     "trafilatura": {"processors"},
     "typer": {"cli"},
-    "rich": {"cli"},
+    "rich": {"cli", "client"},
 }
 
 #: How requests could leave without being checked.
@@ -218,7 +225,7 @@ def test_requests_go_out_through_the_network_only() -> None:
     wrong = [
         f"{name}: {found}"
         for name, tree, _ in modules()
-        if name != "network.client"
+        if name not in ("network.client", "client.connection")  # the latter runs elsewhere
         for found in outgoing(tree)
     ]
     assert not wrong
@@ -250,6 +257,20 @@ def test_a_command_starts_without_the_libraries_for_http() -> None:
     )
     assert "secretary.cli" in result.stdout.split()
     assert not {"fastapi", "httpcore", "httpx", "uvicorn"} & set(result.stdout.split())
+
+
+def test_the_client_comes_without_the_service() -> None:
+    """It runs on machines that have no use for its libraries."""
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; import secretary.client; print(*sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(result.stdout.split())
+    own = {name.split(".")[1] for name in loaded if name.startswith("secretary.")}
+    assert own == {"client", "errors", "signatures", "version"}
+    assert not {"fastapi", "starlette", "uvicorn", "apsw", "pymongo", "numpy"} & loaded
 
 
 def test_the_table_names_no_part_that_is_gone() -> None:

@@ -20,10 +20,11 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
+from secretary.signatures import keys_of, signature
 from secretary.webhooks import BreakerOptions, Schedule
 from secretary.webhooks.archive import read_archive
 from secretary.webhooks.breaker import Breakers
-from secretary.webhooks.headers import as_bytes, headers_for, keys_of, signature
+from secretary.webhooks.headers import as_bytes, headers_for
 from secretary.webhooks.payload import batch_payload, body, job_payload, phase_of
 from secretary.webhooks.schedule import read_retry_after
 

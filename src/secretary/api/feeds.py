@@ -51,7 +51,8 @@ class Feed:
                     return
                 if not self._listener.started:
                     self._listener.started = True
-                    yield b""
+                    # So that a client can come back to here, although nothing has happened yet.
+                    yield f"id: {taken.position}\n\n".encode()
 
     async def _rounds(self, since: str | None) -> AsyncGenerator[Taken | None, None]:
         """What has changed, again and again; None is a heartbeat. First what the client missed,

@@ -1,5 +1,6 @@
 """A file or a URL in, a job out: one route for each kind of document."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ router = APIRouter(prefix="/api", tags=["ingress"])
 
 #: What a job says about itself beside its parameters; some clients send it with the form.
 OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
+#: A form has only texts: these are JSON in it.
+JSON_IN_FORMS = ("webhook", "access_control")
 #: No field is called longer; to find the words in a name takes time by the square of its length.
 LONGEST_NAME = 100
 #: Heard by the route itself.
@@ -114,6 +117,7 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
     _require_source(known, form, ingress)
     control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
     about = {name: fields.pop(known[name]) for name in OF_THE_JOB if name in known}
+    about |= {name: _from_text(name, about[name]) for name in JSON_IN_FORMS if name in about}
     client_id = control.get("job_id")
     if "webhook" not in about and "callback_url" in control:
         about["webhook"] = {
@@ -127,6 +131,15 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
         fields["file_source"] = form.upload.source()
     parameters = {**fields, **ingress.parameters}
     return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
+
+
+def _from_text(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise InvalidParameters(f"{name}: it must be JSON") from None
 
 
 def _require_source(known: Mapping[str, str], form: Form, ingress: Ingress) -> None:

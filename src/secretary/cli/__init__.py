@@ -15,7 +15,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..version import __version__
-from . import batches, convert, doctor, imports, jobs, start, submit, templates
+from . import batches, convert, doctor, imports, jobs, mcp, start, submit, templates
 from .output import complain
 
 #: The first that fits; any other error of ours is 1, a wrong use of the command line is 2.
@@ -38,6 +38,7 @@ start.add_to(app)
 submit.add_to(app)
 imports.add_to(app)
 doctor.add_to(app)
+mcp.add_to(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
 app.add_typer(templates.app, name="template")

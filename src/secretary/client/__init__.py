@@ -1,0 +1,61 @@
+"""The Python client of the service: jobs are handed in, waited for and read, by ordinary programs
+and by asynchronous ones. It needs httpx and pydantic, and nothing of the service itself."""
+
+from .asynchronous import AsyncClient
+from .batches import AsyncBatch
+from .blocking import Batch, Client, Job
+from .documents import (
+    BatchDocument,
+    ErrorDocument,
+    Event,
+    Health,
+    JobDocument,
+    JobType,
+    LogEntry,
+    Progress,
+    Results,
+)
+from .errors import (
+    ApiError,
+    ClientError,
+    JobCancelled,
+    JobFailed,
+    NotFound,
+    Unreachable,
+    WaitTimeout,
+    WebhookRefused,
+)
+from .jobs import AsyncJob
+from .retries import Retries
+from .tasks import Task
+from .webhook import WebhookEvent, verify_webhook
+
+__all__ = [
+    "ApiError",
+    "AsyncBatch",
+    "AsyncClient",
+    "AsyncJob",
+    "Batch",
+    "BatchDocument",
+    "Client",
+    "ClientError",
+    "ErrorDocument",
+    "Event",
+    "Health",
+    "Job",
+    "JobCancelled",
+    "JobDocument",
+    "JobFailed",
+    "JobType",
+    "LogEntry",
+    "NotFound",
+    "Progress",
+    "Results",
+    "Retries",
+    "Task",
+    "Unreachable",
+    "WaitTimeout",
+    "WebhookEvent",
+    "WebhookRefused",
+    "verify_webhook",
+]

@@ -1,0 +1,128 @@
+"""The pages on the client and on receiving webhooks do what they say, and name all there is."""
+
+import inspect
+import re
+import subprocess
+import sys
+import threading
+import time
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary import client
+from secretary.client import AsyncBatch, AsyncClient, AsyncJob, Batch, Client, Job
+from secretary.config import load
+from tests.acceptance.program import Program
+from tests.documents import pdf
+
+from .test_examples import ADDRESS, ROOT, blocks
+
+PAGE = "docs/reference/client.md"
+HOW_TO = "docs/how-to/receive-webhooks.md"
+
+
+def run(program: Program, code: str) -> str:
+    """An example as a program of its own."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=program.directory,
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
+    assert not done.stderr
+    return done.stdout
+
+
+def test_every_example_of_the_page_works(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    (tmp_path / "report.pdf").write_bytes(pdf("Hello"))
+    examples = [*blocks(PAGE, "python"), readme_example()]
+    with program.serving() as service:
+        told = [run(program, code.replace(ADDRESS, service.url)) for code in examples]
+    document, in_a_loop, jobs, batch, events, readme = told
+    assert document == in_a_loop == readme == "--- Seite 1 ---\nHello\n"
+    assert "'steps': 10" in jobs
+    assert jobs.count(" completed\n") == 3
+    assert batch == "completed 3\n"
+    assert re.search(r"(?m)^completed job-\S+ 100 ", events)
+
+
+def readme_example() -> str:
+    (code,) = (code for code in blocks("README.md", "python") if "secretary.client" in code)
+    return code
+
+
+class TestReceivingWebhooks:
+    def test_an_event_arrives_as_the_page_shows(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        hand_in, receive = blocks(HOW_TO, "python")
+        names: dict[str, Any] = {"__name__": "receiver"}
+        exec(compile(receive, "receive-webhooks.md", "exec"), names)
+        names["Receiver"].log_message = lambda *args: None
+        server = ThreadingHTTPServer(("127.0.0.1", 0), names["Receiver"])
+        listening = threading.Thread(target=server.serve_forever, args=(0.02,))
+        listening.start()
+        host = f"127.0.0.1:{server.server_port}"
+        try:
+            program = Program(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS=f'["{host}"]')
+            with program.serving() as service:
+                code = hand_in.replace(ADDRESS, service.url).replace("127.0.0.1:8000", host)
+                run(program, code)
+                deadline = time.monotonic() + 30
+                while not names["seen"]:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+        finally:
+            server.shutdown()
+            listening.join()
+            server.server_close()
+        assert re.match(r"job-\S+ completed ", capsys.readouterr().out)
+
+    def test_the_setting_opens_the_host(self, tmp_path: Path) -> None:
+        (text,) = blocks(HOW_TO, "yaml")
+        file = tmp_path / "config.yaml"
+        file.write_text(text)
+        assert "127.0.0.1:8000" in str(load(file, environment={}).network.allow_hosts)
+
+
+class TestThePage:
+    TEXT = (ROOT / PAGE).read_text()
+
+    @pytest.mark.parametrize("kind", [Client, Job, Batch])
+    def test_every_method_is_named(self, kind: type) -> None:
+        missing = {name for name in public(kind) if not re.search(rf"`{name}[`(]", self.TEXT)}
+        assert missing - {"label"} == set()
+
+    @pytest.mark.parametrize("method", [Client.__init__, Client.submit, Client.jobs, Client.batch])
+    def test_every_argument_is_named(self, method: Any) -> None:
+        names = set(inspect.signature(method).parameters) - {"self", "parameters", "jobs"}
+        assert {name for name in names if f"`{name}`" not in self.TEXT} - {"job_type"} == set()
+
+    def test_every_error_has_its_line(self) -> None:
+        kinds = [kind for kind in vars(client).values() if isinstance(kind, type)]
+        errors = {kind.__name__ for kind in kinds if issubclass(kind, client.ClientError)}
+        told = set(re.findall(r"(?m)^\| `(\w+)` \|", self.TEXT.partition("## Errors")[2]))
+        assert told == errors - {"ClientError"}
+
+    @pytest.mark.parametrize(
+        ("ordinary", "asynchronous"), [(Client, AsyncClient), (Job, AsyncJob), (Batch, AsyncBatch)]
+    )
+    def test_both_clients_offer_the_same(self, ordinary: type, asynchronous: type) -> None:
+        assert public(ordinary) == public(asynchronous) - {"path"}
+        for name in public(ordinary):
+            method, other = getattr(ordinary, name), getattr(asynchronous, name, None)
+            if callable(method) and callable(other):
+                ours, theirs = inspect.signature(method), inspect.signature(other)
+                assert ours.parameters == theirs.parameters, name
+
+
+def public(kind: type) -> set[str]:
+    names = {name for name in dir(kind) if not name.startswith("_")}
+    return names | ({"job_ids"} if issubclass(kind, AsyncBatch) else set())

@@ -1,0 +1,524 @@
+"""Both clients against the real service, also where the way to it breaks."""
+
+import asyncio
+import inspect
+import io
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from secretary.api import create_api
+from secretary.client import (
+    ApiError,
+    AsyncClient,
+    AsyncJob,
+    Client,
+    Event,
+    Job,
+    JobCancelled,
+    JobFailed,
+    NotFound,
+    Progress,
+    Retries,
+    Task,
+    Unreachable,
+    WaitTimeout,
+    verify_webhook,
+)
+from secretary.desk import Desk
+from secretary.events import Hub
+from secretary.files import JobFiles
+from secretary.handlers import BUILTIN
+from secretary.job import Completed, Failed, JobError
+from secretary.job import Progress as Reported
+from secretary.registry import Registry
+from secretary.store import JobQuery, JobStore, open_store
+from tests.contract.given import claim
+
+from ..breaking import Fault, breaking, reply
+from ..documents import pdf
+from ..receiver import Receiver
+from ..streaming import served
+from ..workroom import workroom
+
+QUICK = Retries(first_wait=0.01, longest_wait=0.05)
+BUSY = (
+    b'{"status":"error","error":{"code":"UNAVAILABLE","message":"The store rests","details":null}}'
+)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    """Its jobs are moved by the tests; no worker runs."""
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def url(store: JobStore, tmp_path: Path) -> AsyncIterator[str]:
+    hub = Hub(store)
+    async with served(api_of(store, tmp_path, hub)) as (url, _):
+        yield url
+    await hub.close()
+
+
+def api_of(store: JobStore, directory: Path, hub: Hub, **options: Any) -> FastAPI:
+    desk = Desk(store, Registry(BUILTIN), JobFiles(directory))
+    return create_api(desk, hub=hub, heartbeat_seconds=0.1, **options)
+
+
+Kind = Callable[..., Client | AsyncClient]
+
+
+@pytest.fixture(params=[Client, AsyncClient])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Whatever holds for one client holds for the other."""
+
+    def make(url: str, **options: Any) -> Client | AsyncClient:
+        client: Client | AsyncClient = request.param(url, **{"retries": QUICK, **options})
+        return client
+
+    return make
+
+
+async def call(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """A method of either client; the one that blocks does so in a thread."""
+    if inspect.iscoroutinefunction(method):
+        return await method(*args, **options)
+    return await asyncio.to_thread(method, *args, **options)
+
+
+async def collected(items: Any) -> list[Any]:
+    if hasattr(items, "__aiter__"):
+        return [item async for item in items]
+    return await asyncio.to_thread(list, items)
+
+
+async def taken(items: Any, enough: Callable[[list[Any]], bool]) -> list[Any]:
+    """What comes, until it is enough."""
+
+    def take() -> list[Any]:
+        found: list[Any] = []
+        for item in items:
+            found.append(item)
+            if enough(found):
+                break
+        items.close()
+        return found
+
+    if not hasattr(items, "__aiter__"):
+        return await asyncio.wait_for(asyncio.to_thread(take), 20)
+    found: list[Any] = []
+    async for item in items:
+        found.append(item)
+        if enough(found):
+            break
+    await items.aclose()
+    return found
+
+
+async def count(store: JobStore) -> int:
+    return len((await store.find(JobQuery(limit=100))).items)
+
+
+async def finish(store: JobStore, results: dict[str, Any] | None = None) -> str:
+    (job,) = await claim(store)
+    await store.finish(job, Completed(results or {}))
+    return job.job_id
+
+
+class TestJobs:
+    async def test_a_job_is_handed_in_waited_for_and_read(
+        self, kind: Kind, url: str, store: JobStore
+    ) -> None:
+        client = kind(url)
+        job = await call(client.submit, "selftest", seconds=2, priority=7, job_name="Mine")
+        assert (job.status, job.document.priority, job.label) == ("pending", 7, "Mine")
+        assert job.document.parameters == {"seconds": 2}
+        seen: list[Progress] = []
+        waiting = asyncio.create_task(call(job.wait, progress=seen.append, timeout=20))
+        (claimed,) = await claim(store)
+        await store.report(claimed, Reported(step="half", percent=50, message="Half of it"))
+        while not any(update.percent == 50 for update in seen):
+            await asyncio.sleep(0.01)
+        await store.finish(claimed, Completed({"structured_data": {"a": 1}}))
+        await waiting
+        assert (job.status, seen[-1].percent) == ("completed", 100)
+        results = await call(job.result)
+        assert results.structured_data == {"a": 1}
+        assert results.raw["markdown_content"] is None
+        await call(client.close)
+
+    async def test_a_job_that_failed_raises_its_error(
+        self, kind: Kind, url: str, store: JobStore
+    ) -> None:
+        client = kind(url)
+        job = await call(client.submit, "selftest")
+        (claimed,) = await claim(store)
+        error = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
+        await store.finish(claimed, Failed(error))
+        with pytest.raises(JobFailed, match="It is torn") as caught:
+            await call(job.result, timeout=20)
+        assert (caught.value.code, caught.value.details) == ("FILE_CORRUPT", {"page": 3})
+        assert caught.value.job_id == job.id
+        await call(client.close)
+
+    async def test_a_job_is_cancelled_restarted_and_deleted(self, kind: Kind, url: str) -> None:
+        client = kind(url)
+        job = await call(client.submit, "selftest")
+        await call(job.cancel)
+        with pytest.raises(JobCancelled):
+            await call(job.result, timeout=20)
+        await call(job.restart)
+        assert job.status == "pending"
+        with pytest.raises(ApiError) as caught:
+            await call(job.delete)
+        assert (caught.value.status, caught.value.code) == (409, "CONFLICT")
+        await call(job.cancel)
+        await call(job.delete)
+        with pytest.raises(NotFound, match=job.id):
+            await call(client.job, job.id)
+        await call(client.close)
+
+    async def test_waiting_ends_in_time(self, kind: Kind, url: str) -> None:
+        client = kind(url)
+        job = await call(client.submit, "selftest")
+        with pytest.raises(WaitTimeout, match="has not ended within"):
+            await call(job.wait, timeout=0.2)
+        await call(client.close)
+
+    async def test_a_callback_may_use_the_client_itself(self, url: str) -> None:
+        """It runs in the thread of whoever waits, so it can cancel what it waits for."""
+
+        def use() -> str:
+            with Client(url, retries=QUICK) as client:
+                job = client.submit("selftest")
+                job.wait(progress=lambda update: job.cancel(), timeout=20)
+                return job.status
+
+        assert await asyncio.to_thread(use) == "cancelled"
+
+    async def test_a_list_is_as_long_as_it_is(self, kind: Kind, url: str) -> None:
+        client = kind(url)
+        made = [(await call(client.submit, "selftest")).id for _ in range(5)]
+        found = await collected(client.jobs(job_type="selftest", status="pending", page_size=2))
+        assert [job.id for job in found] == made[::-1]
+        assert await collected(client.jobs(status="failed")) == []
+        await call(client.close)
+
+    async def test_what_the_service_refuses_is_told_in_its_words(
+        self, kind: Kind, url: str
+    ) -> None:
+        client = kind(url)
+        with pytest.raises(ApiError, match="extraction_method") as caught:
+            await call(client.submit, "pdf", url="https://example.org", extraction_method="x")
+        assert caught.value.status == 400
+        assert caught.value.details["problems"][0]["field"] == "parameters.extraction_method"
+        with pytest.raises(ValueError, match="takes no file"):
+            await call(client.submit, "selftest", file=b"x")
+        await call(client.close)
+
+    @pytest.mark.parametrize("job_id", ["../job-types", "x?y", "batch/x", ".."])
+    async def test_an_id_leads_nowhere_else(self, kind: Kind, url: str, job_id: str) -> None:
+        client = kind(url)
+        with pytest.raises(NotFound):
+            await call(client.job, job_id)
+        await call(client.close)
+
+    async def test_the_service_tells_of_itself(self, kind: Kind, url: str) -> None:
+        client = kind(url)
+        assert (await call(client.health)).store == {"kind": "sqlite", "answers": True}
+        types = {each.job_type: each for each in await call(client.job_types)}
+        assert "seconds" in types["selftest"].parameters["properties"]
+        await call(client.close)
+
+
+class TestBatches:
+    async def test_a_batch_is_paused_resumed_and_waited_for(
+        self, kind: Kind, url: str, store: JobStore
+    ) -> None:
+        client = kind(url)
+        jobs = [Task("selftest", {"seconds": 0}), {"job_type": "selftest"}]
+        batch = await call(client.batch, jobs, name="Two", active=False)
+        assert (batch.name, batch.is_active, len(batch.job_ids)) == ("Two", False, 2)
+        assert await claim(store) == []
+        await call(batch.resume)
+        waiting = asyncio.create_task(call(batch.wait, timeout=20))
+        await finish(store)
+        (second,) = await claim(store)
+        await store.finish(second, Failed(JobError(code="FILE_CORRUPT", message="It is torn")))
+        await waiting
+        assert (batch.status, batch.progress.message) == ("completed", "2 of 2 jobs have ended")
+        (failed,) = await collected(batch.jobs(status="failed"))
+        assert failed.error.code == "FILE_CORRUPT"
+        await call(batch.restart_failed)
+        assert batch.document.pending_jobs == 1
+        await call(batch.pause)
+        assert not (await call(client.find_batch, batch.id)).is_active
+        await call(batch.cancel)
+        assert batch.document.cancelled_jobs == 1
+        assert [each.id for each in await collected(client.batches())] == [batch.id]
+        await call(client.close)
+
+
+class TestAccess:
+    async def test_keys_and_users_are_those_of_the_client(
+        self, kind: Kind, store: JobStore, tmp_path: Path
+    ) -> None:
+        hub = Hub(store)
+        api = api_of(store, tmp_path, hub, api_keys=["key-1", "key-2:bert"])
+        async with served(api) as (url, _):
+            nobody, anna, bert = (
+                kind(url),
+                kind(url, api_key="key-1", user="Änna"),
+                kind(url, api_key="key-2"),
+            )
+            with pytest.raises(ApiError) as caught:
+                await call(nobody.submit, "selftest")
+            assert (caught.value.status, caught.value.code) == (401, "UNAUTHORIZED")
+            job = await call(anna.submit, "selftest")
+            assert (await call(anna.job, job.id)).document.user_id == "Änna"
+            with pytest.raises(NotFound):
+                await call(bert.job, job.id)
+            for client in (nobody, anna, bert):
+                await call(client.close)
+        await hub.close()
+
+
+#: Where a request can break: before the service has it, in the midst, and behind it.
+SUBMITS = [
+    {"request_bytes": 0},
+    {"request_bytes": 300},
+    {"answer_bytes": 0},
+    {"answer_bytes": 20},
+    {"answer_bytes": 700},
+    {"reply": reply("503 Service Unavailable", "Retry-After: 0", body=BUSY)},
+    {"reply": reply("429 Too Many Requests", "Retry-After: 0")},
+    {"reply": reply("502 Bad Gateway", body=b"<html>no</html>")},
+]
+
+
+class TestBrokenConnections:
+    @pytest.mark.parametrize("fault", SUBMITS, ids=lambda fault: "-".join(fault))
+    async def test_a_job_is_handed_in_once(
+        self, kind: Kind, url: str, store: JobStore, fault: dict[str, Any]
+    ) -> None:
+        async with breaking(url, Fault(b"POST /api/jobs", **fault, times=2)) as way:
+            client = kind(way.url)
+            job = await call(client.submit, "selftest")
+            assert len(way.requests) == 3
+            assert (await call(client.job, job.id)).status == "pending"
+            await call(client.close)
+        assert await count(store) == 1
+
+    @pytest.mark.parametrize("fault", SUBMITS, ids=lambda fault: "-".join(fault))
+    async def test_a_file_is_handed_in_once_and_whole(
+        self, kind: Kind, url: str, store: JobStore, tmp_path: Path, fault: dict[str, Any]
+    ) -> None:
+        async with breaking(url, Fault(b"POST /api/pdf/process", **fault, times=2)) as way:
+            client = kind(way.url)
+            file = io.BytesIO(b"before" + pdf("Hello"))
+            file.seek(6)
+            job = await call(client.submit, "pdf", file=file, file_name="x.pdf")
+            await call(client.close)
+        (stored,) = (await store.find(JobQuery(limit=100))).items
+        assert stored.job_id == job.id
+        (kept,) = (path for path in (tmp_path / "uploads").rglob("*") if path.is_file())
+        assert kept.read_bytes() == pdf("Hello")
+
+    async def test_a_batch_is_handed_in_once(self, kind: Kind, url: str, store: JobStore) -> None:
+        async with breaking(url, Fault(b"POST /api/batches", answer_bytes=0, times=2)) as way:
+            client = kind(way.url)
+            await call(client.batch, [Task("selftest"), Task("selftest")])
+            await call(client.close)
+        assert await count(store) == 2
+
+    async def test_what_must_not_be_done_twice_is_asked_once(self, kind: Kind, url: str) -> None:
+        async with breaking(url, Fault(b"/restart", answer_bytes=0)) as way:
+            client = kind(way.url)
+            job = await call(client.submit, "selftest")
+            await call(job.cancel)
+            with pytest.raises(Unreachable):
+                await call(job.restart)
+            assert sum(b"/restart" in line for line in way.requests) == 1
+            await call(client.close)
+
+    async def test_what_was_deleted_although_nobody_said_so_is_gone(
+        self, kind: Kind, url: str
+    ) -> None:
+        async with breaking(url, Fault(b"DELETE ", answer_bytes=0)) as way:
+            client = kind(way.url)
+            job = await call(client.submit, "selftest")
+            await call(job.cancel)
+            await call(job.delete)
+            with pytest.raises(NotFound):
+                await call(job.delete)
+            await call(client.close)
+
+    async def test_it_gives_up_after_the_last_attempt(self, kind: Kind, url: str) -> None:
+        async with breaking(url, Fault(b"POST", answer_bytes=0, times=99)) as way:
+            client = kind(way.url, retries=Retries(attempts=3, first_wait=0.01))
+            with pytest.raises(Unreachable, match=r"127\.0\.0\.1"):
+                await call(client.submit, "selftest")
+            assert len(way.requests) == 3
+            await call(client.close)
+
+    async def test_a_busy_service_is_told_as_it_says_in_the_end(self, kind: Kind, url: str) -> None:
+        busy = reply("503 Service Unavailable", "Retry-After: 0", body=BUSY)
+        async with breaking(url, Fault(b"POST", reply=busy, times=99)) as way:
+            client = kind(way.url, retries=Retries(attempts=2, first_wait=0.01))
+            with pytest.raises(ApiError, match="The store rests") as caught:
+                await call(client.submit, "selftest")
+            assert (caught.value.status, caught.value.code) == (503, "UNAVAILABLE")
+            await call(client.close)
+
+
+class TestBrokenStreams:
+    @pytest.mark.parametrize("size", [0, 100, 900, 1100])
+    async def test_the_end_of_a_job_is_not_missed(
+        self, kind: Kind, url: str, store: JobStore, size: int
+    ) -> None:
+        async with breaking(url, Fault(b"/stream", answer_bytes=size, times=2)) as way:
+            client = kind(way.url)
+            job = await call(client.submit, "selftest")
+            waiting = asyncio.create_task(call(job.wait, timeout=20))
+            while not sum(b"/stream" in line for line in way.requests) >= 2:
+                await asyncio.sleep(0.01)
+            await finish(store)
+            await waiting
+            assert job.status == "completed"
+            await call(client.close)
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            reply("404 Not Found"),
+            reply("200 OK", "Content-Type: text/html", body=b"<p>Hello"),
+            reply("503 Service Unavailable"),
+        ],
+    )
+    async def test_without_streams_it_asks_again_and_again(
+        self, kind: Kind, url: str, store: JobStore, answer: bytes
+    ) -> None:
+        async with breaking(url, Fault(b"/stream", reply=answer, times=99)) as way:
+            client = kind(way.url)
+            job = await call(client.submit, "selftest")
+            waiting = asyncio.create_task(call(job.wait, timeout=20))
+            while not any(
+                b"GET /api/jobs/" in line and b"/stream" not in line for line in way.requests
+            ):
+                await asyncio.sleep(0.01)
+            await finish(store)
+            await waiting
+            assert job.status == "completed"
+            await call(client.close)
+
+    async def test_no_event_is_lost(self, kind: Kind, url: str, store: JobStore) -> None:
+        """Jobs come and end while the stream is away."""
+        faults = [Fault(b"/api/events", answer_bytes=size) for size in (0, 500, 900, 1500, 2500)]
+        async with breaking(url, *faults) as way:
+            client, direct = kind(way.url), AsyncClient(url)
+            ended: set[str] = set()
+
+            def enough(events: list[Event]) -> bool:
+                ended.update(e.job_id for e in events if e.job_id and e.name == "completed")
+                return len(ended) >= 12
+
+            reading = asyncio.create_task(taken(client.events(), enough))
+            while sum(b"/api/events" in line for line in way.requests) < 2:
+                await asyncio.sleep(0.01)
+            made = set()
+            for _ in range(12):
+                made.add((await direct.submit("selftest")).id)
+                await finish(store)
+            events = await asyncio.wait_for(reading, 20)
+            assert ended == made
+            assert sum(b"/api/events" in line for line in way.requests) >= 4
+            assert all(event.id for event in events)
+            await direct.close()
+            await call(client.close)
+
+
+async def test_what_happens_before_the_first_event_is_not_lost_either(
+    url: str, store: JobStore
+) -> None:
+    """The stream has said where it begins; then it breaks, and a job comes and ends."""
+    async with AsyncClient(url, retries=QUICK) as direct:
+        await direct.submit("selftest")
+        await finish(store)
+        patient = Retries(attempts=1000, first_wait=0.01, longest_wait=0.05)
+        async with breaking(url) as way, AsyncClient(way.url, retries=patient) as client:
+            events = client.events()
+            reading = asyncio.create_task(anext(events))
+            while b"\nid: " not in way.answers:
+                await asyncio.sleep(0.01)
+            away = Fault(b"/api/events", reply=reply("503 Service Unavailable"), times=10_000)
+            way.faults.append(away)
+            await way.cut()
+            second = await direct.submit("selftest")
+            await finish(store)
+            away.times = 0
+            event = await asyncio.wait_for(reading, 20)
+            assert (event.job_id, event.name) == (second.id, "completed")
+            await events.aclose()
+
+
+class TestRealWork:
+    """With a worker and its engines."""
+
+    async def test_a_document_is_read_and_its_files_are_fetched(self, tmp_path: Path) -> None:
+        receiver = Receiver()
+        with receiver.running():
+            async with workroom(
+                tmp_path / "data", network={"allow_hosts": [receiver.host]}
+            ) as room:
+                url = str(room.client.base_url)
+                fault = Fault(b"/download-archive", answer_bytes=5000, times=3)
+                async with breaking(url, fault) as way:
+                    for kind in (Client, AsyncClient):
+                        await self._read(kind(way.url, retries=QUICK), tmp_path, receiver)
+                        assert fault.times == 0
+                        fault.times = 3
+
+    async def _read(
+        self, client: Client | AsyncClient, directory: Path, receiver: Receiver
+    ) -> None:
+        secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+        path = directory / "Größe.pdf"
+        path.write_bytes(pdf("Hello", "World"))
+        receiver.received.clear()
+        hook = {"url": receiver.url(), "secret": secret, "events": ["completed"]}
+        job: Job | AsyncJob = await call(
+            client.submit,
+            "pdf",
+            file=str(path),
+            extraction_method="native",
+            include_images=True,
+            webhook=hook,
+            priority=3,
+            access_control={"visibility": "public"},
+        )
+        results = await call(job.result, timeout=60)
+        assert results.extracted_text == "--- Seite 1 ---\nHello\n--- Seite 2 ---\nWorld"
+        assert results.metadata["file_name"] == "Größe.pdf"
+        assert job.document.priority == 3
+        assert await call(job.read, "page_001.txt") == b"Hello"
+        page = await call(job.download, results.page_texts[1], to=directory)
+        assert page.read_text() == "World"
+        archive = await call(job.download_archive, directory / "all.zip")
+        assert zipfile.ZipFile(archive).testzip() is None
+        assert not list(directory.glob(".*.part"))
+        with pytest.raises(NotFound):
+            await call(job.download, "nothing.jpg", to=directory)
+        (event,) = await receiver.wait_for()
+        told = verify_webhook(event.body, event.headers, secret)
+        assert (told.job_id, told.phase) == (job.id, "completed")
+        assert told.results is not None
+        assert told.results.extracted_text == results.extracted_text
+        await call(client.close)

@@ -1,0 +1,411 @@
+"""The parts of the client that need no service."""
+
+import asyncio
+import gc
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standardwebhooks.webhooks import Webhook as Standard
+
+from secretary import client
+from secretary.client import Client, Retries, Task, WebhookRefused, verify_webhook
+from secretary.client.documents import Event, Results
+from secretary.client.downloads import path_of, target_of
+from secretary.client.portal import Portal
+from secretary.client.retries import seconds_until
+from secretary.client.sse import EventReader
+from secretary.client.tasks import task_document
+from secretary.client.uploads import Form, as_text, opened
+from secretary.job import Job, JobStatus, Webhook, utc_now
+from secretary.webhooks.headers import headers_for
+from secretary.webhooks.payload import body as payload_of
+
+SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+SOURCE = str(Path(client.__file__).parents[2])
+OTHER = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+class TestRetries:
+    def test_waits_double_up_to_the_longest(self) -> None:
+        retries = Retries(first_wait=1, longest_wait=5, chance=lambda: 0.0)
+        assert [retries.wait(failures) for failures in (1, 2, 3, 4, 999)] == [1, 2, 4, 5, 5]
+
+    def test_a_wait_is_up_to_a_half_shorter(self) -> None:
+        assert Retries(first_wait=1, chance=lambda: 1.0).wait(1) == 0.5
+
+    def test_the_service_can_ask_for_a_longer_wait_within_bounds(self) -> None:
+        retries = Retries(first_wait=1, longest_retry_after=60, chance=lambda: 0.0)
+        assert retries.wait(1, 7) == 7
+        assert retries.wait(1, 0) == 1
+        assert retries.wait(1, 9999) == 60
+
+    def test_retry_after_is_read_as_seconds_or_as_a_date(self) -> None:
+        assert seconds_until("7") == 7
+        later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+        assert 25 < (seconds_until(later) or 0) <= 30
+        assert seconds_until("soon") is None
+        assert seconds_until(None) is None
+
+
+STREAM = (
+    b'id: 1\nevent: progress\nretry: 2000\ndata: {"job":{"id":"job-1"},"phase":"running",'
+    b'"message":"Seite \xc3\xa4","data":{"progress":40}}\n\n'
+    b": heartbeat\n\n"
+    b'id: 2\r\nevent: completed\r\ndata: {"job":{"id":"job-1"},\r\ndata: "data":{}}\r\n\r\n'
+    b"id: 3\n\n"
+    b'id: 4\nevent: error\ndata: {"job":'
+)
+
+
+class TestEventReader:
+    def test_a_long_event_is_put_together_once(self) -> None:
+        reader = EventReader()
+        piece = b"x" * 65536
+        assert list(reader.feed(b'id: 1\nevent: completed\ndata: {"message": "')) == []
+        for _ in range(500):
+            assert list(reader.feed(piece)) == []
+        (event,) = reader.feed(b'"}\n\n')
+        assert len(event.message) == 500 * 65536
+
+    def test_a_heartbeat_is_a_sign_of_life(self) -> None:
+        reader = EventReader()
+        assert not reader.is_alive
+        assert list(reader.feed(b": heartbeat\n\n")) == []
+        assert reader.is_alive
+        reader.restart()
+        assert not reader.is_alive
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+    def test_events_are_the_same_however_they_are_cut(self, size: int) -> None:
+        reader = EventReader()
+        events: list[Event] = []
+        for start in range(0, len(STREAM), size):
+            events += reader.feed(STREAM[start : start + size])
+        assert [(event.name, event.id, event.percent) for event in events] == [
+            ("progress", "1", 40),
+            ("completed", "2", 100),
+        ]
+        assert events[0].message == "Seite ä"
+        assert reader.pause == 2.0
+
+    def test_an_id_without_an_event_is_kept_and_that_of_a_part_is_not(self) -> None:
+        reader = EventReader()
+        list(reader.feed(STREAM))
+        assert reader.last_id == "3"
+        reader.restart()
+        assert [event.id for event in reader.feed(b'data: {"job": null}\n\n')] == ["3"]
+
+
+async def content(form: Form) -> bytes:
+    return b"".join([piece async for piece in form.pieces()])
+
+
+class TestUploads:
+    async def test_a_form_can_be_sent_again_and_is_as_long_as_it_says(self) -> None:
+        form = Form({"a": "ä"}, io.BytesIO(b"content"), 'a"b\n.pdf')
+        first = await content(form)
+        assert await content(form) == first
+        assert len(first) == form.length
+        assert b'name="a"\r\n\r\n\xc3\xa4\r\n' in first
+        assert b'filename="a%22b%0A.pdf"' in first
+
+    async def test_a_file_is_read_from_where_it_stands_and_put_back_there(self) -> None:
+        file = io.BytesIO(b"skipped content")
+        file.seek(8)
+        async with opened(file) as (open_file, _):
+            sent = await content(Form({}, open_file, "x"))
+        assert b"\r\n\r\ncontent\r\n" in sent
+        assert file.tell() == 8
+
+    async def test_what_cannot_be_rewound_is_kept(self) -> None:
+        class Pipe(io.BytesIO):
+            def seekable(self) -> bool:
+                return False
+
+        async with opened(Pipe(b"content"), "x.pdf") as (open_file, name):
+            form = Form({}, open_file, name)
+            assert await content(form) == await content(form)
+            assert b"content" in await content(form)
+
+    async def test_a_path_gives_the_name(self, tmp_path: Path) -> None:
+        (tmp_path / "x.pdf").write_bytes(b"content")
+        async with opened(tmp_path / "x.pdf") as (_, name):
+            assert name == "x.pdf"
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (True, "true"),
+            (3, "3"),
+            (["a", "b"], "a,b"),
+            ({"a": [1]}, '{"a": [1]}'),
+            (datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00+00:00"),
+        ],
+    )
+    def test_values_are_texts_in_a_form(self, value: Any, text: str) -> None:
+        assert as_text(value) == text
+
+    def test_a_batch_takes_no_files(self) -> None:
+        with pytest.raises(ValueError, match="no file"):
+            task_document({"job_type": "pdf", "file": "x.pdf"})
+        with pytest.raises(ValueError, match="no file"):
+            task_document(Task("pdf", {"file": "x.pdf"}))
+
+
+class TestDownloads:
+    def test_a_file_is_named_by_its_name_or_its_path(self) -> None:
+        assert path_of("job-1", "a b.jpg") == "/api/files/job-1/a%20b.jpg"
+        assert path_of("job-1", "/api/files/job-1/a.jpg") == "/api/files/job-1/a.jpg"
+        assert path_of("job-1", "/api/pdf/text-content/job-1/p.txt") == "/api/files/job-1/p.txt"
+
+    def test_the_key_goes_to_no_other_host(self) -> None:
+        with pytest.raises(ValueError, match="another URL"):
+            path_of("job-1", "https://example.org/a.jpg")
+
+    def test_a_file_goes_to_a_path_or_into_a_directory(self, tmp_path: Path) -> None:
+        assert target_of(None, "/api/files/job-1/a%20b.jpg") == Path("a b.jpg")
+        assert target_of(tmp_path, "x/a.jpg") == tmp_path / "a.jpg"
+        assert target_of(tmp_path / "new.jpg", "a.jpg") == tmp_path / "new.jpg"
+
+
+class TestResults:
+    def test_what_nobody_declared_is_kept(self) -> None:
+        results = Results.model_validate({"extracted_text": "Hello", "newer": [1]})
+        assert results.extracted_text == "Hello"
+        assert results.raw == {"extracted_text": "Hello", "newer": [1]}
+
+    def test_other_things_under_a_known_name_are_in_raw_only(self) -> None:
+        told = {"assets": [{"a": 1}], "transcription": {"segments": 3}, "text": "Hello"}
+        results = Results.model_validate(told)
+        assert (results.assets, results.transcription, results.text) == ([], None, "Hello")
+        assert results.raw == told
+
+
+DRAWING = """
+import sys
+from secretary.client.documents import Progress
+from secretary.client.meter import meter
+
+with meter(True, "report.pdf") as tell:
+    tell(Progress(percent=40, message="Page 4"))
+"""
+
+
+class TestMeter:
+    def test_a_terminal_gets_a_bar(self) -> None:
+        told = drawn(on_terminal=True)
+        assert "report.pdf" in told
+        assert "40 %" in told
+        assert "Page 4" in told
+
+    def test_elsewhere_nothing_is_shown(self) -> None:
+        assert drawn(on_terminal=False) == ""
+
+
+def drawn(*, on_terminal: bool) -> str:
+    """What comes to standard error."""
+    ours, theirs = pty.openpty() if on_terminal else os.pipe()
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "TERM": "xterm", "COLUMNS": "100"}
+    program = [sys.executable, "-W", "error", "-c", DRAWING]
+    subprocess.run(program, stderr=theirs, env=environment, check=True, timeout=30)
+    os.set_blocking(ours, False)
+    told = b""
+    with suppress(BlockingIOError):
+        while piece := os.read(ours, 4096):
+            told += piece
+    os.close(theirs)
+    os.close(ours)
+    return told.decode()
+
+
+INTERRUPTED = """
+import asyncio, signal
+from secretary.client.portal import Portal
+
+async def numbers():
+    try:
+        yield 1
+        await asyncio.sleep(60)
+    finally:
+        print("closed", flush=True)
+
+async def five():
+    return 5
+
+portal = Portal()
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    for number in portal.iterate(numbers()):
+        pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+print(portal.run(five()))
+portal.close(asyncio.sleep(0))
+"""
+
+
+class TestPortal:
+    def test_each_thread_gets_its_own_answer(self) -> None:
+        portal, found = Portal(), []
+
+        async def double(number: int) -> int:
+            await asyncio.sleep(0.001)
+            return 2 * number
+
+        threads = [
+            threading.Thread(target=lambda n=n: found.append((n, portal.run(double(n)))))
+            for n in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+        assert sorted(found) == [(n, 2 * n) for n in range(8)]
+        portal.close(asyncio.sleep(0))
+
+    def test_what_would_wait_for_itself_is_refused(self) -> None:
+        portal = Portal()
+
+        async def inside() -> None:
+            portal.run(asyncio.sleep(0))
+
+        with pytest.raises(RuntimeError, match="AsyncClient"):
+            portal.run(inside())
+        portal.close(asyncio.sleep(0))
+
+    def test_an_iterator_that_is_left_early_is_closed(self) -> None:
+        portal, closed = Portal(), threading.Event()
+
+        async def numbers() -> Any:
+            try:
+                for number in range(10):
+                    yield number
+            finally:
+                closed.set()
+
+        for number in portal.iterate(numbers()):
+            assert number == 0
+            break
+        gc.collect()
+        assert closed.wait(5)
+        portal.close(asyncio.sleep(0))
+
+    def test_a_client_that_nobody_closes_leaves_no_thread(self) -> None:
+        portal = Portal()
+        portal.run(asyncio.sleep(0))
+        (thread,) = [each for each in threading.enumerate() if each.name == "secretary-client"]
+        del portal
+        gc.collect()
+        thread.join(5)
+        assert not thread.is_alive()
+
+    def test_an_interrupted_program_can_go_on(self) -> None:
+        """In a process of its own: only its main thread is interrupted."""
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", INTERRUPTED],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env={**os.environ, "PYTHONPATH": SOURCE},
+        )
+        assert (done.stdout, done.stderr) == ("closed\ninterrupted\n5\n", "")
+
+    def test_a_closed_client_says_so(self) -> None:
+        closed = Client("http://127.0.0.1:9")
+        closed.close()
+        closed.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            closed.health()
+
+
+def event(secret: str = SECRET, at: datetime | None = None) -> tuple[bytes, dict[str, str]]:
+    job = Job(job_id="job-1", job_type="pdf", status=JobStatus.COMPLETED, results={"assets": ["a"]})
+    hook = Webhook(url="https://example.org/hook", secret=secret, job_id="mine")
+    body = payload_of(job, hook)
+    return body, headers_for(hook, message_id="msg_1", at=at or utc_now(), body=body)
+
+
+class TestVerifyWebhook:
+    def test_an_event_of_the_service_is_read(self) -> None:
+        body, headers = event()
+        found = verify_webhook(body, headers, SECRET)
+        assert (found.id, found.job_id, found.phase) == ("msg_1", "job-1", "completed")
+        assert (found.job_type, found.client_id, found.error) == ("pdf", "mine", None)
+        assert found.results is not None
+        assert found.results.assets == ["a"]
+        assert found.raw == json.loads(body)
+
+    def test_the_case_of_headers_does_not_matter(self) -> None:
+        body, headers = event()
+        verify_webhook(body, {name.title(): value for name, value in headers.items()}, SECRET)
+
+    def test_what_another_library_signs_is_verified(self) -> None:
+        body = b'{"phase": "completed", "status": "completed"}'
+        now = utc_now()
+        signature = Standard(SECRET).sign("msg_1", now, body.decode())
+        headers = {
+            "webhook-id": "msg_1",
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": f"v2,abc {signature}",
+        }
+        assert verify_webhook(body, headers, SECRET).phase == "completed"
+
+    @pytest.mark.parametrize("secret", [OTHER, "plain", f"{OTHER} {OTHER}"])
+    def test_another_secret_is_refused(self, secret: str) -> None:
+        with pytest.raises(WebhookRefused, match="signature"):
+            verify_webhook(*event(), secret)
+
+    def test_while_a_secret_is_changed_either_will_do(self) -> None:
+        verify_webhook(*event(f"{SECRET} {OTHER}"), OTHER)
+        verify_webhook(*event(SECRET), f"{OTHER} {SECRET}")
+
+    def test_a_changed_body_is_refused(self) -> None:
+        body, headers = event()
+        with pytest.raises(WebhookRefused, match="signature"):
+            verify_webhook(body + b" ", headers, SECRET)
+
+    @pytest.mark.parametrize("minutes", [-10, 10])
+    def test_what_is_not_of_now_is_refused(self, minutes: int) -> None:
+        sent = event(at=utc_now() + timedelta(minutes=minutes))
+        with pytest.raises(WebhookRefused, match="old"):
+            verify_webhook(*sent, SECRET)
+        verify_webhook(*sent, SECRET, tolerance=900)
+
+    @pytest.mark.parametrize("name", ["id", "timestamp", "signature"])
+    def test_every_header_is_needed(self, name: str) -> None:
+        body, headers = event()
+        del headers[f"webhook-{name}"]
+        with pytest.raises(WebhookRefused, match=name):
+            verify_webhook(body, headers, SECRET)
+
+    @pytest.mark.parametrize("timestamp", ["now", "1e9", "-5", "٣", "9" * 30])
+    def test_a_time_that_is_none_is_refused(self, timestamp: str) -> None:
+        body, headers = event()
+        with pytest.raises(WebhookRefused):
+            verify_webhook(body, headers | {"webhook-timestamp": timestamp}, SECRET)
+
+    @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", json.dumps("text").encode()])
+    def test_a_signed_body_that_is_no_event_is_refused(self, body: bytes) -> None:
+        hook = Webhook(url="https://example.org", secret=SECRET)
+        headers = headers_for(hook, message_id="msg_1", at=utc_now(), body=body)
+        with pytest.raises(WebhookRefused, match="body"):
+            verify_webhook(body, headers, SECRET)
+
+    def test_without_a_secret_nothing_is_verified(self) -> None:
+        with pytest.raises(ValueError, match="secret"):
+            verify_webhook(*event(), " ")
+
+    def test_a_refusal_is_an_ordinary_value_error_too(self) -> None:
+        assert issubclass(WebhookRefused, ValueError)
