@@ -87,7 +87,7 @@ async def test_an_uploaded_schedule_becomes_one_batch(
     assert (told["event"], told["template"]) == ("FOSDEM 2031", "Session")
     assert told["starttime"] == "17:00" and told["speakers"] == ["Ada Müller", "Bram van Dijk"]
     assert told["targetLanguage"] == "de"
-    assert told["extra"]["subtitles_url"].endswith(".vtt")
+    assert told["subtitles_url"].endswith(".vtt")
     assert job["webhook"]["url"] == HOOK["url"] and "SECRET" not in response.text
     assert response.json()["data"]["batch"]["batch_name"] == "FOSDEM 2031"
     assert response.json()["request"]["parameters"] == {"job_count": 1}
