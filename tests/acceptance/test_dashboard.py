@@ -2,7 +2,8 @@
 
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from ..browser import Watched, looking_at, started
 from ..documents import pdf
+from ..receiver import Receiver
 from .program import Program, Running
 
 WIDE = {"width": 1280, "height": 900}
@@ -163,8 +165,8 @@ class TestFailure:
         assert "What helps:" in failure.inner_text()
         failure.get_by_role("button", name="Run again").click()
         page.get_by_text("It waits for its next run").wait_for()
-        page.get_by_role("tab", name="Attempts").click()
-        page.locator("#panel tbody tr").nth(1).wait_for()
+        until(lambda: service.job(job_id)["attempt"] == 2)
+        failure.get_by_role("heading", name="Unknown job type").wait_for()
 
     def test_what_is_not_there_is_said_so(self, browser: Any, service: Running) -> None:
         with looking_at(browser, service.url) as watched:
@@ -173,6 +175,42 @@ class TestFailure:
             # The browser itself notes the 404.
             assert all("404" in fault for fault in watched.faults)
             watched.faults.clear()
+
+
+class TestActions:
+    def test_chosen_jobs_are_deleted_together_after_a_question(
+        self, watched: Watched, service: Running
+    ) -> None:
+        ids = [service.submit(job_name=f"rubbish {i}", parameters={"seconds": 0}) for i in range(2)]
+        for job_id in ids:
+            service.wait_until(job_id, "completed")
+        page = watched.page
+        page.goto(f"{service.url}/#/jobs?q=rubbish")
+        page.get_by_label("Choose all").check()
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_role("heading", name="Delete these 2 jobs and their files?").wait_for()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        page.get_by_text("No job fits these filters.").wait_for()
+        assert [service.get(f"/api/jobs/{job_id}").status_code for job_id in ids] == [404, 404]
+
+    def test_a_running_job_is_cancelled(self, watched: Watched, service: Running) -> None:
+        job_id = service.submit(parameters={"seconds": 60})
+        service.wait_until(job_id, "processing")
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        page.get_by_role("button", name="Cancel").click()
+        page.locator("#facts .is-cancelled").wait_for()
+
+    def test_a_delivery_is_sent_again(self, watched: Watched, service: Running) -> None:
+        with Receiver().running() as receiver:
+            webhook = {"url": receiver.url(), "events": ["completed"]}
+            job_id = service.submit(parameters={"seconds": 0}, webhook=webhook)
+            page = watched.page
+            until(lambda: any(one["delivered_at"] for one in service.job(job_id)["deliveries"]))
+            page.goto(f"{service.url}/#/job/{job_id}?tab=deliveries")
+            page.get_by_role("button", name="Send again").click()
+            page.get_by_text("It will be sent again").wait_for()
+            until(lambda: len(receiver.received) == 2)
 
 
 class TestHostility:
@@ -268,6 +306,13 @@ class TestLooks:
             page.locator(f".view-{view} h1").wait_for(state="attached")
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0
+
+
+def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def said_in(word: str) -> str:

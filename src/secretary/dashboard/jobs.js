@@ -11,6 +11,7 @@ const FILTERS = ["status", "job_type", "q", "user_id", "batch_id", "error_code",
 const STATES = ["pending", "processing", "completed", "failed", "cancelled"];
 const LOOK_AGAIN = 1000;
 const AT_ONCE = 6;
+const MOST = 5000;
 
 export async function show(root, { query, left, shown }) {
   const filters = Object.fromEntries(FILTERS.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
@@ -38,8 +39,8 @@ class List {
     this.looking = null;
   }
 
-  async page(cursor) {
-    const asked = { ...this.filters, limit: PAGE, ...(cursor && { cursor }) };
+  async page(cursor, limit = PAGE) {
+    const asked = { ...this.filters, limit, ...(cursor && { cursor }) };
     return get(`/api/jobs?${new URLSearchParams(asked)}`, { signal: this.left });
   }
 
@@ -140,17 +141,35 @@ class List {
     const place = this.root.querySelector("#bulk");
     place.hidden = !this.chosen.size;
     if (!this.chosen.size) return;
-    render(place, html`<span>${t("jobs.chosen", { n: this.chosen.size })}</span> ${["cancel", "restart", "archive", "delete"].map((name) =>
+    const whole = this.next && this.chosen.size === this.jobs.length;
+    render(place, html`<span id="count">${t("jobs.chosen", { n: this.chosen.size })}</span> ${whole && html`<button type="button" class="quiet" id="fitting">${t("jobs.all_that_fit")}</button>`} ${["cancel", "restart", "archive", "delete"].map((name) =>
       html`<button type="button" class="quiet" data-do="${name}">${t(`do.${name}`)}</button> `)}`);
+    const fitting = place.querySelector("#fitting");
+    fitting?.addEventListener("click", () => doing(fitting, () => this.chooseFitting()));
     for (const button of place.querySelectorAll("[data-do]")) {
       button.addEventListener("click", () => doing(button, () => this.bulk(button.dataset.do)));
     }
   }
 
+  /** By filter: first it is found out how many there are. */
+  async chooseFitting() {
+    const found = new Set();
+    let cursor = null;
+    do {
+      const page = await this.page(cursor, 1000);
+      for (const job of page.jobs) found.add(job.job_id);
+      cursor = page.next_cursor;
+      this.root.querySelector("#count").textContent = t("jobs.chosen", { n: found.size });
+    } while (cursor && found.size < MOST);
+    this.chosen = found;
+    this.drawBulk();
+    if (cursor) tell(t("jobs.most", { count: number(MOST) }));
+  }
+
   async bulk(name) {
     const ids = [...this.chosen];
-    const sure = name === "archive" || name === "restart" ||
-      (await confirmed(t(`jobs.sure_${name}`, { n: ids.length }), t(`do.${name}`)));
+    const harmless = (name === "archive" || name === "restart") && ids.length <= PAGE;
+    const sure = harmless || (await confirmed(t(`jobs.sure_${name}`, { n: ids.length }), t(`do.${name}`)));
     if (!sure) return;
     const refused = [];
     const one = async (id) => {
@@ -160,7 +179,10 @@ class List {
         refused.push(error);
       }
     };
-    for (let at = 0; at < ids.length; at += AT_ONCE) await Promise.all(ids.slice(at, at + AT_ONCE).map(one));
+    for (let at = 0; at < ids.length && !this.left.aborted; at += AT_ONCE) {
+      await Promise.all(ids.slice(at, at + AT_ONCE).map(one));
+      this.root.querySelector("#count").textContent = `${number(Math.min(at + AT_ONCE, ids.length))} / ${number(ids.length)}`;
+    }
     if (ids.length > refused.length) tell(t("jobs.done", { n: ids.length - refused.length }));
     if (refused.length) complain({ message: t("jobs.refused", { n: refused.length, why: refused[0].message }) });
     this.chosen.clear();

@@ -27,8 +27,9 @@ export const de = {
 
   "jobs.filters": "Filter", "jobs.filter": "Anwenden", "jobs.more": "Mehr Filter", "jobs.all": "Alle", "jobs.pages": "Seiten", "jobs.newest": "Neueste", "jobs.older": "Ältere",
   "jobs.none": "Noch keine Jobs. Lassen Sie eine Datei irgendwo auf diese Seite fallen, oder drücken Sie n.", "jobs.none_found": "Kein Job passt zu diesen Filtern.", "jobs.clear": "Filter entfernen",
-  "jobs.new": "{count} neuer | {count} neue", "jobs.choose": "{name} auswählen", "jobs.choose_all": "Alle auswählen", "jobs.chosen": "1 Job | {n} Jobs",
+  "jobs.new": "{count} neuer | {count} neue", "jobs.choose": "{name} auswählen", "jobs.choose_all": "Alle auswählen", "jobs.chosen": "1 Job | {n} Jobs", "jobs.all_that_fit": "Alle, die zu den Filtern passen", "jobs.most": "Nicht mehr als {count} auf einmal: Die neuesten sind ausgewählt.",
   "jobs.sure_cancel": "Diesen Job abbrechen? | Diese {n} Jobs abbrechen?", "jobs.sure_delete": "Diesen Job und seine Dateien löschen? | Diese {n} Jobs und ihre Dateien löschen?",
+  "jobs.sure_restart": "Diesen Job erneut ausführen? | Diese {n} Jobs erneut ausführen?", "jobs.sure_archive": "Diesen Job archivieren? | Diese {n} Jobs archivieren?",
   "jobs.done": "Für 1 Job erledigt | Für {n} Jobs erledigt", "jobs.refused": "Für 1 Job nicht erledigt: {why} | Für {n} Jobs nicht erledigt, der erste: {why}",
   "filter.q": "Text", "filter.job_type": "Typ", "filter.user_id": "Nutzer", "filter.batch_id": "Stapel", "filter.error_code": "Fehlercode", "filter.created_after": "Von", "filter.created_before": "Bis", "filter.archived": "Archivierte",
   "archived.false": "Nein", "archived.true": "Nur diese", "archived.all": "Auch",

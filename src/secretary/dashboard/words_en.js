@@ -27,8 +27,9 @@ export const en = {
 
   "jobs.filters": "Filters", "jobs.filter": "Apply", "jobs.more": "More filters", "jobs.all": "All", "jobs.pages": "Pages", "jobs.newest": "Newest", "jobs.older": "Older",
   "jobs.none": "No jobs yet. Drop a file anywhere on this page, or press n.", "jobs.none_found": "No job fits these filters.", "jobs.clear": "Remove filters",
-  "jobs.new": "{count} new | {count} new", "jobs.choose": "Choose {name}", "jobs.choose_all": "Choose all", "jobs.chosen": "1 job | {n} jobs",
+  "jobs.new": "{count} new | {count} new", "jobs.choose": "Choose {name}", "jobs.choose_all": "Choose all", "jobs.chosen": "1 job | {n} jobs", "jobs.all_that_fit": "All that fit the filters", "jobs.most": "No more than {count} at a time: the newest are chosen.",
   "jobs.sure_cancel": "Cancel this job? | Cancel these {n} jobs?", "jobs.sure_delete": "Delete this job and its files? | Delete these {n} jobs and their files?",
+  "jobs.sure_restart": "Run this job again? | Run these {n} jobs again?", "jobs.sure_archive": "Archive this job? | Archive these {n} jobs?",
   "jobs.done": "Done for 1 job | Done for {n} jobs", "jobs.refused": "Not done for 1 job: {why} | Not done for {n} jobs, the first: {why}",
   "filter.q": "Text", "filter.job_type": "Type", "filter.user_id": "User", "filter.batch_id": "Batch", "filter.error_code": "Error code", "filter.created_after": "From", "filter.created_before": "Until", "filter.archived": "Archived",
   "archived.false": "No", "archived.true": "Only", "archived.all": "Too",
