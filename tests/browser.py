@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,6 +52,14 @@ class Watched:
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("request", self._asked)
 
+    def until(self, script: str, argument: Any = None) -> None:
+        """Wait until this is true on the page. The browser's own way to wait for a script needs
+        what the page's policy forbids."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not self.page.evaluate(script, argument):
+            assert time.monotonic() < deadline, script
+            self.page.wait_for_timeout(20)
+
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.faults.append(f"{message.text} ({message.location.get('url')})")
@@ -70,7 +79,7 @@ def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
         watched = Watched(context.new_page(), url)
         watched.watch()
         yield watched
-        assert watched.faults == []
-        assert watched.elsewhere == []
+        assert not watched.faults, watched.faults
+        assert not watched.elsewhere, watched.elsewhere
     finally:
         context.close()

@@ -1,6 +1,5 @@
 """The dashboard as people use it: a real browser, the real page, the real service."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,7 +76,7 @@ class TestJobs:
         page.locator(".sheet").nth(1).wait_for()
         assert "Annual report" in page.locator(".sheet").first.inner_text()
         picture = page.locator(".sheet img").first
-        page.wait_for_function("image => image.naturalWidth > 100", arg=picture.element_handle())
+        watched.until("image => image.naturalWidth > 100", picture.element_handle())
         page.get_by_role("button", name="Document").click()
         assert "Second page" in page.locator(".prose").inner_text()
 
@@ -99,9 +98,9 @@ class TestJobs:
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
         seen = "document.querySelector('#progress progress')?.value"
-        page.wait_for_function(f"{seen} > 0 && {seen} < 60")
+        watched.until(f"{seen} > 0 && {seen} < 60")
         early = page.evaluate(seen)
-        page.wait_for_function(f"{seen} > {early} + 15")
+        watched.until(f"{seen} > {early} + 15")
         page.locator("#facts .is-completed").wait_for()
         assert page.locator("progress").count() == 0
 
@@ -112,7 +111,7 @@ class TestJobs:
         page = watched.page
         page.goto(f"{service.url}/#/jobs")
         page.locator(f"tr[data-id='{first}']").wait_for()
-        page.wait_for_function("document.documentElement.dataset.stream === 'live'")
+        watched.until("document.documentElement.dataset.stream === 'live'")
         second = service.submit(job_name="the second", parameters={"seconds": 0})
         fresh = page.get_by_role("button", name="1 new")
         fresh.wait_for()
@@ -127,11 +126,12 @@ class TestJobs:
         page.goto(f"{service.url}/#/jobs?status=failed")
         page.get_by_text("UNKNOWN_JOB_TYPE").first.wait_for()
         assert page.locator("tbody .is-completed").count() == 0
-        page.goto(f"{service.url}/#/jobs")
+        page.get_by_role("link", name="All", exact=True).click()
+        page.locator(".states a[aria-current]", has_text="All").wait_for()
         page.get_by_label("Text", exact=True).fill("needle")
         page.get_by_role("button", name="Apply").click()
-        page.wait_for_url(re.compile(r"#/jobs\?q=needle"))
-        page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+        watched.until("location.hash === '#/jobs?q=needle'")
+        watched.until("document.querySelectorAll('tbody tr').length === 1")
 
     def test_the_keyboard_does_it_all(self, watched: Watched, service: Running) -> None:
         service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
@@ -143,7 +143,7 @@ class TestJobs:
         page.get_by_text("1 job", exact=True).wait_for()
         page.locator("tbody tr").first.focus()
         page.keyboard.press("Enter")
-        page.wait_for_url(re.compile("#/job/job-"))
+        watched.until("location.hash.startsWith('#/job/job-')")
         page.get_by_role("tab", name="Log").wait_for()
         page.keyboard.press("?")
         page.get_by_role("heading", name="Keyboard and help").wait_for()
@@ -240,6 +240,10 @@ class TestHostility:
             assert page.locator(".prose :is(script, iframe, form, input, style, svg)").count() == 0
             assert page.locator(".prose [style], .prose [onerror]").count() == 0
         assert page.evaluate("window.hacked") is None
+        # What the browser notes all the same: a picture that the document names and nobody made,
+        # and what the policy stops already in the sanitiser's own document, which is not shown.
+        noted = (f"/api/files/{job_id}/x", "/dashboard/vendor/dompurify")
+        watched.faults = [one for one in watched.faults if not any(it in one for it in noted)]
 
 
 class TestBatches:
@@ -267,10 +271,10 @@ class TestLogin:
         with program.serving() as service, looking_at(browser, service.url) as watched:
             page = watched.page
             page.goto(f"{service.url}/#/jobs")
-            page.get_by_label("Key").fill("wrong")
+            page.get_by_label("Key", exact=True).fill("wrong")
             page.get_by_role("button", name="Log in").click()
             page.get_by_text("This key is not valid.").wait_for()
-            page.get_by_label("Key").fill("right-key")
+            page.get_by_label("Key", exact=True).fill("right-key")
             page.get_by_role("button", name="Log in").click()
             page.get_by_text("No jobs yet.").wait_for()
             assert page.evaluate("JSON.stringify(localStorage)").find("right-key") < 0

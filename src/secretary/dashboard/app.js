@@ -98,7 +98,7 @@ function drawHeader(view) {
       placeholder="${t("shell.search")}" autocomplete="off"></form>
     <a class="button" href="#/new">+ ${t("menu.new")}</a>
     <div class="tools">
-      <button type="button" class="quiet" id="language" lang="${other}" title="${t("shell.language")}" aria-label="${t("shell.language")}">${other}</button>
+      <button type="button" class="quiet" id="language" lang="${other}" title="${t("shell.language")}">${other}<span class="unseen">: ${t("shell.language")}</span></button>
       <button type="button" class="quiet" id="theme" title="${t(`theme.${theme}`)}" aria-label="${t(`theme.${theme}`)}">${THEMES[theme]}</button>
       <button type="button" class="quiet" id="help" title="${t("shell.help")}" aria-label="${t("shell.help")}">?</button>
       ${key.get() && html`<button type="button" class="quiet" id="logout">${t("login.out")}</button>`}

@@ -2,7 +2,7 @@
 
 import { get, post, send, stream } from "./api.js";
 import { STATES, ended, made, stateOf } from "./batches.js";
-import { ago, bar, nameOf, number, state, step } from "./format.js";
+import { ago, bar, nameOf, number, saying, state } from "./format.js";
 import { html, render } from "./html.js";
 import { listAddress, statusOf } from "./jobs.js";
 import { announce, confirmed, connection, doing, tell } from "./notices.js";
@@ -117,7 +117,7 @@ class Page {
 }
 
 function said(job) {
-  if (job.status === "processing") return html`${bar(job)} <span class="faint">${job.progress.percent} % · ${job.progress.message || step(job.progress)}</span>`;
+  if (job.status === "processing") return html`${bar(job)} <span class="faint">${job.progress.percent} % · ${saying(job.progress)}</span>`;
   if (job.status === "failed") return html`<span class="code">${job.error?.code}</span> <span class="faint">${job.error?.message}</span>`;
   return "";
 }

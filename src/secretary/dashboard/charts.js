@@ -12,7 +12,7 @@ function frame(title, value, body, table) {
 }
 
 function hidden(title, points, names, told) {
-  return html`<table class="unseen"><caption>${title}</caption><thead><tr><th scope="col"></th>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+  return html`<table class="unseen"><caption>${title}</caption><thead><tr><td></td>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
     <tbody>${points.map((point) => html`<tr><th scope="row">${point.label}</th>${point.values.map((value) => html`<td>${told(value)}</td>`)}</tr>`)}</tbody></table>`;
 }
 

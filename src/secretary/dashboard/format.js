@@ -78,7 +78,7 @@ export function nameOf(job) {
   const source = given.file_source ?? {};
   const path = source.name ?? given.filename ?? given.session ?? given.file_path ?? given.url ?? source.value;
   const told = job.job_name ?? (path && fileName(String(path)));
-  return told || (given.text ? `${String(given.text).slice(0, 60)}…` : job.job_id);
+  return told || (given.text ? `${String(given.text).slice(0, 60)}…` : `${job.job_type} …${job.job_id.slice(-8)}`);
 }
 
 function fileName(path) {
@@ -94,6 +94,12 @@ export function step(progress) {
     ? count.split("/").map((n) => clock(Number(n))).join(" / ")
     : count?.replace("/", " / ");
   return of ? `${known} ${of}` : known;
+}
+
+/** What a job says of itself; where that is only the name of its step, in words. */
+export function saying(progress) {
+  const message = progress?.message ?? "";
+  return /^[a-z_]+(:[\d/]+)?$/.test(message) ? step({ step: message }) : message || step(progress);
 }
 
 export function bar(job) {

@@ -1,7 +1,7 @@
 // One job: what came out; or why it failed, and what can be done.
 
 import { get, post, save, send, stream } from "./api.js";
-import { ago, bar, clock, duration, eta, exact, nameOf, number, size, state, step, took } from "./format.js";
+import { ago, bar, clock, duration, eta, exact, nameOf, number, saying, size, state, step, took } from "./format.js";
 import { flag, html, render, safeLink } from "./html.js";
 import { statusOf } from "./jobs.js";
 import { announce, complain, confirmed, connection, doing, tell } from "./notices.js";
@@ -85,7 +85,7 @@ class Page {
 
   draw() {
     const { job } = this;
-    const tab = this.tab ?? (job.status === "completed" || job.results ? "result" : "logs");
+    const tab = this.tab ?? (job.results ? "result" : job.status === "failed" && !job.logs.length ? "attempts" : "logs");
     const hidden = { deliveries: !job.webhook && !job.deliveries.length, resources: !Object.keys(job.resources ?? {}).length };
     render(this.root, html`
       <p class="crumbs"><a href="#/jobs">${t("menu.jobs")}</a>${job.batch_id && html` · <a href="#/batch/${job.batch_id}">${t("job.batch")}</a>`}</p>
@@ -138,7 +138,7 @@ class Page {
     if (ENDED.includes(job.status)) return void render(place, null);
     const waiting = job.status === "pending";
     const said = waiting ? (job.run_at ? t("job.waits_until", { time: exact(job.run_at) }) : t("job.waits")) : step(job.progress);
-    const message = job.progress.message && job.progress.message !== said ? job.progress.message : "";
+    const message = waiting || saying(job.progress) === said ? "" : saying(job.progress);
     if (!place.querySelector("progress")) render(place, html`<div class="card running">${bar(job)}<p><strong></strong> <span></span> <span class="faint right"></span></p></div>`);
     place.querySelector("progress").value = job.progress.percent;
     const [strong, text, right] = place.querySelectorAll("p > *");
@@ -266,7 +266,7 @@ function deliveries(job) {
   const where = job.webhook && html`<p>${t("delivery.to")} <code>${job.webhook.url}</code></p>`;
   if (!job.deliveries.length) return html`${where}<p class="empty">${t("delivery.none")}</p>`;
   return html`${where}<table class="list"><thead><tr><th scope="col">#</th><th scope="col">${t("delivery.event")}</th><th scope="col">${t("col.state")}</th>
-    <th scope="col">${t("delivery.tries")}</th><th scope="col"></th></tr></thead><tbody>${job.deliveries.map((one) => {
+    <th scope="col">${t("delivery.tries")}</th><td></td></tr></thead><tbody>${job.deliveries.map((one) => {
     const last = one.tries.at(-1);
     return html`<tr><td>${one.n}</td><td>${one.event}</td>
       <td>${one.delivered_at ? html`${t("delivery.done")} ${ago(one.delivered_at)}` : one.gave_up ? t("delivery.gave_up") : one.next_try_at ? html`${t("delivery.next")} ${ago(one.next_try_at)}` : "–"}</td>

@@ -1,7 +1,7 @@
 // The list of jobs: where is mine?
 
 import { get, post, send, stream } from "./api.js";
-import { ago, bar, duration, eta, nameOf, number, state, step, took } from "./format.js";
+import { ago, bar, duration, eta, nameOf, number, saying, state, took } from "./format.js";
 import { element, flag, html, render } from "./html.js";
 import { announce, complain, confirmed, connection, doing, tell } from "./notices.js";
 import { t } from "./words.js";
@@ -248,7 +248,7 @@ export function statusOf({ phase, error }) {
 
 function said(job) {
   if (job.status === "processing") {
-    return html`${bar(job)} <span class="faint">${job.progress.percent} % · ${job.progress.message || step(job.progress)} ${eta(job)}</span>`;
+    return html`${bar(job)} <span class="faint">${job.progress.percent} % · ${saying(job.progress)} ${eta(job)}</span>`;
   }
   if (job.status === "failed") return html`<span class="code">${job.error?.code}</span> <span class="faint">${job.error?.message}</span>`;
   if (job.status === "pending" && job.error) return html`<span class="faint">${t("job.tried", { code: job.error.code })}</span>`;

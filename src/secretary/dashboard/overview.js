@@ -2,7 +2,7 @@
 
 import { get, post, stream } from "./api.js";
 import { bars, line } from "./charts.js";
-import { ago, bar, clock, duration, eta, nameOf, number, state, step } from "./format.js";
+import { ago, bar, clock, duration, eta, nameOf, number, saying, state } from "./format.js";
 import { flag, html, render } from "./html.js";
 import { statusOf } from "./jobs.js";
 import { complain, connection, doing, tell } from "./notices.js";
@@ -108,7 +108,7 @@ class Page {
     for (const job of this.running) {
       const row = place.querySelector(`[data-id="${CSS.escape(job.job_id)}"]`);
       row.querySelector("progress").value = job.progress.percent;
-      row.querySelector(".said").textContent = job.progress.message || step(job.progress);
+      row.querySelector(".said").textContent = saying(job.progress);
       row.querySelector(".left").textContent = [`${job.progress.percent} %`, eta(job)].filter(Boolean).join(" · ");
     }
     return undefined;

@@ -90,7 +90,7 @@ function drawPages(place, job) {
   const pages = job.results.metadata.text_contents;
   render(place, html`<div class="sheets">${pages.map(({ page, content, method, reason, ocr_confidence: sure }) => html`
     <section class="sheet ${pictures.has(page) ? "" : "bare"}" aria-label="${t("result.page", { n: page })}">
-      <h3>${t("result.page", { n: page })} <span class="faint">${[method, reason, sure && `${Math.round(sure)} %`].filter(Boolean).join(" · ")}</span></h3>
+      <h2>${t("result.page", { n: page })} <span class="faint">${[method, reason, sure && `${Math.round(sure)} %`].filter(Boolean).join(" · ")}</span></h2>
       ${pictures.has(page) && html`<img data-file="${pictures.get(page)}" alt="${t("result.picture", { n: page })}">`}
       <pre class="plain">${content ?? ""}</pre></section>`)}</div>`);
 }

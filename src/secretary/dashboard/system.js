@@ -54,6 +54,6 @@ function disk({ total_bytes: total, free_bytes: free }) {
 
 function kinds(types) {
   return html`<h2>${t("system.types")}</h2><table class="list"><thead><tr><th scope="col">${t("col.type")}</th><th scope="col">${t("system.timeout")}</th><th scope="col" class="num">${t("system.attempts")}</th>
-    <th scope="col"></th></tr></thead><tbody>${types.map((one) => html`<tr><td><code>${one.job_type}</code></td><td>${one.limits.timeout_s ? duration(one.limits.timeout_s) : "–"}</td>
+    <td></td></tr></thead><tbody>${types.map((one) => html`<tr><td><code>${one.job_type}</code></td><td>${one.limits.timeout_s ? duration(one.limits.timeout_s) : "–"}</td>
     <td class="num">${one.limits.max_attempts ?? "–"}</td><td><a href="#/new?type=${one.job_type}">${t("menu.new")}</a></td></tr>`)}</tbody></table>`;
 }
