@@ -15,6 +15,7 @@ from ..vitals import Vitals
 from . import (
     batches,
     conferences,
+    dashboard,
     docs,
     event_job,
     files,
@@ -22,6 +23,7 @@ from . import (
     ingress,
     jobs,
     measure,
+    overview,
     streams,
     templates,
 )
@@ -54,7 +56,7 @@ def create_api(
     # `/jobs/batch` must be found before `/jobs/{job_id}`, `/batches/from-schedule` before others.
     parts = (
         conferences, batches, jobs, templates, streams, ingress, files, event_job, health, measure,
-        docs,
+        overview, docs, dashboard,
     )  # fmt: skip
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk

@@ -19,7 +19,9 @@ MAX_USER_ID = 200
 AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
 
 #: These paths and all below them need no key; everything else does, what is not there included.
-OPEN = ("/api/health", "/api/doc", "/api/openapi.json")
+OPEN = ("/api/health", "/api/doc", "/api/openapi.json", "/dashboard")
+#: And this one, the page of the dashboard: it asks for the key itself.
+OPEN_PAGE = "/"
 
 #: From one address. A person mistypes less often, and a key cannot be guessed at this pace.
 WRONG_KEYS_PER_MINUTE = 20
@@ -39,7 +41,7 @@ class ApiKey:
 
 
 def is_open(path: str) -> bool:
-    return any(path == root or path.startswith(f"{root}/") for root in OPEN)
+    return path == OPEN_PAGE or any(path == root or path.startswith(f"{root}/") for root in OPEN)
 
 
 class Gate:

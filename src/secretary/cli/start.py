@@ -82,7 +82,7 @@ Try it, with a PDF of yours:
   curl{key} -F file=@document.pdf '{url}/api/pdf/process?sync=true'
   curl{key} {url}/api/jobs
   curl {url}/api/health
-All routes: {url}/api/doc   Stop: Ctrl-C, twice to stop at once"""
+Dashboard: {url}/   All routes: {url}/api/doc   Stop: Ctrl-C, twice to stop at once"""
     )
 
 

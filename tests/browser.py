@@ -1,0 +1,85 @@
+"""A real browser for tests of the dashboard. It watches for what a good page never does."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+PROGRAM = "chromium"
+OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
+PATIENCE_MS = 15_000
+
+
+def required(what: str) -> None:
+    """Missing: skip here, fail in CI."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"There is no {what}")
+
+
+@contextmanager
+def started() -> Iterator[Any]:
+    """Chromium, without a window."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        required("playwright")
+    if (program := shutil.which(PROGRAM)) is None:
+        required(PROGRAM)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watched:
+    """A page, what its console said was wrong, and whom it asked beside its own service."""
+
+    page: Any
+    origin: str
+    faults: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", self._asked)
+
+    def until(self, script: str, argument: Any = None) -> None:
+        """Wait until this is true on the page. The browser's own way to wait for a script needs
+        what the page's policy forbids."""
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not self.page.evaluate(script, argument):
+            assert time.monotonic() < deadline, script
+            self.page.wait_for_timeout(20)
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"{message.text} ({message.location.get('url')})")
+
+    def _asked(self, request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("blob", "data") and parts.netloc != urlsplit(self.origin).netloc:
+            self.elsewhere.append(request.url)
+
+
+@contextmanager
+def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
+    """A page of its own, closed and judged at the end."""
+    context = browser.new_context(locale=options.pop("locale", "en-GB"), **options)
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        watched = Watched(context.new_page(), url)
+        watched.watch()
+        yield watched
+        assert not watched.faults, watched.faults
+        assert not watched.elsewhere, watched.elsewhere
+    finally:
+        context.close()

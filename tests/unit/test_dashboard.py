@@ -1,0 +1,201 @@
+"""The dashboard's files: how they are served, and what they hold."""
+
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from secretary.api import create_api
+from secretary.api.dashboard import KINDS
+from secretary.api.overview import PARTS, series
+from secretary.desk import Desk
+from secretary.files import JobFiles
+from secretary.handlers import BUILTIN
+from secretary.job import Job, JobError, JobStatus
+from secretary.registry import Registry
+from secretary.store import JobStore
+from tests.serving import serving
+
+ROOT = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
+FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in KINDS)
+OURS = [path for path in FILES if path.parent == ROOT]
+SCRIPTS = [path for path in OURS if path.suffix == ".js"]
+
+
+@pytest.fixture
+async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    desk = Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    async with (
+        serving(create_api(desk, api_keys=["right"])) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+    ):
+        yield client
+
+
+class TestServing:
+    async def test_the_page_is_there_without_a_key(self, client: httpx.AsyncClient) -> None:
+        answer = await client.get("/")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+
+    @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+    async def test_every_file_is_served_as_what_it_is(
+        self, client: httpx.AsyncClient, path: Path
+    ) -> None:
+        answer = await client.get(f"/dashboard/{path.relative_to(ROOT)}")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == KINDS[path.suffix]
+        assert answer.content == path.read_bytes()
+
+    @pytest.mark.parametrize("path", ["/", "/dashboard/app.js"])
+    async def test_nothing_inline_and_nothing_from_elsewhere_may_run(
+        self, client: httpx.AsyncClient, path: str
+    ) -> None:
+        headers = (await client.get(path)).headers
+        policy = dict(
+            part.strip().partition(" ")[::2]
+            for part in headers["content-security-policy"].split(";")
+        )
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "http" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+    async def test_who_has_a_file_is_told_so(self, client: httpx.AsyncClient) -> None:
+        first = await client.get("/dashboard/app.js")
+        assert first.headers["cache-control"] == "no-cache"
+        for known in (first.headers["etag"], f'"other", W/{first.headers["etag"]}'):
+            again = await client.get("/dashboard/app.js", headers={"If-None-Match": known})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == first.headers["etag"]
+        changed = await client.get("/dashboard/app.js", headers={"If-None-Match": '"other"'})
+        assert changed.status_code == 200
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/dashboard/",
+            "/dashboard/nothing.js",
+            "/dashboard/vendor",
+            "/dashboard/vendor/README.md",
+            "/dashboard/..%2fversion.py",
+            "/dashboard/%2e%2e/version.py",
+            "/dashboard/%2e%2e%2f%2e%2e%2f%2e%2e%2fetc/passwd",
+            "/dashboard//etc/passwd",
+            "/dashboard/app.js%00.html",
+            "/dashboard/..%5cversion.py",
+        ],
+    )
+    async def test_nothing_else_can_be_asked_for(
+        self, client: httpx.AsyncClient, path: str
+    ) -> None:
+        answer = await client.get(path)
+        assert answer.status_code in (401, 404)
+        assert answer.json()["status"] == "error"
+
+    async def test_the_api_below_it_stays_closed(self, client: httpx.AsyncClient) -> None:
+        for path in ("/api/jobs", "/api/overview", "/api/system", "//api/jobs", "/dashboards"):
+            assert (await client.get(path)).status_code == 401
+
+
+class TestFiles:
+    def test_no_file_names_another_host(self) -> None:
+        for path in OURS:
+            hosts = set(re.findall(r"https?://([\w.-]+)", path.read_text()))
+            # A name space, an example in a field, and the sites whose addresses are told apart.
+            assert hosts <= {"www.w3.org", "example.org"}, path.name
+
+    def test_every_import_leads_somewhere(self) -> None:
+        for path in SCRIPTS:
+            for name in re.findall(r"""(?:from|import\()\s*"(\./[^"]+)\"""", path.read_text()):
+                assert (ROOT / name).is_file(), f"{path.name}: {name}"
+
+    def test_only_the_templates_make_html(self) -> None:
+        """Everything else goes through what escapes."""
+        unsafe = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(")
+        assert [path.name for path in SCRIPTS if unsafe.search(path.read_text())] == ["html.js"]
+
+    def test_no_markup_has_a_style_or_a_handler(self) -> None:
+        """The policy would not let them act."""
+        inline = re.compile(r"""<[a-z][^>]*\s(style|on[a-z]+)=""")
+        assert [path.name for path in OURS if inline.search(path.read_text())] == []
+
+    def test_what_is_of_others_has_its_licence_and_version(self) -> None:
+        vendor = ROOT / "vendor"
+        table = (vendor / "README.md").read_text()
+        for script in vendor.glob("*.js"):
+            version = script.stem.rpartition("-")[2]
+            assert f"| `{script.name}` | {version} |" in table
+            assert list(vendor.glob(f"{script.stem}.LICENSE*"))
+
+    def test_scripts_are_small_enough_to_read(self) -> None:
+        assert [p.name for p in SCRIPTS if len(p.read_text().splitlines()) > 300] == []
+
+
+class TestWords:
+    def words(self, language: str) -> dict[str, str]:
+        text = (ROOT / f"words_{language}.js").read_text()
+        return dict(re.findall(r'"([\w./?-]+)": "((?:[^"\\]|\\.)*)"', text))
+
+    def test_both_languages_say_the_same(self) -> None:
+        german, english = self.words("de"), self.words("en")
+        assert german.keys() == english.keys()
+        for name, text in english.items():
+            assert set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", german[name])), (
+                name
+            )
+            assert (" | " in text) == (" | " in german[name]), name
+
+    def test_every_text_that_is_used_is_there(self) -> None:
+        known = self.words("en")
+        for path in SCRIPTS:
+            for name in re.findall(r'\bt\("([\w./?-]+)"', path.read_text()):
+                assert name in known, f"{path.name}: {name}"
+
+    def test_every_error_of_a_job_has_words_and_a_remedy(self) -> None:
+        known = self.words("en")
+        page = (ROOT.parents[2] / "docs" / "reference" / "errors.md").read_text()
+        codes = re.findall(r"(?m)^\| `([A-Z_]+)` \|", page.partition("## Of jobs")[2])
+        assert len(codes) > 10
+        for code in codes:
+            assert f"code.{code}" in known
+            assert f"remedy.{code}" in known or code == "CANCELLED"
+
+
+class TestSeries:
+    UNTIL = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    SINCE = UNTIL - timedelta(minutes=PARTS)
+
+    def job(self, minute: float, status: JobStatus, code: str | None = None) -> Job:
+        ended = self.SINCE + timedelta(minutes=minute)
+        return Job(
+            status=status,
+            created_at=ended - timedelta(seconds=30),
+            processing_started_at=ended - timedelta(seconds=10),
+            completed_at=ended,
+            attempt=1,
+            error=JobError(code=code, message="") if code else None,
+        )
+
+    def test_each_job_counts_in_the_part_in_which_it_ended(self) -> None:
+        jobs = [
+            self.job(0.5, JobStatus.COMPLETED),
+            self.job(0.6, JobStatus.FAILED, "FILE_CORRUPT"),
+            self.job(PARTS, JobStatus.CANCELLED, "CANCELLED"),
+            self.job(PARTS + 1, JobStatus.COMPLETED),
+        ]
+        told = series(jobs, self.SINCE, self.UNTIL)
+        assert len(told) == PARTS
+        first, last = told[0], told[-1]
+        assert (first["completed"], first["failed"]) == (1, 1)
+        assert first["failures"] == {"FILE_CORRUPT": 1}
+        assert first["wait_p95_s"] == 20
+        assert (last["cancelled"], last["completed"], last["failures"]) == (1, 0, {})
+        assert told[5]["wait_p95_s"] is None
+        assert first["from"] == "2026-01-01T11:30:00Z"
