@@ -18,6 +18,8 @@ import schemathesis.checks
 from schemathesis.core.transport import Response
 from schemathesis.schemas import BaseSchema
 
+from secretary.api.ingress import ROUTES, Ingress
+
 from ..fuzzing.campaign import AUTHORIZED, fuzz, started
 from .program import Program, Running
 
@@ -30,9 +32,12 @@ TWINS = (
 )
 #: Keys are tried in tests of their own, and that there is no engine is an answer.
 ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_error]
-#: There is nothing that a fuzzer could replay, no file that it could name, and its jobs may end
-#: before it cancels one.
-OUT_OF_REACH = re.compile(r"/replay|/cancel|/files/|/text-content/|/download-archive|/api/events")
+#: There is nothing that a fuzzer could replay, and no file that it could name. Whether it cancels a
+#: job that is still open, deletes one that has ended, or finds a URL is luck: below it is none.
+OUT_OF_REACH = re.compile(
+    r"/replay|/cancel|/files/|/text-content/|/download-archive|/api/events"
+    r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/"
+)
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +153,32 @@ class TestAnswers:
         assert call(schema, "GET", path, {"job_id": job_id}).status_code == 200
         waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
         assert call(schema, "GET", path, {"job_id": waiting}).status_code == 202
+
+    @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+    def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: Ingress) -> None:
+        wish = {"summarize": True} if route.job_type == "transformer" else {}
+        told = call(
+            schema,
+            "POST",
+            f"/api{route.path}",
+            body={"url": "https://nowhere.test/a.pdf", **wish},
+            media_type="application/json",
+        )
+        assert told.status_code == 202
+
+    @pytest.mark.parametrize("prefix", ["/api", "/api/event-job"])
+    def test_what_is_deleted_is_gone_as_described(
+        self, service: Running, schema: BaseSchema, prefix: str
+    ) -> None:
+        job_id = ended(service, {"job_type": "none"})
+        gone = call(schema, "DELETE", prefix + "/jobs/{job_id}", {"job_id": job_id})
+        assert gone.status_code == 200
+        jobs = [{"job_type": "none", "run_at": "2090-01-01T00:00:00+02:00"}]
+        response = service.post("/api/batches", {"jobs": jobs}, headers=AUTHORIZED)
+        batch = {"batch_id": response.json()["data"]["batch_id"]}
+        call(schema, "POST", "/api/batches/{batch_id}/cancel", batch)
+        gone = call(schema, "DELETE", prefix + "/batches/{batch_id}", batch)
+        assert gone.status_code == 200
 
     def test_a_cancelled_job_comes_as_described(self, service: Running, schema: BaseSchema) -> None:
         waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
