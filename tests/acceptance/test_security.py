@@ -767,7 +767,7 @@ class TestProtocol:
             b"GET /api/jobs HTTP/1.1\r\nA: b\x00c\r\n\r\n",
             b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+            b"GET /no HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
         ],
     )
     def test_what_is_no_request_does_no_harm(self, target: Target, data: bytes) -> None:
