@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# In a few processes: many tests wait, for processes they started or for time to pass.
-PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# In one process more than there are processors: many tests wait, for processes they started or for time to pass.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge chaos fuzz-api fuzz-documents clean
