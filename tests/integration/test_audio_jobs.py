@@ -5,6 +5,7 @@ import io
 import json
 import wave
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from secretary.processors.subtitles import read_subtitles
 
-from ..llm_server import KEY, heard, llm_server
+from ..llm_server import KEY, Reads, Reply, heard, llm_server, says
 from ..sound_files import (
     WORDS,
     german_speech,
@@ -24,6 +25,12 @@ from ..speech import word_error_rate
 from ..workroom import Room, workroom
 
 ROUTE = "/api/audio/process"
+
+
+def in_capitals(request: Mapping[str, Any]) -> Reply:
+    """A model whose other language is ours in capitals."""
+    texts = json.loads(request["messages"][-1]["content"])
+    return says(json.dumps({key: text.upper() for key, text in texts.items()}))
 
 
 def silence(seconds: float, rate: int = 16_000) -> bytes:
@@ -99,14 +106,6 @@ async def test_who_sends_the_same_sound_again_has_it_at_once(tmp_path: Path) -> 
     assert "one.wav" not in json.dumps(again)
 
 
-async def test_progress_is_told_by_seconds(tmp_path: Path) -> None:
-    async with workroom(tmp_path) as room:
-        job = await room.ended(await room.hand_in(ROUTE, speech().read_bytes(), "a.wav"))
-        assert job["progress"] == {"step": "completed", "percent": 100, "message": ""} or (
-            job["progress"]["percent"] == 100
-        )
-
-
 class TestLanguages:
     async def test_german_is_refused_by_an_engine_that_knows_english_only(
         self, tmp_path: Path
@@ -153,6 +152,28 @@ class TestTranslation:
             )
         assert results["llm_info"]["requests"] == []
         assert "target_language" not in results["transcription"]
+
+    async def test_the_sentences_keep_their_times_in_the_other_language(
+        self, tmp_path: Path
+    ) -> None:
+        async with llm_server(Reads(in_capitals)) as server:
+            llm = {"base_url": server.web.url("/v1"), "api_key": KEY, "model": "scripted"}
+            async with workroom(tmp_path, llm=llm) as room:
+                content = speech().read_bytes()
+                spoken = await room.read(ROUTE, content, "a.wav")
+                results = await room.read(ROUTE, content, "a.wav", target_language="de")
+                asked = len(server.requests)
+                again = await room.read(ROUTE, content, "a.wav", target_language="deu")
+                original = (await room.get(results["original_subtitles"]["vtt"])).text
+        told, said = results["transcription"], spoken["transcription"]
+        assert (told["source_language"], told["target_language"]) == ("en", "de")
+        assert told["segments"] == [
+            {**one, "text": one["text"].upper()} for one in said["segments"]
+        ]
+        assert "IT WAS THE BEST" in results["markdown_content"]
+        assert "It was the best" in original
+        assert again["transcription"] == told
+        assert len(server.requests) == asked, "what was translated before is not asked again"
 
     async def test_without_a_model_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
         async with workroom(tmp_path) as room:

@@ -17,7 +17,7 @@ from ..processors.shelf import Shelf
 from ..sources import SourceFile
 from ..version import __version__
 from .document_results import document_results
-from .freshness import made_after as made_after
+from .freshness import made_after
 from .parameters import LanguageParameters
 from .templating import wanted_template, with_template
 

@@ -19,7 +19,8 @@ from ..handler import JobContext
 from ..processors import records
 from ..remote import Remote
 from ..version import __version__
-from .documents import Document, made_after
+from .documents import Document
+from .freshness import made_after
 from .recordings import GRACE
 
 if TYPE_CHECKING:

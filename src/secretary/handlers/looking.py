@@ -28,7 +28,8 @@ from ..processors.shelf import Shelf
 from ..processors.transcript import Picture
 from ..remote import Remote
 from ..version import __version__
-from .documents import Document, made_after
+from .documents import Document
+from .freshness import made_after
 from .lanes import in_lanes
 from .listening import SoundProgress
 

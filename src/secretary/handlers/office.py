@@ -13,10 +13,10 @@ from .documents import (
     check_pages,
     conclude,
     find,
-    made_after,
     opened_entry,
     version_of,
 )
+from .freshness import made_after
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
 MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")

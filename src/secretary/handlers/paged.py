@@ -13,11 +13,11 @@ from .documents import (
     Document,
     check_pages,
     conclude,
-    made_after,
     opened_entry,
     said_about,
     version_of,
 )
+from .freshness import made_after
 from .paging import MakePages, Paging, page_numbers
 
 #: What is as usual leaves no mark in the name of a place in the cache.

@@ -158,4 +158,4 @@ async def _in_other_words(ctx: JobContext[Any], document: Document, words: Words
     target = ctx.parameters.target_language
     if target is None or is_same_language(words.spoken.language, target):
         return None
-    return await translated(ctx, document, words.spoken, target)
+    return await translated(ctx, words.spoken, target)

@@ -15,8 +15,9 @@ from ..processors import records
 from ..processors.speech.pieces import Piece
 from ..remote import Remote
 from ..version import __version__
-from .documents import Document, made_after
+from .documents import Document
 from .ears import Ears, ears_for, nobody_understands
+from .freshness import made_after
 from .listening import Listening, OnHeard, SoundProgress
 from .recordings import chosen_track, decoded_sound
 

@@ -4,14 +4,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..cache import Entry
 from ..engines.language_names import is_same_language, language_code
 from ..engines.speech import Heard, Said
 from ..errors import InvalidParameters
 from ..handler import JobContext
 from ..processors import records
-from ..version import __version__
-from .documents import Document, made_after
+from .answers import answers_about
 
 if TYPE_CHECKING:
     from ..processors.transcript_files import Spoken
@@ -31,23 +29,19 @@ def check_translation(ctx: JobContext[Any]) -> None:
         ctx.llm.model("chat")
 
 
-async def translated(
-    ctx: JobContext[Any], document: Document, spoken: "Spoken", target: str
-) -> "Spoken":
-    """The same sentences in another language. What is done is kept, portion by portion."""
+async def translated(ctx: JobContext[Any], spoken: "Spoken", target: str) -> "Spoken":
+    """The same sentences in another language. What is answered is kept, portion by portion."""
     from ..processors.transcript_files import Spoken
 
     code = language_code(target) or target
-    entry = await _entry(ctx, document, spoken, code)
-    since = made_after(ctx)
     said = await asyncio.to_thread(lambda: list(spoken.said()))
+    answers = await answers_about(ctx, "\n".join(one.text for one in said))
+    directory = ctx.scratch / "translated"
+    directory.mkdir(exist_ok=True)
     portions = list(_portions(said))
-    known = await asyncio.to_thread(records.places, str(entry.directory), made_after=since)
     for number, portion in enumerate(portions):
-        if number in known:
-            continue
-        texts = await ctx.llm.translate(
-            [one.text for one in portion], source=spoken.language, target=code
+        texts = await answers.translate(
+            [one.text for one in portion], source=spoken.language, target=code, instructions=None
         )
         heard = Heard(
             language=code,
@@ -56,33 +50,16 @@ async def translated(
                 Said(one.start, one.end, text) for one, text in zip(portion, texts, strict=True)
             ),
         )
-        await asyncio.to_thread(_keep, entry, number, heard)
+        await asyncio.to_thread(_keep, str(directory), number, heard)
         done = f"{number + 1}/{len(portions)}"
         await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
-    return Spoken(
-        directory=str(entry.directory), pieces=len(portions), language=code, made_after=since
-    )
+    return Spoken(directory=str(directory), pieces=len(portions), language=code)
 
 
-async def _entry(ctx: JobContext[Any], document: Document, spoken: "Spoken", target: str) -> Entry:
-    model = ctx.llm.model("chat")
-    entry = await asyncio.to_thread(
-        ctx.cache.entry,
-        "translation",
-        document.sha256,
-        target,
-        options={"model": model, "of": spoken.directory.rpartition("/")[2]},
-        version=f"secretary {__version__}",
-    )
-    entry.note({})
-    return entry
-
-
-def _keep(entry: Entry, number: int, heard: Heard) -> None:
+def _keep(directory: str, number: int, heard: Heard) -> None:
     from ..processors.transcript_files import record_of
 
-    records.append(str(entry.directory), number, record_of(heard))
-    entry.touch()
+    records.append(directory, number, record_of(heard))
 
 
 def _portions(said: Sequence[Said]) -> Iterator[list[Said]]:

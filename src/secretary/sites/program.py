@@ -1,6 +1,5 @@
 """The program yt-dlp: where it is, and how it is told what to do."""
 
-import importlib
 import importlib.util
 import os
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 from ..download_limits import DownloadLimits
 from ..errors import EngineUnavailable
 from ..processes import MARK
+from ..processors.media.ffmpeg import program_at
 from . import fence
 from .media import Want
 
@@ -161,7 +161,7 @@ def _format(want: Want, *, may_merge: bool) -> str:
 
 def _ffmpeg() -> str | None:
     """To put picture and sound together that come apart; None: such are not chosen."""
-    program = shutil.which("ffmpeg")
-    if program is None and importlib.util.find_spec("imageio_ffmpeg") is not None:
-        program = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
-    return program
+    try:
+        return program_at()
+    except EngineUnavailable:
+        return None

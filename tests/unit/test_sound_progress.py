@@ -1,0 +1,50 @@
+"""Progress by seconds of sound, with the time that is left."""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from secretary.handler import JobContext
+from secretary.handlers.listening import SoundProgress
+
+
+@dataclass
+class Told:
+    """Takes what is told, in the place of a job's context."""
+
+    steps: list[tuple[str, int, str]] = field(default_factory=list)
+
+    async def progress(self, step: str, percent: int, message: str = "") -> None:
+        self.steps.append((step, percent, message))
+
+
+def progress_of(told: Told, **options: Any) -> SoundProgress:
+    ctx = cast(JobContext[Any], told)
+    return SoundProgress(ctx, "transcribing", 600.0, first_percent=10, last_percent=90, **options)
+
+
+async def test_it_is_told_in_seconds_of_the_recording() -> None:
+    told = Told()
+    progress = progress_of(told)
+    await progress.tell()
+    await progress.advance(150.0)
+    await progress.advance(9999.0)
+    assert [(step, percent) for step, percent, _ in told.steps] == [
+        ("transcribing:0/600", 10),
+        ("transcribing:150/600", 30),
+        ("transcribing:600/600", 90),
+    ]
+
+
+async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
+    """Half was known before and took no time; 100 s of sound took 10 s, 200 are left."""
+    told = Told()
+    progress = progress_of(told, done=300.0)
+    progress._began -= 10
+    await progress.advance(100.0)
+    assert told.steps[-1][2] == "06:40 of 10:00 is done, about 00:20 left"
+
+
+async def test_too_early_no_time_is_told() -> None:
+    told = Told()
+    await progress_of(told).advance(10.0)
+    assert "left" not in told.steps[-1][2]
