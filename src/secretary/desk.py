@@ -1,7 +1,7 @@
 """What clients may ask of jobs and batches, the same for every way in: HTTP or command line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -79,10 +79,7 @@ class Desk:
         job = make_job(request, self.registry, user=user, check_url=self.check_url)
         if job_id is not None:
             job = job.model_copy(update={"job_id": job_id})
-        if upload is not None:
-            source = {**upload.source(), "path": upload.path}
-            parameters = {**job.parameters, "file_source": source}
-            job = job.model_copy(update={"parameters": parameters})
+        job = _with_upload(job, upload)
         added = await self.store.add([job], idempotency=_idempotency(request, user, key))
         return await self._got(added.job_ids[0]) if added.replayed else job
 
@@ -172,9 +169,17 @@ class Desk:
     # Batches
 
     async def submit_batch(
-        self, request: BatchRequest, *, user: str | None = None, key: str | None = None
+        self,
+        request: BatchRequest,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        uploads: Sequence[Upload | None] = (),
     ) -> tuple[Batch, list[str]]:
+        """`uploads` came with the request: one for each job, None for a job without."""
         batch, jobs = make_batch(request, self.registry, user=user, check_url=self.check_url)
+        if uploads:
+            jobs = [_with_upload(*pair) for pair in zip(jobs, uploads, strict=True)]
         idempotency = _idempotency(request, user, key)
         added = await self.store.add(jobs, batch=batch, idempotency=idempotency)
         return await self.store.get_batch(added.batch_id or batch.batch_id), added.job_ids
@@ -324,6 +329,15 @@ async def _walk(find: Callable[[Q], Awaitable[Page[T]]], query: Q) -> AsyncItera
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+def _with_upload(job: Job, upload: Upload | None) -> Job:
+    """The job that its upload was kept for."""
+    if upload is None:
+        return job
+    source = {**upload.source(), "path": upload.path}
+    parameters = {**job.parameters, "file_source": source}
+    return job.model_copy(update={"job_id": upload.job_id, "parameters": parameters})
 
 
 def is_alive(worker: WorkerInfo) -> bool:

@@ -28,14 +28,14 @@ EXAMPLES = os.environ.get("SCHEMA_EXAMPLES", "10")
 #: Routes that share all their code with others: the borders of their fields are those.
 TWINS = (
     "^/api/(office|imageocr|audio|video|session|transformer/template|pdf/process-url"
-    "|jobs/batch$|batches/from-schedule$|event-job/(batches|submit)$)"
+    "|jobs/batch$|batches/from-(schedule|files)$|event-job/(batches|submit)$)"
 )
 #: Keys are tried in tests of their own, and that there is no engine is an answer.
 ELSEWHERE = [schemathesis.checks.ignored_auth, schemathesis.checks.not_a_server_error]
 #: There is nothing that a fuzzer could replay, and no file that it could name. Whether it cancels a
 #: job that is still open, deletes one that has ended, or finds a URL is luck: below it is none.
 OUT_OF_REACH = re.compile(
-    r"/replay|/cancel|/files/|/text-content/|/download-archive|/api/events"
+    r"/replay|/cancel|/from-files|/files/|/text-content/|/download-archive|/api/events"
     r"|^DELETE /api/(event-job/)?(jobs|batches)/|/process|/youtube|/transformer/"
 )
 
@@ -165,6 +165,16 @@ class TestAnswers:
             media_type="application/json",
         )
         assert told.status_code == 202
+
+    @pytest.mark.parametrize(("content", "status"), [(b"Words", 202), (b"\0\1\2", 415), (b"", 415)])
+    def test_files_are_taken_as_described(
+        self, schema: BaseSchema, content: bytes, status: int
+    ) -> None:
+        files = {"file": [b"Words", content]}
+        told = call(
+            schema, "POST", "/api/batches/from-files", body=files, media_type="multipart/form-data"
+        )
+        assert told.status_code == status, told.text
 
     @pytest.mark.parametrize("prefix", ["/api", "/api/event-job"])
     def test_what_is_deleted_is_gone_as_described(

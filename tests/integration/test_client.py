@@ -266,6 +266,23 @@ class TestBatches:
         assert [each.id for each in await collected(client.batches())] == [batch.id]
         await call(client.close)
 
+    async def test_files_and_urls_are_one_batch(self, kind: Kind, url: str, tmp_path: Path) -> None:
+        (tmp_path / "one.pdf").write_bytes(pdf("One"))
+        client = kind(url)
+        jobs = [
+            {"file": tmp_path / "one.pdf", "parameters": {"extraction_method": "native"}},
+            Task("pdf", {"url": "https://example.org/two.pdf"}),
+            Task("pdf", file=pdf("Three"), file_name="three.pdf", job_name="The third"),
+        ]
+        batch = await call(client.batch, jobs, name="Three", active=False)
+        assert (batch.name, batch.is_active, len(batch.job_ids)) == ("Three", False, 3)
+        told = [(await call(client.job, one)).document for one in batch.job_ids]
+        assert [job.job_type for job in told] == ["pdf"] * 3
+        names = [(job.parameters.get("file_source") or {}).get("name") for job in told]
+        assert names == ["one.pdf", None, "three.pdf"]
+        assert told[2].job_name == "The third"
+        await call(client.close)
+
 
 class TestAccess:
     async def test_keys_and_users_are_those_of_the_client(
@@ -338,6 +355,17 @@ class TestBrokenConnections:
             await call(client.batch, [Task("selftest"), Task("selftest")])
             await call(client.close)
         assert await count(store) == 2
+
+    async def test_a_batch_of_files_is_handed_in_once_and_whole(
+        self, kind: Kind, url: str, store: JobStore, tmp_path: Path
+    ) -> None:
+        fault = Fault(b"POST /api/batches/from-files", answer_bytes=0, times=2)
+        async with breaking(url, fault) as way:
+            client = kind(way.url)
+            batch = await call(client.batch, [{"file": pdf("One")}, {"file": pdf("Two")}])
+            await call(client.close)
+        assert await count(store) == len(batch.job_ids) == 2
+        assert {path.name for path in (tmp_path / "uploads").iterdir()} == set(batch.job_ids)
 
     async def test_what_must_not_be_done_twice_is_asked_once(self, kind: Kind, url: str) -> None:
         async with breaking(url, Fault(b"/restart", answer_bytes=0)) as way:

@@ -25,7 +25,7 @@ from secretary.client.downloads import path_of, target_of
 from secretary.client.portal import Portal
 from secretary.client.retries import seconds_until
 from secretary.client.sse import EventReader
-from secretary.client.tasks import task_document
+from secretary.client.tasks import task_documents
 from secretary.client.uploads import Form, as_text, opened
 from secretary.job import Job, JobStatus, Webhook, utc_now
 from secretary.webhooks.headers import headers_for
@@ -113,7 +113,7 @@ async def content(form: Form) -> bytes:
 
 class TestUploads:
     async def test_a_form_can_be_sent_again_and_is_as_long_as_it_says(self) -> None:
-        form = Form({"a": "ä"}, io.BytesIO(b"content"), 'a"b\n.pdf')
+        form = Form({"a": "ä"}, (io.BytesIO(b"content"), 'a"b\n.pdf'), (io.BytesIO(), "b"))
         first = await content(form)
         assert await content(form) == first
         assert len(first) == form.length
@@ -124,7 +124,7 @@ class TestUploads:
         file = io.BytesIO(b"skipped content")
         file.seek(8)
         async with opened(file) as (open_file, _):
-            sent = await content(Form({}, open_file, "x"))
+            sent = await content(Form({}, (open_file, "x")))
         assert b"\r\n\r\ncontent\r\n" in sent
         assert file.tell() == 8
 
@@ -134,7 +134,7 @@ class TestUploads:
                 return False
 
         async with opened(Pipe(b"content"), "x.pdf") as (open_file, name):
-            form = Form({}, open_file, name)
+            form = Form({}, (open_file, name))
             assert await content(form) == await content(form)
             assert b"content" in await content(form)
 
@@ -156,11 +156,21 @@ class TestUploads:
     def test_values_are_texts_in_a_form(self, value: Any, text: str) -> None:
         assert as_text(value) == text
 
-    def test_a_batch_takes_no_files(self) -> None:
-        with pytest.raises(ValueError, match="no file"):
-            task_document({"job_type": "pdf", "file": "x.pdf"})
-        with pytest.raises(ValueError, match="no file"):
-            task_document(Task("pdf", {"file": "x.pdf"}))
+    def test_the_jobs_of_a_batch_name_their_files_by_number(self) -> None:
+        documents, files = task_documents(
+            [
+                Task("pdf", {"url": "https://example.org/a.pdf"}),
+                Task("audio", file=b"sound", file_name="a.wav"),
+                {"file": "x.pdf", "parameters": {"password": "x"}},
+            ]
+        )
+        assert [document.get("file") for document in documents] == [None, 0, 1]
+        assert "job_type" not in documents[2]
+        assert files == [(b"sound", "a.wav"), ("x.pdf", None)]
+
+    def test_a_file_among_the_parameters_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="no parameter"):
+            task_documents([Task("pdf", {"file": "x.pdf"})])
 
 
 class TestDownloads:

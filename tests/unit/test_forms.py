@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from secretary.api.forms import MAX_FIELDS, Form, read_form
+from secretary.api.forms import MAX_FIELDS, Form, read_files, read_form
 from secretary.errors import FileTooLarge, InvalidParameters
 from secretary.uploads import Uploads
 
@@ -326,3 +326,27 @@ class TestOtherKinds:
         body = bodies.get(kind, b'{"a": "1"}')
         form = await read(kind, body, query=b"a=2&b=3")
         assert form.fields == {"a": "1", "b": "3"}
+
+
+class TestSeveralFiles:
+    BODY = whole(field("a", "1"), file(b"one", "1.txt"), file(b"", "2.txt"), file(b"three", ""))
+
+    @given(st.sets(st.integers(1, len(BODY) - 1), max_size=8))
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+    def test_they_keep_their_borders_wherever_the_body_is_cut(
+        self, tmp_path: Path, cuts: set[int]
+    ) -> None:
+        edges = [0, *sorted(cuts), len(self.BODY)]
+        pieces = [self.BODY[a:b] for a, b in itertools.pairwise(edges)]
+        uploads = Uploads(tmp_path, max_bytes=10_000)
+        asked = request(MULTIPART, pieces)
+        form = asyncio.run(read_files(asked, uploads, max_files=3, max_fields_bytes=100))
+        assert form.fields == {"a": "1"}
+        told = [uploads.path_of(one.job_id, one.source()).read_bytes() for one in form.uploads]
+        assert told == [b"one", b"", b"three"]
+
+    async def test_one_too_many_leaves_none(self, uploads: Uploads) -> None:
+        with pytest.raises(InvalidParameters, match="2 files at the most"):
+            asked = request(MULTIPART, [self.BODY])
+            await read_files(asked, uploads, max_files=2, max_fields_bytes=100)
+        assert kept(uploads) is None

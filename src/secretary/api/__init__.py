@@ -18,6 +18,7 @@ from . import (
     dashboard,
     docs,
     event_job,
+    file_batches,
     files,
     health,
     ingress,
@@ -53,10 +54,10 @@ def create_api(
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
-    # `/jobs/batch` must be found before `/jobs/{job_id}`, `/batches/from-schedule` before others.
+    # `/jobs/batch` must be found before `/jobs/{job_id}`, `/batches/from-…` before others.
     parts = (
-        conferences, batches, jobs, templates, streams, ingress, files, event_job, health, measure,
-        overview, docs, dashboard,
+        conferences, file_batches, batches, jobs, templates, streams, ingress, files, event_job,
+        health, measure, overview, docs, dashboard,
     )  # fmt: skip
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk
@@ -68,11 +69,13 @@ def create_api(
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it
     # A form is a little larger than the file in it.
     upload_bytes = desk.files.uploads.max_bytes + max_body_bytes
+    limits = dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes)
+    limits[file_batches.PATH] = file_batches.MAX_FILES * upload_bytes
     return _with_doorway(
         api,
         gate=Gate(api_keys, requests_per_minute=requests_per_minute),
         max_body_bytes=max_body_bytes,
-        limits=dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes),
+        limits=limits,
         body_patience=body_patience,
     )
 

@@ -245,6 +245,7 @@ ANSWERS: dict[str, Answers] = {
     "POST /api/jobs/batch": ENQUEUED_BATCH,
     "POST /api/batches": ENQUEUED_BATCH,
     "POST /api/batches/from-schedule": ENQUEUED_BATCH,
+    "POST /api/batches/from-files": ENQUEUED_BATCH,
     "GET /api/batches": _told(_object(batches=list_of("Batch"), **PAGE)),
     "GET /api/batches/{batch_id}": BATCH,
     "GET /api/batch/{batch_id}": BATCH,

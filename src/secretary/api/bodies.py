@@ -8,7 +8,7 @@ from ..job import EVENT_NAMES, JobStatus
 from ..registry import Registry
 from ..submission import JobRequest
 from .documents import Schema, ref
-from .ingress import OF_THE_JOB, ROUTES, Ingress
+from .ingress import OF_THE_JOB, ROUTES, SOURCES, Ingress
 
 INGRESS_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES)
 
@@ -110,7 +110,6 @@ COMMON_FIELDS: dict[str, Schema] = {
     "wait_ms": {"type": "integer", "minimum": 0, "description": "Wait so long for the result"},
     "sync": {"type": "boolean", "description": "Wait for the result for up to 60 s"},
 }
-SOURCES = ("url", "file_path", "file_source")
 
 
 def form_body(ingress: Ingress, registry: Registry) -> Schema:

@@ -11,6 +11,8 @@ from .conferences import PATH as FROM_SCHEDULE
 from .conferences import schedule_body
 from .documents import Schema, documents
 from .errors import ERROR_SCHEMAS
+from .file_batches import PATH as FROM_FILES
+from .file_batches import files_body
 from .ingress import ROUTES
 from .refusals import refusal_responses, refusals
 
@@ -51,6 +53,7 @@ def _complete_bodies(paths: Schema, registry: Registry) -> None:
     session = registry["session"].parameters if "session" in registry else None
     own = session.model_json_schema(ref_template=PARTS) if session else {}
     paths[FROM_SCHEDULE]["post"]["requestBody"] = schedule_body(own)
+    paths[FROM_FILES]["post"]["requestBody"] = files_body()
     for path in BATCH_PATHS:
         paths[path]["post"]["requestBody"] = batch_body()
 

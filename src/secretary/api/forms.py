@@ -1,6 +1,7 @@
 """Reads what an ingress route is sent: a form with or without a file, or JSON."""
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from ..errors import InvalidParameters
 from ..file_names import disposed_name
+from ..job import new_id
 from ..uploads import Upload, Uploads
 
 #: A form has this many fields at the most.
@@ -27,6 +29,14 @@ class Form:
     upload: Upload | None = None
 
 
+@dataclass(slots=True)
+class FilesForm:
+    """Each file is the upload of a job of its own."""
+
+    fields: dict[str, Any]
+    uploads: list[Upload]
+
+
 async def read_form(
     request: Request, uploads: Uploads, *, job_id: str, max_fields_bytes: int
 ) -> Form:
@@ -34,10 +44,7 @@ async def read_form(
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     match kind.lower():
         case b"multipart/form-data":
-            boundary = options.get(b"boundary")
-            if not boundary:
-                raise InvalidParameters("The form has no boundary in its Content-Type")
-            parts = _Parts(boundary, max_fields_bytes)
+            parts = _Parts(_boundary(options), max_fields_bytes)
             form = await _read_multipart(request, parts, uploads, job_id)
         case b"application/x-www-form-urlencoded":
             form = Form(_decoded(await _text(request, max_fields_bytes)))
@@ -50,6 +57,40 @@ async def read_form(
         await uploads.remove(job_id)
         raise _too_many_fields()
     return form
+
+
+async def read_files(
+    request: Request, uploads: Uploads, *, max_files: int, max_fields_bytes: int
+) -> FilesForm:
+    """Several files, written one after another as they come; all of them, or none is left."""
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind.lower() != b"multipart/form-data":
+        raise InvalidParameters("The body must be a multipart form, with its Content-Type")
+    parts = _Parts(_boundary(options), max_fields_bytes, max_files)
+    stream = request.stream()
+    received: list[Upload] = []
+    try:
+        while (name := await parts.next_file(stream)) is not None:
+            upload = await uploads.receive(new_id("job"), name, parts.file(stream))
+            if name or upload.size:
+                received.append(upload)
+            else:  # what a browser sends for a file that nobody chose
+                await uploads.remove(upload.job_id)
+        fields = {**request.query_params, **parts.fields()}
+        if len(fields) > MAX_FIELDS:
+            raise _too_many_fields()
+        return FilesForm(fields, received)
+    except BaseException:
+        for upload in received:
+            await uploads.remove(upload.job_id)
+        raise
+
+
+def _boundary(options: dict[bytes, bytes]) -> bytes:
+    boundary = options.get(b"boundary")
+    if not boundary:
+        raise InvalidParameters("The form has no boundary in its Content-Type")
+    return boundary
 
 
 async def _text(request: Request, max_bytes: int) -> str:
@@ -111,22 +152,33 @@ async def _read_multipart(request: Request, parts: "_Parts", uploads: Uploads, j
     return Form(fields, upload)
 
 
+@dataclass(slots=True)
+class _File:
+    """A file that has begun: its name, and what has come of it and was not fetched yet."""
+
+    name: str
+    data: list[bytes] = field(default_factory=list)
+    ended: bool = False
+
+
 class _Parts:
     """A multipart body as it comes. The parser calls back; what it says is kept here until it
-    is asked for, and of a file that is never more than one piece of the body."""
+    is asked for, and of files that is never more than one piece of the body."""
 
-    def __init__(self, boundary: bytes, max_fields_bytes: int) -> None:
+    def __init__(self, boundary: bytes, max_fields_bytes: int, max_files: int = 1) -> None:
         self._max = max_fields_bytes
+        self._max_files = max_files
         self._size = 0
         self._fields: list[tuple[str, bytearray]] = []
         self._headers: dict[bytes, bytes] = {}
         self._header_name = bytearray()
         self._header_value = bytearray()
-        #: The name of a file that has begun and was not fetched yet.
-        self._file_name: str | None = None
-        self._had_file = False
-        self._in_file = False
-        self._file_data: list[bytes] = []
+        #: Files that have begun and were not fetched yet: a piece of a body may hold several.
+        self._waiting: deque[_File] = deque()
+        self._count = 0
+        #: The file whose data comes, and the one that is fetched.
+        self._coming: _File | None = None
+        self._fetched = _File("")
         self._ended = False
         with _as_invalid():  # a boundary may be too long
             self._parser = MultipartParser(
@@ -145,21 +197,22 @@ class _Parts:
 
     async def next_file(self, stream: AsyncIterator[bytes]) -> str | None:
         """Read on until a file begins; its name, None at the end of the body."""
-        while self._file_name is None:
+        while not self._waiting:
             if not await self._feed(stream):
                 if not self._ended:
                     raise InvalidParameters("The form ends too soon")
                 return None
-        name, self._file_name = self._file_name, None
-        return name
+        self._fetched = self._waiting.popleft()
+        return self._fetched.name
 
     async def file(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The content of the file that has begun."""
+        """The content of the file that `next_file` named."""
+        file = self._fetched
         while True:
-            data, self._file_data = self._file_data, []
+            data, file.data = file.data, []
             for piece in data:
                 yield piece
-            if not self._in_file:
+            if file.ended:
                 return
             if not await self._feed(stream):
                 raise InvalidParameters("The file ends too soon")
@@ -201,20 +254,21 @@ class _Parts:
         _, options = parse_options_header(disposition)
         name = options.get(b"name", b"").decode(errors="replace")
         file_name = disposed_name(disposition.decode(errors="replace"))
-        self._in_file = file_name is not None or b"filename" in options
-        if not self._in_file:
+        if file_name is None and b"filename" not in options:
             self._fields.append((name, bytearray()))
             return
         if name not in FILE_FIELDS:
             raise InvalidParameters(f"{name[:100]}: a file is sent in the field `file`")
-        if self._had_file:
-            raise InvalidParameters("One request takes one file")
-        self._had_file = True
-        self._file_name = file_name or ""
+        self._count += 1
+        if self._count > self._max_files:
+            many = f"{self._max_files} files at the most" if self._max_files > 1 else "one file"
+            raise InvalidParameters(f"One request takes {many}")
+        self._coming = _File(file_name or "")
+        self._waiting.append(self._coming)
 
     def _data(self, data: bytes, start: int, end: int) -> None:
-        if self._in_file:
-            self._file_data.append(data[start:end])
+        if self._coming is not None:
+            self._coming.data.append(data[start:end])
             return
         self._size += end - start
         if self._size > self._max:
@@ -222,7 +276,9 @@ class _Parts:
         self._fields[-1][1].extend(data[start:end])
 
     def _part_end(self) -> None:
-        self._in_file = False
+        if self._coming is not None:
+            self._coming.ended = True
+            self._coming = None
 
     def _end(self) -> None:
         self._ended = True

@@ -13,6 +13,7 @@ from ..errors import InvalidParameters, SecretaryError, StoreUnavailable, Unsupp
 from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
 from ..job import Job, new_id
 from ..submission import JobRequest, read
+from ..uploads import Upload
 from .access import Caller
 from .envelope import accepted
 from .forms import Form, read_form
@@ -28,6 +29,8 @@ OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
 JSON_IN_FORMS = ("webhook", "access_control")
 #: No field is called longer; to find the words in a name takes time by the square of its length.
 LONGEST_NAME = 100
+#: How a job names what it works on, if not by an upload.
+SOURCES = ("url", "file_path", "file_source")
 #: Heard by the route itself.
 OF_THE_CALL = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "job_id"})
 
@@ -117,7 +120,7 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
     _require_source(known, form, ingress)
     control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
     about = {name: fields.pop(known[name]) for name in OF_THE_JOB if name in known}
-    about |= {name: _from_text(name, about[name]) for name in JSON_IN_FORMS if name in about}
+    about |= {name: from_text(name, about[name]) for name in JSON_IN_FORMS if name in about}
     client_id = control.get("job_id")
     if "webhook" not in about and "callback_url" in control:
         about["webhook"] = {
@@ -133,7 +136,7 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
     return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
 
 
-def _from_text(name: str, value: Any) -> Any:
+def from_text(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -144,19 +147,26 @@ def _from_text(name: str, value: Any) -> Any:
 
 def _require_source(known: Mapping[str, str], form: Form, ingress: Ingress) -> None:
     upload = form.upload
-    named = [name for name in ("url", "file_path", "file_source") if name in known]
+    named = [name for name in SOURCES if name in known]
     if upload is None and not named and ingress.needs_source:
         raise InvalidParameters("file: a file or a url is needed")
     if upload is None:
         return
     if named:
         raise InvalidParameters(f"{named[0]}: send either a file or this, not both")
+    require_kind(upload, ingress.kinds)
+
+
+def require_kind(upload: Upload, kinds: frozenset[str], *, name: str | None = None) -> None:
+    """`name` is told where there are several files."""
+    place = f"{name}: " if name else ""
     if not upload.size:
-        raise UnsupportedFile("The file is empty")
-    if upload.kind not in ingress.kinds:
+        raise UnsupportedFile(f"{place}The file is empty")
+    if upload.kind not in kinds:
         told = f"a {upload.kind} file" if upload.kind else "of no kind that is known"
-        wanted = ", ".join(sorted(ingress.kinds)) or "none"
-        raise UnsupportedFile(f"The file is {told}; this route takes: {wanted}")
+        wanted = ", ".join(sorted(kinds)) or "none"
+        taker = "this job type" if name else "this route"
+        raise UnsupportedFile(f"{place}The file is {told}; {taker} takes: {wanted}")
 
 
 def _client_id(job: Job) -> str | None:

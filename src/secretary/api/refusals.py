@@ -6,6 +6,7 @@ from .bodies import INGRESS_PATHS
 from .conferences import PATH as FROM_SCHEDULE
 from .documents import Schema, ref
 from .errors import ERROR_SCHEMAS, JOB_STATUS, error_kind
+from .file_batches import PATH as FROM_FILES
 
 REASONS = {
     400: "The request does not fit; `details.problems` names each field",
@@ -63,6 +64,8 @@ def _statuses(path: str, method: str, operation: Schema) -> set[int]:
         statuses |= {409, 422}
     if path in INGRESS_PATHS:
         statuses |= {415, *JOB_STATUS.values()}
+    if path == FROM_FILES:
+        statuses |= {415}
     if path == FROM_SCHEDULE:
         statuses |= {415, 422}
     if "206" in operation["responses"]:

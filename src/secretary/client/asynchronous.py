@@ -12,7 +12,7 @@ from .documents import BatchDocument, Event, Health, JobDocument, JobType
 from .jobs import AsyncJob
 from .paging import paged
 from .retries import Retries
-from .tasks import Task, new_key, submit, task_document
+from .tasks import Task, submit, submit_batch
 from .uploads import Source
 
 Archived = Literal["false", "true", "all"]
@@ -135,16 +135,11 @@ class AsyncClient:
         active: bool = True,
         idempotency_key: str | None = None,
     ) -> AsyncBatch:
-        """Hand in several jobs, all or none."""
+        """Hand in several jobs, all or none; a `file` of a task is a path, bytes or an open
+        file."""
         hook = {"url": webhook} if isinstance(webhook, str) else webhook
-        document = {
-            "batch_name": name,
-            "jobs": [task_document(job) for job in jobs],
-            "webhook": hook,
-            "isActive": active,
-        }
-        key = idempotency_key or new_key()
-        answer = await self._connection.post("/api/batches", document, key=key)
+        about = {"batch_name": name, "webhook": hook, "isActive": active}
+        answer = await submit_batch(self._connection, jobs, about, key=idempotency_key)
         told = BatchDocument.model_validate(answer["data"]["batch"])
         return AsyncBatch(self._connection, told, tuple(answer["data"]["job_ids"]))
 

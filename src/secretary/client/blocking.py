@@ -248,7 +248,8 @@ class Client:
         active: bool = True,
         idempotency_key: str | None = None,
     ) -> Batch:
-        """Hand in several jobs, all or none."""
+        """Hand in several jobs, all or none; a `file` of a task is a path, bytes or an open
+        file."""
         handed_in = self._client.batch(
             jobs, name=name, webhook=webhook, active=active, idempotency_key=idempotency_key
         )

@@ -1,10 +1,13 @@
 """What is to be done, as the service takes it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
+
+from pydantic_core import to_json
 
 from .connection import Connection
 from .documents import JobDocument
@@ -35,6 +38,9 @@ class Task:
     timeout_s: float | None = None
     user_id: str | None = None
     access_control: Mapping[str, Any] | None = None
+    #: A path, bytes or an open file, of a job in a batch.
+    file: Source | None = None
+    file_name: str | None = None
 
     def document(self) -> dict[str, Any]:
         """For `POST /api/jobs`."""
@@ -77,19 +83,52 @@ async def submit(
         known = ", ".join(ROUTES)
         raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {known}")
     async with opened(file, file_name) as (content, name):
-        form = Form(task.fields(), content, name)
+        form = Form(task.fields(), (content, name))
         answer = await connection.upload(ROUTES[task.job_type], form, key=key)
     return JobDocument(
         job_id=answer["job_id"], job_type=task.job_type, job_name=task.job_name, status="pending"
     )
 
 
-def task_document(job: Task | Mapping[str, Any]) -> dict[str, Any]:
-    """Of a task, or of a document as `POST /api/jobs` takes it."""
-    document = job.document() if isinstance(job, Task) else dict(job)
-    if "file" in document or "file" in document.get("parameters", {}):
-        raise ValueError("The jobs of a batch take no file; submit it, or give its url")
-    return document
+async def submit_batch(
+    connection: Connection,
+    jobs: Iterable[Task | Mapping[str, Any]],
+    about: Mapping[str, Any],
+    *,
+    key: str | None = None,
+) -> dict[str, Any]:
+    """The answer of the service; files of jobs go with them in one request."""
+    documents, files = task_documents(jobs)
+    key = key or new_key()
+    if not files:
+        return await connection.post("/api/batches", {**about, "jobs": documents}, key=key)
+    fields = {name: as_text(value) for name, value in about.items() if value is not None}
+    async with AsyncExitStack() as stack:
+        contents = [await stack.enter_async_context(opened(*file)) for file in files]
+        form = Form({**fields, "jobs": to_json(documents).decode()}, *contents)
+        return await connection.upload("/api/batches/from-files", form, key=key)
+
+
+def task_documents(
+    jobs: Iterable[Task | Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[tuple[Source, str | None]]]:
+    """Of tasks, or of documents as `POST /api/jobs` takes them; where one has a `file`, the
+    number of it among the files stands in its place."""
+    documents: list[dict[str, Any]] = []
+    files: list[tuple[Source, str | None]] = []
+    for job in jobs:
+        document = job.document() if isinstance(job, Task) else dict(job)
+        if isinstance(job, Task):
+            file, name = job.file, job.file_name
+        else:
+            file, name = document.pop("file", None), document.pop("file_name", None)
+        if "file" in document.get("parameters", {}):
+            raise ValueError("A file is no parameter: Task(…, file=…), or `file` of the job")
+        if file is not None:
+            document["file"] = len(files)
+            files.append((file, name))
+        documents.append(document)
+    return documents, files
 
 
 def new_key() -> str:

@@ -1,4 +1,4 @@
-"""A file on its way to the service: a multipart form that can be sent again from its beginning."""
+"""Files on their way to the service: a multipart form that can be sent again from its beginning."""
 
 import asyncio
 import io
@@ -23,16 +23,36 @@ FALLBACK_NAME = "upload"
 
 
 class Form:
-    """Fields and one open file; `pieces` begins anew each time."""
+    """Fields and open files, each from where it stands; `pieces` begins anew each time."""
 
-    def __init__(self, fields: Mapping[str, str], file: BinaryIO, name: str) -> None:
+    def __init__(self, fields: Mapping[str, str], *files: tuple[BinaryIO, str]) -> None:
         boundary = secrets.token_hex(16)
         self.content_type = f"multipart/form-data; boundary={boundary}"
-        self._head = b"".join(
+        self._fields = b"".join(
             _part(boundary, f'name="{_quoted(key)}"') + value.encode() + b"\r\n"
             for key, value in fields.items()
-        ) + _part(boundary, f'name="file"; filename="{_quoted(name)}"', binary=True)
-        self._tail = f"\r\n--{boundary}--\r\n".encode()
+        )
+        self._files = [_Content(boundary, file, name) for file, name in files]
+        self._tail = f"--{boundary}--\r\n".encode()
+
+    @property
+    def length(self) -> int:
+        return len(self._fields) + sum(one.length for one in self._files) + len(self._tail)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        yield self._fields
+        for content in self._files:
+            async for piece in content.pieces():
+                yield piece
+        yield self._tail
+
+
+class _Content:
+    """One file of a form."""
+
+    def __init__(self, boundary: str, file: BinaryIO, name: str) -> None:
+        disposition = f'name="file"; filename="{_quoted(name)}"'
+        self._head = _part(boundary, disposition, binary=True)
         self._file = file
         self._start = file.tell()
         file.seek(0, os.SEEK_END)
@@ -40,7 +60,7 @@ class Form:
 
     @property
     def length(self) -> int:
-        return len(self._head) + self._size + len(self._tail)
+        return len(self._head) + self._size + 2
 
     async def pieces(self) -> AsyncIterator[bytes]:
         self._file.seek(self._start)
@@ -50,7 +70,7 @@ class Form:
         while left and (piece := await asyncio.to_thread(self._file.read, min(left, PIECE_BYTES))):
             left -= len(piece)
             yield piece
-        yield self._tail
+        yield b"\r\n"
 
 
 @asynccontextmanager
