@@ -270,7 +270,7 @@ class Desk:
         return delivery
 
     async def _writable_job(self, job_id: str, user: str | None) -> Job:
-        return _writable(await self.job(job_id, user=user), user)
+        return _writable(await self.outline(job_id, user=user), user)
 
     async def _writable_batch(self, batch_id: str, user: str | None) -> Batch:
         return _writable(await self.batch(batch_id, user=user), user)

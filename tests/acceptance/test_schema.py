@@ -195,6 +195,12 @@ class TestAnswers:
         told = call(schema, "POST", "/api/jobs/{job_id}/cancel", {"job_id": waiting})
         assert (told.status_code, told.json()["data"]["status"]) == (200, "cancelled")
 
+    def test_many_jobs_are_changed_as_described(self, service: Running, schema: BaseSchema) -> None:
+        waiting = submitted(service, {"run_at": "2090-01-01T00:00:00+02:00"})
+        asked = {"action": "cancel", "job_ids": [waiting, "job-none"]}
+        told = call(schema, "POST", "/api/jobs/bulk", body=asked, media_type="application/json")
+        assert (told.json()["data"]["count"], told.json()["data"]["refused"]) == (1, 1)
+
     def test_a_cancelled_batch_comes_as_described(
         self, service: Running, schema: BaseSchema
     ) -> None:

@@ -96,6 +96,7 @@ ALLOWED: dict[str, set[str]] = {
         "submission", "webhook_rules", "registry", "store", "files", "uploads", "job", "errors",
         "machine",
     },
+    "bulk": {"desk", "store", "job", "errors"},
     "event_data": {"job"},
     "events": {"store", "job", "errors"},
     "schedules": {
@@ -106,7 +107,8 @@ ALLOWED: dict[str, set[str]] = {
         "templates", "desk", "registry", "store", "job", "errors", "version",
     },
     "api": {
-        "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
+        "desk", "bulk", "submission", "handler", "registry", "store", "files", "uploads",
+        "file_kinds",
         "file_names", "schedules",
         "events", "event_data", "json_bytes", "job", "errors", "version", "trace", "vitals",
         "metrics", "templates",

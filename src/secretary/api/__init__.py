@@ -14,6 +14,7 @@ from ..version import __version__
 from ..vitals import Vitals
 from . import (
     batches,
+    bulk,
     conferences,
     dashboard,
     docs,
@@ -54,10 +55,11 @@ def create_api(
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
-    # `/jobs/batch` must be found before `/jobs/{job_id}`, `/batches/from-…` before others.
+    # `/jobs/batch` and `/jobs/bulk` must be found before `/jobs/{job_id}`, `/batches/from-…`
+    # before others.
     parts = (
-        conferences, file_batches, batches, jobs, templates, streams, ingress, files, event_job,
-        health, measure, overview, docs, dashboard,
+        conferences, file_batches, batches, bulk, jobs, templates, streams, ingress, files,
+        event_job, health, measure, overview, docs, dashboard,
     )  # fmt: skip
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk

@@ -104,6 +104,15 @@ ENVELOPES: Schema = {
         slots=COUNT,
         jobs=_object(**dict.fromkeys(JobStatus, COUNT)),
     ),
+    "Bulk": _object(
+        action=TEXT,
+        dry_run=TRUTH,
+        count=COUNT,
+        refused=COUNT,
+        refusals={"type": "array", "items": _object(job_id=TEXT, code=TEXT, message=TEXT)},
+        next_cursor={"type": ["string", "null"]},
+        as_of=MOMENT,
+    ),
     "Overview": _object(
         jobs=_object(**dict.fromkeys(JobStatus, COUNT)),
         oldest_wait_s={"type": ["number", "null"]},
@@ -233,6 +242,7 @@ CREATED_BATCH = {
 ANSWERS: dict[str, Answers] = {
     "POST /api/jobs": ENQUEUED_JOB,
     "GET /api/jobs": _told(_object(jobs=list_of("ListedJob"), **PAGE)),
+    "POST /api/jobs/bulk": _told(ref("Bulk")),
     "GET /api/jobs/{job_id}": JOB,
     "DELETE /api/jobs/{job_id}": _told(_object(job_id=TEXT, deleted={"const": True})),
     "POST /api/jobs/{job_id}/cancel": JOB,

@@ -178,6 +178,11 @@ def answer_to(error: Exception) -> JSONResponse:
     return error_response(status, str(error), details=details, headers=retry)
 
 
+def code_of(error: SecretaryError) -> str:
+    """As the answer to it would have it."""
+    return CODES[next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)]
+
+
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     if request.method == "POST" and not _is_json(request):

@@ -1,0 +1,108 @@
+"""The route that changes many jobs: named ones, or all that fit a filter."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from .. import bulk
+from ..bulk import Wish
+from ..errors import InvalidParameters
+from ..job import utc_now
+from ..store import JobQuery
+from ..submission import Moment
+from .access import Caller
+from .envelope import success
+from .errors import code_of
+from .jobs import ARCHIVED, desk_of, statuses
+
+router = APIRouter(prefix="/api", tags=["jobs"])
+
+#: So many refusals are told one by one.
+SHOWN = 10
+EXAMPLE: dict[str, Any] = {
+    "action": "restart",
+    "filter": {"status": "failed", "job_type": "pdf"},
+    "dry_run": True,
+}
+
+#: An empty text is no filter, as in the query of a list.
+Text = Annotated[str | None, Field(max_length=200)]
+
+
+class Filter(BaseModel):
+    """As in `GET /api/jobs`. A misspelt one is refused: without it too many jobs would fit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: str | list[str] | None = Field(None, description="One or more, also with commas")
+    job_type: Text = None
+    batch_id: Text = None
+    user_id: Text = None
+    archived: Literal["false", "true", "all"] = "false"
+    q: Text = None
+    error_code: Text = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+    def query(self, cursor: str | None) -> JobQuery:
+        return JobQuery(
+            status=statuses([self.status] if isinstance(self.status, str) else self.status),
+            job_type=self.job_type or None,
+            batch_id=self.batch_id or None,
+            user_id=self.user_id or None,
+            archived=ARCHIVED[self.archived],
+            text=self.q or None,
+            error_code=self.error_code or None,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            cursor=cursor,
+        )
+
+
+class BulkRequest(BaseModel):
+    """What is to be done with which jobs: `job_ids`, or those that fit a `filter`."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_extra={"examples": [EXAMPLE]}
+    )
+
+    action: Wish
+    job_ids: list[str] | None = Field(None, max_length=bulk.PART)
+    filter: Filter | None = None
+    dry_run: bool = Field(False, description="Only tell how many jobs it would concern")
+    cursor: str | None = Field(None, min_length=1, description="`next_cursor` of the answer before")
+
+
+@router.post("/jobs/bulk")
+async def change_jobs(request: Request, asked: BulkRequest, user: Caller) -> JSONResponse:
+    """Cancel, restart, archive or delete many jobs, part by part: ask again with `next_cursor`."""
+    began = utc_now()
+    outcome = await _done(request, asked, user)
+    told: dict[str, Any] = {
+        "action": asked.action.value,
+        "dry_run": asked.dry_run,
+        "count": outcome.count,
+        "refused": len(outcome.refusals),
+        "refusals": [
+            {"job_id": one.job_id, "code": code_of(one.error), "message": str(one.error)}
+            for one in outcome.refusals[:SHOWN]
+        ],
+        "next_cursor": outcome.next_cursor,
+        "as_of": began.isoformat().replace("+00:00", "Z"),
+    }
+    return success(request, "jobs", told)
+
+
+async def _done(request: Request, asked: BulkRequest, user: str | None) -> bulk.Outcome:
+    desk = desk_of(request)
+    if asked.job_ids is not None and asked.filter is None:
+        if asked.cursor is not None:
+            raise InvalidParameters("cursor: only a filter has one")
+        named = bulk.count_named if asked.dry_run else bulk.change_named
+        return await named(desk, asked.action, asked.job_ids, user=user)
+    if asked.filter is None or asked.job_ids is not None:
+        raise InvalidParameters("job_ids: either these or a filter is needed")
+    fitting = bulk.count_fitting if asked.dry_run else bulk.change_fitting
+    return await fitting(desk, asked.action, asked.filter.query(asked.cursor), user=user)

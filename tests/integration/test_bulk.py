@@ -1,0 +1,187 @@
+"""One wish for many jobs, by their ids or by a filter, over the API."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from secretary import bulk
+from secretary.api import create_api
+from secretary.desk import Desk
+from secretary.files import JobFiles
+from secretary.handlers import BUILTIN
+from secretary.job import Batch, Completed, Failed, Job, JobError, JobStatus
+from secretary.registry import Registry
+from secretary.store import JobQuery, JobStore, open_store
+
+from ..contract.given import claim
+
+FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+    store = open_store(f"sqlite://{tmp_path}/jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    api = create_api(Desk(store, Registry(BUILTIN), JobFiles(tmp_path)))
+    transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+async def add(store: JobStore, count: int, **fields: Any) -> list[str]:
+    batch = Batch()
+    jobs = [Job(job_type="selftest", batch_id=batch.batch_id, **fields) for _ in range(count)]
+    return (await store.add(jobs, batch=batch)).job_ids
+
+
+async def end(store: JobStore, count: int, outcome: Completed | Failed) -> None:
+    for _ in range(count):
+        (job,) = await claim(store)
+        await store.finish(job, outcome)
+
+
+async def told(client: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    headers = asked.pop("headers", None)
+    response = await client.post("/api/jobs/bulk", json=asked, headers=headers)
+    assert response.status_code == 200, response.text
+    data: dict[str, Any] = response.json()["data"]
+    return data
+
+
+async def states(store: JobStore) -> list[JobStatus]:
+    return sorted(job.status for job in (await store.find(JobQuery(limit=1000))).items)
+
+
+class TestFilters:
+    async def test_a_preview_tells_how_many_and_changes_nothing(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        await add(store, 5)
+        await end(store, 2, FAILED)
+        before = await states(store)
+        for action, count in (("cancel", 3), ("restart", 2), ("archive", 5), ("delete", 2)):
+            answer = await told(client, action=action, filter={}, dry_run=True)
+            assert (answer["count"], answer["next_cursor"]) == (count, None), action
+        assert await states(store) == before
+
+    async def test_only_what_fits_is_changed(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        await add(store, 4)
+        await end(store, 2, FAILED)
+        await end(store, 1, Completed({}))
+        fitting = {"status": "failed", "error_code": "FILE_CORRUPT"}
+        answer = await told(client, action="restart", filter=fitting)
+        assert (answer["count"], answer["refused"]) == (2, 0)
+        assert await states(store) == ["completed", "pending", "pending", "pending"]
+
+    async def test_more_than_a_part_is_done_in_parts(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        count = bulk.PART + 10
+        await add(store, count)
+        first = await told(client, action="cancel", filter={"job_type": "selftest"})
+        assert first["count"] == bulk.PART
+        cursor = first["next_cursor"]
+        second = await told(client, action="cancel", filter={"job_type": "selftest"}, cursor=cursor)
+        assert (second["count"], second["next_cursor"]) == (10, None)
+        assert set(await states(store)) == {JobStatus.CANCELLED}
+
+    async def test_jobs_that_came_later_can_be_left_alone(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        await add(store, 2)
+        preview = await told(client, action="cancel", filter={}, dry_run=True)
+        (late,) = await add(store, 1)
+        pinned = {"created_before": preview["as_of"]}
+        assert (await told(client, action="cancel", filter=pinned))["count"] == preview["count"]
+        assert (await store.get(late)).status is JobStatus.PENDING
+
+    async def test_a_filter_that_leaves_nothing_does_nothing(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        await add(store, 1)
+        for asked in (
+            {"action": "restart", "filter": {"status": "pending"}},
+            {"action": "archive", "filter": {"archived": "true"}},
+        ):
+            assert (await told(client, **asked))["count"] == 0
+        assert await states(store) == ["pending"]
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"action": "delete", "filter": {"statuss": "failed"}},  # it would delete everything
+            {"action": "delete", "filters": {"status": "failed"}},
+            {"action": "delete", "filter": {"status": "broken"}},
+            {"action": "explode", "filter": {}},
+            {"action": "delete"},
+            {"action": "delete", "filter": {}, "job_ids": []},
+            {"action": "delete", "job_ids": ["job-1"] * (bulk.PART + 1)},
+            {"action": "delete", "job_ids": ["job-1"], "cursor": "x"},
+            {"action": "delete", "filter": {}, "cursor": "made up"},
+        ],
+    )
+    async def test_what_is_not_understood_is_refused(
+        self, client: httpx.AsyncClient, store: JobStore, asked: dict[str, Any]
+    ) -> None:
+        await add(store, 1)
+        await end(store, 1, FAILED)
+        response = await client.post("/api/jobs/bulk", json=asked)
+        assert response.status_code == 400, response.text
+        assert await states(store) == ["failed"]
+
+
+class TestIds:
+    async def test_each_that_cannot_be_changed_is_told_with_its_reason(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        ids = await add(store, 2)
+        await end(store, 1, Completed({}))
+        asked = {"action": "delete", "job_ids": [*ids, "job-none", ids[0]]}
+        assert (await told(client, **asked, dry_run=True))["count"] == 1
+        answer = await told(client, **asked)
+        assert (answer["count"], answer["refused"]) == (1, 2)
+        codes = {one["code"] for one in answer["refusals"]}
+        assert codes == {"CONFLICT", "NOT_FOUND"}
+
+    async def test_files_go_with_their_jobs(
+        self, client: httpx.AsyncClient, store: JobStore, tmp_path: Path
+    ) -> None:
+        (job_id,) = await add(store, 1)
+        await end(store, 1, FAILED)
+        upload = tmp_path / "uploads" / job_id / "a.pdf"
+        upload.parent.mkdir(parents=True)
+        upload.write_bytes(b"content")
+        assert (await told(client, action="delete", job_ids=[job_id]))["count"] == 1
+        assert not upload.parent.exists()
+
+
+class TestAccess:
+    async def test_what_a_user_may_read_but_not_change_stays(
+        self, client: httpx.AsyncClient, store: JobStore
+    ) -> None:
+        open_to_all = {"visibility": "public"}
+        (own,) = await add(store, 1, user_id="ann")
+        (others,) = await add(store, 1, user_id="bob", access_control=open_to_all)
+        (secret,) = await add(store, 1, user_id="bob")
+        as_ann = {"headers": {"X-User-ID": "ann"}}
+        wish = {"action": "cancel", "filter": {}}
+        assert (await told(client, **wish, dry_run=True, **as_ann))["count"] == 1
+        assert (await told(client, **wish, **as_ann))["count"] == 1
+        by_id = await told(client, action="cancel", job_ids=[own, others, secret], **as_ann)
+        assert {one["job_id"]: one["code"] for one in by_id["refusals"]} == {
+            others: "FORBIDDEN",
+            secret: "NOT_FOUND",
+        }
+        assert (await store.get(own)).status is JobStatus.CANCELLED
+        assert await states(store) == ["cancelled", "pending", "pending"]
