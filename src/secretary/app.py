@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from .cache import Cache
 from .config import Llm as LlmSettings
 from .config import LlmProvider, Retention, Settings
 from .desk import Desk
+from .disclosure import redacted, shown
 from .doctor import Finding
 from .document_options import MEGAPIXEL, DocumentOptions
 from .download_limits import DownloadLimits
@@ -23,6 +24,7 @@ from .errors import InvalidSettings, StoreUnavailable
 from .executor import Executor
 from .files import JobFiles
 from .handlers import BUILTIN
+from .installation import Installation
 from .job import JobStatus
 from .media_options import MediaOptions
 from .observer import Observer, Unobserved
@@ -276,6 +278,26 @@ def make_metrics(desk: Desk) -> "Metrics":
     return Metrics(desk.registry.job_types, Vitals(desk))
 
 
+def look_at_engines(settings: Settings) -> list[Finding]:
+    """What this process would work with."""
+    return [
+        *doctor.look_at_engines(),
+        doctor.look_at_ocr(document_options(settings)),
+        *doctor.look_at_media(media_options(settings)),
+        doctor.look_at_sites(),
+        *doctor.look_at_models(llm_options(settings)),
+    ]
+
+
+def make_installation(settings: Settings) -> Installation:
+    def engines() -> list[dict[str, Any]]:
+        found = [asdict(finding) for finding in look_at_engines(settings)]
+        told: list[dict[str, Any]] = redacted(found, settings)
+        return told
+
+    return Installation(shown(settings), engines)
+
+
 async def examine(settings: Settings) -> list[Finding]:
     """`secretary doctor`: what is well with this installation, and what is not."""
     file = settings.database_file
@@ -283,11 +305,7 @@ async def examine(settings: Settings) -> list[Finding]:
     findings = [
         doctor.look_at_program(),
         doctor.look_at_handlers(make_registry(settings)),
-        *doctor.look_at_engines(),
-        doctor.look_at_ocr(document_options(settings)),
-        *doctor.look_at_media(media_options(settings)),
-        doctor.look_at_sites(),
-        *doctor.look_at_models(llm_options(settings)),
+        *look_at_engines(settings),
         doctor.look_at_templates(make_templates(settings)),
         *doctor.look_at_directory(directory, embedded_store=file is not None),
     ]

@@ -89,6 +89,10 @@ class Cache:
             removed += 1
         return removed
 
+    def size(self) -> int:
+        """In bytes; looks at every entry."""
+        return sum(size for _, size, _ in self._entries())
+
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """When each was last used, how large it is, and where."""
         for directory in self.root.glob("*/*/*"):

@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 
 from ..desk import Desk
 from ..events import Hub
+from ..installation import Installation
 from ..metrics import Metrics
 from ..schedules import Schedules
 from ..templates import Library
@@ -27,6 +28,7 @@ from . import (
     measure,
     overview,
     streams,
+    system,
     templates,
 )
 from .access import Gate
@@ -45,6 +47,7 @@ def create_api(
     hub: Hub | None = None,
     library: Library | None = None,
     schedules: Schedules | None = None,
+    installation: Installation | None = None,
     api_keys: Sequence[str] = (),
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics | None = None,
@@ -59,13 +62,14 @@ def create_api(
     # before others.
     parts = (
         conferences, file_batches, batches, bulk, jobs, templates, streams, ingress, files,
-        event_job, health, measure, overview, docs, dashboard,
+        event_job, health, measure, overview, system, docs, dashboard,
     )  # fmt: skip
     api = _application(desk, [part.router for part in parts], stopping, metrics)
     api.state.desk = desk
     api.state.hub = hub or Hub(desk.store)
     api.state.library = library or Library()
     api.state.schedules = schedules or Schedules()
+    api.state.premises = system.Premises(desk, installation or Installation())
     api.state.heartbeat_seconds = heartbeat_seconds
     api.state.max_body_bytes = max_body_bytes
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it

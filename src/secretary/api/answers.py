@@ -136,6 +136,15 @@ ENVELOPES: Schema = {
         webhook_lag_s=NUMBER,
         workers={"type": "array", "items": ref("Worker")},
         disk=_object(total_bytes=COUNT, free_bytes=COUNT),
+        cache=_object(bytes=COUNT, max_bytes=COUNT),
+        engines={"anyOf": [list_of("Engine"), NULL], "description": "For operators"},
+        settings={"type": ["object", "null"], "description": "For operators; without secrets"},
+    ),
+    "Engine": _object(
+        subject=TEXT,
+        verdict={"enum": ["ok", "info", "warning", "problem"]},
+        fact=TEXT,
+        remedy={"type": ["string", "null"]},
     ),
     "Worker": _object(
         worker_id=TEXT,

@@ -1,0 +1,69 @@
+"""The route that tells what the service is made of: workers, disk, engines and settings."""
+
+import asyncio
+import shutil
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from ..desk import Desk, is_alive
+from ..installation import Installation
+from ..store import WorkerInfo
+from ..vitals import Shared, Vitals
+from .access import Caller
+from .envelope import success
+from .jobs import desk_of
+
+router = APIRouter(prefix="/api", tags=["overview"])
+
+
+class Premises:
+    """What takes a while to find out is found out in a thread, and not for each request anew."""
+
+    def __init__(self, desk: Desk, installation: Installation) -> None:
+        self.settings = installation.settings
+        self.engines = Shared(partial(asyncio.to_thread, installation.engines))
+        self.cache_bytes = Shared(partial(asyncio.to_thread, desk.files.cache.size))
+
+
+@router.get("/system")
+async def get_system(request: Request, user: Caller) -> JSONResponse:
+    """The version, the store, the workers with their last sign of life, the disk and the cache;
+    for operators also the settings, without secrets, and the engines that were found."""
+    desk = desk_of(request)
+    vitals: Vitals = request.app.state.vitals
+    premises: Premises = request.app.state.premises
+    workers, lag, cached = await asyncio.gather(
+        desk.store.workers(), vitals.webhook_lag(), premises.cache_bytes.get()
+    )
+    disk = await asyncio.to_thread(shutil.disk_usage, desk.files.root.parent)
+    # Who acts for a user is a guest here: how the house is built is not theirs to know.
+    is_operator = user is None
+    told = {
+        "version": request.app.version,
+        "uptime_s": round(vitals.uptime.total_seconds(), 1),
+        "store": {"kind": vitals.store_kind},
+        "webhook_lag_s": lag.total_seconds(),
+        "workers": [_worker(one) for one in workers],
+        "disk": {"total_bytes": disk.total, "free_bytes": disk.free},
+        "cache": {"bytes": cached, "max_bytes": desk.files.cache.max_bytes},
+        "engines": await premises.engines.get() if is_operator else None,
+        "settings": premises.settings if is_operator else None,
+    }
+    return success(request, "system", told)
+
+
+def _worker(worker: WorkerInfo) -> dict[str, Any]:
+    return {
+        "worker_id": worker.worker_id,
+        "host": worker.host,
+        "slots": worker.slots,
+        "version": worker.version,
+        "job_types": list(worker.job_types),
+        "started_at": worker.started_at.isoformat().replace("+00:00", "Z"),
+        "seen_at": worker.seen_at.isoformat().replace("+00:00", "Z"),
+        "draining": worker.draining,
+        "alive": is_alive(worker),
+    }

@@ -1,0 +1,134 @@
+"""The settings can be looked at, and no secret can."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+
+from secretary.api import create_api
+from secretary.app import make_installation
+from secretary.config import Settings, load
+from secretary.desk import Desk
+from secretary.disclosure import HIDDEN, PLAIN, SECRET, shown
+from secretary.files import JobFiles
+from secretary.handlers import BUILTIN
+from secretary.registry import Registry
+from secretary.store import JobStore
+
+#: Every kind of secret that the settings can hold.
+SECRETS = {
+    "SECRETARY_API_KEYS": "apikey-one-5TzQ,apikey-two-8Rw:ann",
+    "MONGODB_URI": "mongodb://dbuser-Xa:dbpass-Yb@db.example:27017,b.example/secretary"
+    "?authSource=admin&tlsCertificateKeyFilePassword=tlspass-Zc",
+    "SECRETARY_LLM__API_KEY": "llmkey-main-Qd",
+    "SECRETARY_LLM__BASE_URL": "https://llm.example/v1/llmkey-main-Qd",
+    "SECRETARY_LLM__MODEL": "some-model",
+    "SECRETARY_LLM__PROVIDERS__EYES__API_KEY": "llmkey-eyes-We",
+    "SECRETARY_LLM__PROVIDERS__EYES__BASE_URL": "http://eyes.example/v1",
+    "SECRETARY_LLM__CHAT_PARAMETERS": "{temperature: 0, extra_headers: {X-Api-Key: headerkey-Vf}}",
+}
+WORDS = (
+    "apikey-one-5TzQ", "apikey-two-8Rw", "dbuser-Xa", "dbpass-Yb", "tlspass-Zc", "llmkey-main-Qd",
+    "llmkey-eyes-We", "headerkey-Vf",
+)  # fmt: skip
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load(environment=SECRETS)
+
+
+def test_no_secret_is_shown(settings: Settings) -> None:
+    held = json.dumps(settings.model_dump(mode="json"))
+    told = json.dumps(shown(settings), ensure_ascii=False)
+    for word in WORDS:
+        assert word in held
+        assert word not in told
+
+
+def test_everything_else_is(settings: Settings) -> None:
+    told = shown(settings)
+    assert told["storage"]["mongodb_uri"] == "mongodb://db.example:27017,b.example/secretary"
+    assert told["access"]["api_keys"] == [HIDDEN, f"{HIDDEN} (ann)"]
+    assert told["llm"]["api_key"] == HIDDEN
+    assert told["llm"]["base_url"] == f"https://llm.example/v1/{HIDDEN}"
+    assert told["llm"]["providers"]["eyes"]["base_url"] == "http://eyes.example/v1"
+    assert told["llm"]["chat_parameters"] == {"temperature": 0, "extra_headers": HIDDEN}
+    assert told["limits"]["max_upload_mb"] == 1024
+    assert told["generic_worker"]["max_concurrent_workers"] == 3
+    assert told["server"]["host"] == "127.0.0.1"
+    assert set(told) == set(Settings.model_fields)
+
+
+def test_what_is_not_set_is_not_said_to_be() -> None:
+    told = shown(Settings())
+    assert told["storage"]["mongodb_uri"] is None
+    assert told["access"]["api_keys"] == []
+    assert told["llm"]["api_key"] is None
+
+
+def names(model: type[BaseModel] = Settings) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from names(field.annotation)
+        else:
+            yield name
+
+
+def test_it_is_decided_of_every_setting_whether_it_is_a_secret() -> None:
+    found = {name for name in names() if SECRET.search(name)}
+    assert found - PLAIN == {"api_key", "api_keys", "mongodb_uri"}
+
+
+class TestRoute:
+    async def asked(
+        self, store: JobStore, directory: Path, settings: Settings, **headers: str
+    ) -> dict[str, Any]:
+        desk = Desk(store, Registry(BUILTIN), JobFiles(directory))
+        api = create_api(
+            desk, api_keys=settings.access.api_keys, installation=make_installation(settings)
+        )
+        transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await client.post(
+                "/api/jobs",
+                json={"webhook": {"url": "https://a.example/", "secret": "hooksecret-Ug"}},
+                headers=headers,
+            )
+            response = await client.get("/api/system", headers=headers)
+            assert response.status_code == 200, response.text
+            for word in (*WORDS, "hooksecret-Ug"):
+                assert word not in response.text
+            data: dict[str, Any] = response.json()["data"]
+            return data
+
+    async def test_an_operator_sees_settings_and_engines(
+        self, store: JobStore, tmp_path: Path, settings: Settings
+    ) -> None:
+        key = {"Authorization": "Bearer apikey-one-5TzQ"}
+        (tmp_path / "cache" / "pdf" / "ab" / "native").mkdir(parents=True)
+        (tmp_path / "cache" / "pdf" / "ab" / "native" / "1.txt").write_bytes(b"12345")
+        told = await self.asked(store, tmp_path, settings, **key)
+        assert told["settings"]["limits"]["max_upload_mb"] == 1024
+        engines = {one["subject"]: one for one in told["engines"]}
+        assert {"ocr", "ffmpeg", "soffice", "chat"} <= set(engines)
+        assert "some-model" in engines["chat"]["fact"]
+        assert told["cache"] == {"bytes": 5, "max_bytes": JobFiles(tmp_path).cache.max_bytes}
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Authorization": "Bearer apikey-two-8Rw"},
+            {"Authorization": "Bearer apikey-one-5TzQ", "X-User-ID": "bob"},
+        ],
+    )
+    async def test_who_acts_for_a_user_sees_neither(
+        self, store: JobStore, tmp_path: Path, settings: Settings, headers: dict[str, str]
+    ) -> None:
+        told = await self.asked(store, tmp_path, settings, **headers)
+        assert (told["settings"], told["engines"]) == (None, None)
+        assert told["version"]
