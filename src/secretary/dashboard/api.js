@@ -67,10 +67,12 @@ export async function send(method, path, body) {
 
 export const post = (path, body) => send("POST", path, body);
 
-/** A form with a file; says how much of it has been sent. */
-export function upload(path, form, onSent) {
+/** A form with files; says how much of it has been sent. */
+export function upload(path, form, onSent, signal) {
   return new Promise((resolve, reject) => {
     const call = new XMLHttpRequest();
+    signal?.addEventListener("abort", () => call.abort());
+    call.onabort = () => reject(new DOMException("", "AbortError"));
     call.open("POST", path);
     for (const [name, value] of Object.entries(credentials())) call.setRequestHeader(name, value);
     call.responseType = "json";

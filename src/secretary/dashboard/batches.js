@@ -3,7 +3,7 @@
 import { get, stream } from "./api.js";
 import { parts } from "./charts.js";
 import { ago, number, state } from "./format.js";
-import { html, render } from "./html.js";
+import { flag, html, render } from "./html.js";
 import { connection } from "./notices.js";
 import { t } from "./words.js";
 
@@ -23,10 +23,14 @@ export const ended = (batch) => batch.completed_jobs + batch.failed_jobs + batch
 export async function show(root, { query, left, shown }) {
   const asked = new URLSearchParams({ limit: PAGE, ...Object.fromEntries(query) });
   const { batches, next_cursor: next } = await get(`/api/batches?${asked}`, { signal: left });
-  render(root, html`<h1>${t("menu.batches")}</h1>${batches.length ? table(batches) : html`<section class="empty"><p>${t("batches.none")}</p>
-    <p><a class="button" href="#/new">+ ${t("menu.new")}</a></p></section>`}
-    <nav class="pages" aria-label="${t("jobs.pages")}">${query.get("cursor") && html`<a class="button quiet" href="#/batches">${t("jobs.newest")}</a>`}
-      ${next && html`<a class="button quiet" rel="next" href="#/batches?cursor=${next}">${t("jobs.older")} →</a>`}</nav>`);
+  const archived = query.get("archived") === "true";
+  const here = (more = {}) => `#/batches?${new URLSearchParams({ ...(archived && { archived: "true" }), ...more })}`.replace(/\?$/, "");
+  render(root, html`<h1>${t("menu.batches")}</h1>
+    <div class="tabs"><a href="#/batches" ${flag('aria-current="true"', !archived)}>${t("batches.current")}</a><a href="#/batches?archived=true" ${flag('aria-current="true"', archived)}>${t("batches.archived")}</a></div>
+    ${batches.length ? table(batches) : html`<section class="empty"><p>${t(archived ? "batches.none_archived" : "batches.none")}</p>
+    ${!archived && html`<p><a class="button" href="#/new">+ ${t("menu.new")}</a></p>`}</section>`}
+    <nav class="pages" aria-label="${t("jobs.pages")}">${query.get("cursor") && html`<a class="button quiet" href="${here()}">${t("jobs.newest")}</a>`}
+      ${next && html`<a class="button quiet" rel="next" href="${here({ cursor: next })}">${t("jobs.older")} →</a>`}</nav>`);
   shown();
   const off = stream("/api/events", ({ data }) => data.batch && change(root, data.data), connection(left));
   left.addEventListener("abort", off);

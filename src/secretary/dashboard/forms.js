@@ -1,6 +1,7 @@
 // The form of a job type, from the JSON Schema of its parameters.
 
-import { flag, html } from "./html.js";
+import { element, flag, html } from "./html.js";
+import { hintOf } from "./hints.js";
 import { t } from "./words.js";
 
 /** Said by the file or the URL itself, or another name of something that is asked for already. */
@@ -25,73 +26,109 @@ export function fieldsOf(schema) {
   }));
 }
 
-export function drawFields(schema, values, templates) {
+/** `scope` tells the fields of one job type from those of another on the same page. */
+export function drawFields(schema, values, templates, scope = "") {
   const fields = fieldsOf(schema);
-  const draw = (list) => list.map((field) => html`<div class="field">${control(field, values[field.name], templates)}</div>`);
+  const draw = (list) => list.map((field) => html`<div class="field">${control(field, values[field.name], templates, scope)}</div>`);
   const more = fields.filter((field) => !field.main);
   const used = more.some((field) => values[field.name] !== undefined && values[field.name] !== null);
   return html`<div class="fields wide">${draw(fields.filter((field) => field.main))}</div>
     ${more.length ? html`<details ${flag("open", used)}><summary>${t("submit.more")}</summary><div class="fields wide">${draw(more)}</div></details>` : ""}`;
 }
 
-function control(field, given, templates) {
+const idOf = (scope, name) => `f-${scope}-${name}`.replace(/[^\w-]/g, "_");
+
+function control(field, given, templates, scope) {
   const { name, description } = field;
+  const id = idOf(scope, name);
   const value = given ?? field.default ?? "";
   const label = t(`field.${name}`, {}, name.replaceAll("_", " "));
-  const hint = description && html` <small id="hint-${name}">${description}</small>`;
-  const described = description ? flag(`aria-describedby="hint-${name}"`, /^\w+$/.test(name)) : null;
+  const hint = description && html` <small id="${id}-hint">${hintOf(description)}</small>`;
+  const described = description ? html` aria-describedby="${id}-hint"` : null;
   const needed = flag("required", field.required);
   if (field.type === "boolean") {
     return html`<label class="check"><input type="checkbox" name="${name}" ${flag("checked", value === true)} ${described}> ${label}</label>${hint}`;
   }
-  const head = html`<label for="f-${name}">${label}${field.required && " *"}</label>`;
+  const head = html`<label for="${id}">${label}${field.required && " *"}</label>`;
   if (field.enum) {
-    const optional = field.default === null || field.default === undefined;
-    return html`${head}<select id="f-${name}" name="${name}" ${described}>${[...(optional ? [""] : []), ...field.enum].map((one) =>
+    const optional = !field.required && (field.default === null || field.default === undefined);
+    return html`${head}<select id="${id}" name="${name}" ${described}>${[...(optional ? [""] : []), ...field.enum].map((one) =>
       html`<option value="${one}" ${flag("selected", String(one) === String(value))}>${one === "" ? "–" : t(`value.${one}`, {}, String(one))}</option>`)}</select>${hint}`;
   }
   if (name === "template" && templates.length) {
-    return html`${head}<input id="f-template" name="template" list="templates" value="${value}" ${described}><datalist id="templates">${templates.map((one) =>
+    return html`${head}<input id="${id}" name="template" list="${id}-list" value="${value}" ${described}><datalist id="${id}-list">${templates.map((one) =>
       html`<option value="${one.name}">${one.title}</option>`)}</datalist>${hint}`;
   }
   if (field.type === "integer" || field.type === "number") {
-    return html`${head}<input id="f-${name}" name="${name}" type="number" step="${field.type === "integer" ? "1" : "any"}" min="${field.minimum ?? ""}"
+    return html`${head}<input id="${id}" name="${name}" type="number" step="${field.type === "integer" ? "1" : "any"}" min="${field.minimum ?? ""}"
       max="${field.maximum ?? ""}" value="${value}" ${needed} ${described}>${hint}`;
   }
   if (field.type === "object" || field.type === "array") {
     const shown = value && typeof value === "object" && Object.keys(value).length ? JSON.stringify(value) : "";
-    const example = field.type === "object" ? '{"…": "…"}' : "[…]";
-    return html`${head}<textarea id="f-${name}" name="${name}" rows="2" data-json placeholder="${example}" ${described}>${shown}</textarea>${hint}`;
+    const example = field.type === "object" ? '{"…": "…"}' : '["…", "…"]';
+    return html`${head}<textarea id="${id}" name="${name}" rows="2" data-json placeholder="${example}" ${needed} ${described}>${shown}</textarea>${hint}`;
   }
   if (name === "text" || name.endsWith("_content") || name === "instructions") {
-    return html`${head}<textarea id="f-${name}" name="${name}" rows="${name === "instructions" ? 2 : 4}" ${needed} ${described}>${value}</textarea>${hint}`;
+    return html`${head}<textarea id="${id}" name="${name}" rows="${name === "instructions" ? 2 : 4}" ${needed} ${described}>${value}</textarea>${hint}`;
   }
-  return html`${head}<input id="f-${name}" name="${name}" type="${name === "password" ? "password" : "text"}" autocomplete="off" value="${value}" ${needed} ${described}>${hint}`;
+  const bounds = html`${field.pattern && html` pattern="${field.pattern}"`}${field.maxLength && html` maxlength="${field.maxLength}"`}`;
+  return html`${head}<input id="${id}" name="${name}" type="${name === "password" ? "password" : "text"}" autocomplete="off" value="${value}" ${needed} ${described}${bounds}>${hint}`;
 }
 
-/** What was filled in, without what is as it would be anyway. Throws where JSON is none. */
-export function valuesOf(form, schema) {
+const inputOf = (place, name) => place.querySelector(`[name="${CSS.escape(name)}"]`);
+
+/** What was filled in, without what is as it would be anyway; null where something does not fit, which is then said there. */
+export function valuesOf(place, schema) {
   const values = {};
+  let fits = true;
+  clearProblems(place);
   for (const field of fieldsOf(schema)) {
-    const input = form.elements[field.name];
+    const input = inputOf(place, field.name);
     if (!input) continue;
-    const value = read(input, field);
+    const [value, problem] = read(input, field);
+    if (problem) {
+      mark(place, field.name, problem);
+      fits = false;
+    }
     const same = JSON.stringify(value) === JSON.stringify(field.default ?? null);
     if (value !== null && !same) values[field.name] = value;
   }
-  return values;
+  return fits ? values : null;
 }
 
 function read(input, field) {
-  if (field.type === "boolean") return input.checked;
+  if (!input.checkValidity()) return [null, input.validationMessage];
+  if (field.type === "boolean") return [input.checked, null];
   const text = input.value.trim();
-  if (!text) return null;
-  if (field.type === "integer" || field.type === "number") return Number(text);
-  if (field.type !== "object" && field.type !== "array") return text;
+  if (!text) return [null, null];
+  if (field.type === "integer" || field.type === "number") return [Number(text), null];
+  if (field.type !== "object" && field.type !== "array") return [text, null];
   try {
-    return JSON.parse(text);
+    const value = JSON.parse(text);
+    const right = Array.isArray(value) ? field.type === "array" : field.type === "object" && value !== null && typeof value === "object";
+    return right ? [value, null] : [null, t(`submit.no_${field.type}`)];
   } catch {
-    input.focus();
-    throw new Error(t("submit.no_json", { name: field.name }));
+    return [null, t("submit.no_json")];
+  }
+}
+
+/** Says beside a field what is wrong with it; whether there is such a field. */
+export function mark(place, name, problem) {
+  const input = inputOf(place, name);
+  if (!input) return false;
+  const field = input.closest(".field") ?? input.parentElement;
+  const note = element(html`<small class="problem" id="${input.id || idOf("", name)}-problem">${problem}</small>`);
+  field.append(note);
+  input.ariaInvalid = "true";
+  input.setAttribute("aria-errormessage", note.id);
+  input.closest("details")?.setAttribute("open", "");
+  return true;
+}
+
+export function clearProblems(place) {
+  for (const note of place.querySelectorAll(".problem")) note.remove();
+  for (const input of place.querySelectorAll("[aria-invalid]")) {
+    input.removeAttribute("aria-invalid");
+    input.removeAttribute("aria-errormessage");
   }
 }

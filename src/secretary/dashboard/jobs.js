@@ -1,17 +1,16 @@
 // The list of jobs: where is mine?
 
-import { get, post, send, stream } from "./api.js";
+import { get, stream } from "./api.js";
+import { drawBulk } from "./bulk.js";
 import { ago, bar, duration, eta, nameOf, number, saying, state, took } from "./format.js";
 import { element, flag, html, render } from "./html.js";
-import { announce, complain, confirmed, connection, doing, tell } from "./notices.js";
+import { announce, complain, connection } from "./notices.js";
 import { t } from "./words.js";
 
 const PAGE = 50;
 const FILTERS = ["status", "job_type", "q", "user_id", "batch_id", "error_code", "created_after", "created_before", "archived"];
 const STATES = ["pending", "processing", "completed", "failed", "cancelled"];
 const LOOK_AGAIN = 1000;
-const AT_ONCE = 6;
-const MOST = 5000;
 
 export async function show(root, { query, left, shown }) {
   const filters = Object.fromEntries(FILTERS.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
@@ -35,12 +34,13 @@ class List {
     Object.assign(this, { root, filters, cursor, left });
     this.jobs = [];
     this.chosen = new Set();
+    this.fitting = false; // not the chosen ones, but all that fit the filters
     this.fresh = null; // the newest page, while the shown one stays as it is
     this.looking = null;
   }
 
-  async page(cursor, limit = PAGE) {
-    const asked = { ...this.filters, limit, ...(cursor && { cursor }) };
+  async page(cursor) {
+    const asked = { ...this.filters, limit: PAGE, ...(cursor && { cursor }) };
     return get(`/api/jobs?${new URLSearchParams(asked)}`, { signal: this.left });
   }
 
@@ -127,65 +127,33 @@ class List {
     });
     this.root.querySelector("#all")?.addEventListener("change", (event) => {
       this.chosen = new Set(event.target.checked ? this.jobs.map((job) => job.job_id) : []);
+      this.fitting = false;
       for (const box of this.root.querySelectorAll("[data-pick]")) box.checked = event.target.checked;
       this.drawBulk();
     });
     this.root.querySelector("tbody")?.addEventListener("change", (event) => {
       const id = event.target.dataset.pick;
       if (id) this.chosen[event.target.checked ? "add" : "delete"](id);
+      this.fitting = false;
       this.drawBulk();
     });
   }
 
   drawBulk() {
-    const place = this.root.querySelector("#bulk");
-    place.hidden = !this.chosen.size;
-    if (!this.chosen.size) return;
-    const whole = this.next && this.chosen.size === this.jobs.length;
-    render(place, html`<span id="count">${t("jobs.chosen", { n: this.chosen.size })}</span> ${whole && html`<button type="button" class="quiet" id="fitting">${t("jobs.all_that_fit")}</button>`} ${["cancel", "restart", "archive", "delete"].map((name) =>
-      html`<button type="button" class="quiet" data-do="${name}">${t(`do.${name}`)}</button> `)}`);
-    const fitting = place.querySelector("#fitting");
-    fitting?.addEventListener("click", () => doing(fitting, () => this.chooseFitting()));
-    for (const button of place.querySelectorAll("[data-do]")) {
-      button.addEventListener("click", () => doing(button, () => this.bulk(button.dataset.do)));
-    }
+    const whole = this.jobs.length > 0 && this.chosen.size === this.jobs.length;
+    drawBulk(this.root.querySelector("#bulk"), {
+      ids: [...this.chosen],
+      fitting: this.fitting ? this.filters : null,
+      more: this.fitting || (whole && (this.next || this.cursor)),
+      onFitting: () => ((this.fitting = !this.fitting), this.drawBulk()),
+      onDone: () => this.again(),
+      left: this.left,
+    });
   }
 
-  /** By filter: first it is found out how many there are. */
-  async chooseFitting() {
-    const found = new Set();
-    let cursor = null;
-    do {
-      const page = await this.page(cursor, 1000);
-      for (const job of page.jobs) found.add(job.job_id);
-      cursor = page.next_cursor;
-      this.root.querySelector("#count").textContent = t("jobs.chosen", { n: found.size });
-    } while (cursor && found.size < MOST);
-    this.chosen = found;
-    this.drawBulk();
-    if (cursor) tell(t("jobs.most", { count: number(MOST) }));
-  }
-
-  async bulk(name) {
-    const ids = [...this.chosen];
-    const harmless = (name === "archive" || name === "restart") && ids.length <= PAGE;
-    const sure = harmless || (await confirmed(t(`jobs.sure_${name}`, { n: ids.length }), t(`do.${name}`)));
-    if (!sure) return;
-    const refused = [];
-    const one = async (id) => {
-      try {
-        await (name === "delete" ? send("DELETE", `/api/jobs/${id}`) : post(`/api/jobs/${id}/${name}`));
-      } catch (error) {
-        refused.push(error);
-      }
-    };
-    for (let at = 0; at < ids.length && !this.left.aborted; at += AT_ONCE) {
-      await Promise.all(ids.slice(at, at + AT_ONCE).map(one));
-      this.root.querySelector("#count").textContent = `${number(Math.min(at + AT_ONCE, ids.length))} / ${number(ids.length)}`;
-    }
-    if (ids.length > refused.length) tell(t("jobs.done", { n: ids.length - refused.length }));
-    if (refused.length) complain({ message: t("jobs.refused", { n: refused.length, why: refused[0].message }) });
+  async again() {
     this.chosen.clear();
+    this.fitting = false;
     await this.load();
     this.draw();
   }

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { ago, clock, duration, number, size } from "./format.js";
 import { html, render } from "./html.js";
 import { complain } from "./notices.js";
+import { drawEngines, drawSettings } from "./settings.js";
 import { t } from "./words.js";
 
 const REFRESH = 5000;
@@ -12,11 +13,19 @@ const NEARLY_FULL = 0.9;
 
 export async function show(root, { left, shown }) {
   const { job_types: types } = await get("/api/job-types", { signal: left });
-  render(root, html`<h1>${t("menu.system")}</h1><div id="changing"></div>${kinds(types)}
+  render(root, html`<h1>${t("menu.system")}</h1><div id="changing"></div><div id="engines"></div>${kinds(types)}<div id="configured"></div>
     <p><a href="/api/doc">${t("shell.api")}</a></p>`);
+  const seldom = new Map(); // drawn anew only when it changed: something in it may be open
+  const drawOnce = (id, value, markup) => {
+    const text = JSON.stringify(value);
+    if (seldom.get(id) !== text) render(root.querySelector(`#${id}`), value && markup(value));
+    seldom.set(id, text);
+  };
   const draw = async () => {
     const system = await get("/api/system", { signal: left });
-    render(root.querySelector("#changing"), html`${about(system)}${workers(system.workers)}${disk(system.disk)}`);
+    render(root.querySelector("#changing"), html`${about(system)}${workers(system.workers)}${disk(system)}`);
+    drawOnce("engines", system.engines, drawEngines);
+    drawOnce("configured", system.settings, drawSettings);
   };
   await draw();
   shown();
@@ -46,10 +55,12 @@ function workers(list) {
     : html`<p class="card failure">${t("overview.no_workers")}</p>`}`;
 }
 
-function disk({ total_bytes: total, free_bytes: free }) {
+function disk({ disk: { total_bytes: total, free_bytes: free }, cache }) {
   const used = total - free;
+  const full = cache.max_bytes ? Math.min(1, cache.bytes / cache.max_bytes) : 0;
   return html`<h2>${t("system.disk")}</h2><p><meter min="0" max="1" low="0.75" high="${NEARLY_FULL}" optimum="0" value="${(used / total).toFixed(3)}" aria-label="${t("system.disk")}"></meter>
-    ${t("system.free", { free: size(free), total: size(total) })}</p>`;
+    ${t("system.free", { free: size(free), total: size(total) })}</p>
+    <p><meter min="0" max="1" value="${full.toFixed(3)}" aria-label="${t("system.cache")}"></meter> ${t("system.cached", { size: size(cache.bytes), limit: size(cache.max_bytes) })}</p>`;
 }
 
 function kinds(types) {
