@@ -119,8 +119,9 @@ export function mark(place, name, problem) {
   const field = input.closest(".field") ?? input.parentElement;
   const note = element(html`<small class="problem" id="${input.id || idOf("", name)}-problem">${problem}</small>`);
   field.append(note);
+  input.dataset.hint ??= input.getAttribute("aria-describedby") ?? "";
+  input.setAttribute("aria-describedby", `${input.dataset.hint} ${note.id}`.trim());
   input.ariaInvalid = "true";
-  input.setAttribute("aria-errormessage", note.id);
   input.closest("details")?.setAttribute("open", "");
   return true;
 }
@@ -129,6 +130,7 @@ export function clearProblems(place) {
   for (const note of place.querySelectorAll(".problem")) note.remove();
   for (const input of place.querySelectorAll("[aria-invalid]")) {
     input.removeAttribute("aria-invalid");
-    input.removeAttribute("aria-errormessage");
+    if (input.dataset.hint) input.setAttribute("aria-describedby", input.dataset.hint);
+    else input.removeAttribute("aria-describedby");
   }
 }

@@ -88,7 +88,7 @@ class List {
 
   table() {
     return html`<table class="list jobs"><caption class="unseen">${t("menu.jobs")}</caption><thead><tr>
-      <th scope="col" class="pick"><input type="checkbox" id="all" aria-label="${t("jobs.choose_all")}"></th>
+      <th scope="col" class="pick"><input type="checkbox" id="all" aria-label="${t("jobs.choose_all")}"><span class="on-phone" aria-hidden="true">${t("jobs.choose_all")}</span></th>
       <th scope="col">${t("col.state")}</th><th scope="col">${t("col.name")}</th><th scope="col">${t("col.type")}</th>
       <th scope="col">${t("col.progress")}</th><th scope="col">${t("col.created")}</th><th scope="col" class="num">${t("col.took")}</th>
     </tr></thead><tbody>${this.jobs.map((job) => this.row(job))}</tbody></table>`;
@@ -141,6 +141,8 @@ class List {
 
   drawBulk() {
     const whole = this.jobs.length > 0 && this.chosen.size === this.jobs.length;
+    const all = this.root.querySelector("#all");
+    if (all) Object.assign(all, { checked: whole, indeterminate: !whole && this.chosen.size > 0 });
     drawBulk(this.root.querySelector("#bulk"), {
       ids: [...this.chosen],
       fitting: this.fitting ? this.filters : null,
