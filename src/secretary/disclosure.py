@@ -13,13 +13,15 @@ HIDDEN = "•••"
 SECRET = re.compile(r"key|token|secret|password|passwd|credential|_uri$|authorization", re.I)
 #: Settings that are called like secrets and are none.
 PLAIN = frozenset({"context_tokens"})
-#: Of an address only where it leads: users, passwords and options stay hidden.
+#: Of an address only where it leads: users, passwords and options stay hidden. One with an `@`
+#: in a place where none should be is not understood, and shown not at all.
 ADDRESS = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://([^/?#]*@)?(?P<place>[^?#@]*)([?#].*)?", re.I
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/?#@]*@)?(?P<place>[^?#@]*)(?P<options>[?#][^@]*)?",
+    re.I,
 )
 #: Shorter ones would be found in half of all words.
 SHORTEST = 4
-#: Of parameters nobody says which is a secret: `auto` and `high` are none.
+#: Of parameters and options nobody says which is a secret: `auto` and `admin` are none.
 LIKELY = 12
 
 
@@ -53,7 +55,7 @@ def _value(name: str, value: Any) -> Any:
             return {key: _value(name, one) for key, one in value.items()}
         case tuple() | list():
             return [_value(name, one) for one in value]
-    return ADDRESS.sub(r"\g<scheme>://\g<place>", str(value))
+    return _where(str(value)) if "://" in str(value) else str(value)
 
 
 def _is_secret(name: str) -> bool:
@@ -68,7 +70,11 @@ def _hidden(value: Any) -> Any:
     if isinstance(value, tuple | list):  # of API keys whose they are
         users = (str(one).partition(":")[2] for one in value)
         return [f"{HIDDEN} ({user})" if user else HIDDEN for user in users]
-    address = ADDRESS.fullmatch(str(value))
+    return _where(str(value))
+
+
+def _where(text: str) -> str:
+    address = ADDRESS.fullmatch(text)
     return f"{address['scheme']}://{address['place']}" if address else HIDDEN
 
 
@@ -85,13 +91,15 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
         case str() if name.endswith("_parameters"):
             if len(value) >= LIKELY:
                 yield value
+        case str() if "://" in value:
+            address = ADDRESS.fullmatch(value)
+            if address and address["user"]:
+                yield from filter(None, address["user"].rstrip("@").split(":", 1))
+            if address and address["options"]:
+                found = re.findall(r"=([^&#]+)", address["options"])
+                yield from (one for one in found if len(one) >= LIKELY)
         case str() if _is_secret(name):
-            if "://" in value:
-                place = re.match(r"[^:]+://([^/?#]*)@", value)
-                yield from (part for part in (place[1].split(":", 1) if place else []) if part)
-                yield from re.findall(r"[?&][^=&]+=([^&#]+)", value)
-            else:
-                yield value.partition(":")[0]
+            yield value.partition(":")[0]
 
 
 def _without(secrets: list[str], value: Any) -> Any:

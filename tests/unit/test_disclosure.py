@@ -64,6 +64,22 @@ def test_everything_else_is(settings: Settings) -> None:
     assert set(told) == set(Settings.model_fields)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("s3://keyid-1:secretpart-2@s3.example/bucket?x=optionpart", "s3://s3.example/bucket"),
+        ("s3://keyid-1:secret/part-2@s3.example/bucket", HIDDEN),
+        ("s3://keyid-1:secret?part-2@s3.example/bucket", HIDDEN),
+        ("s3://keyid-1:secret@part-2@s3.example/bucket", HIDDEN),
+        ("https://plain.example/path", "https://plain.example/path"),
+        ("plain words", "plain words"),
+    ],
+)
+def test_an_address_shows_where_it_leads_whatever_setting_it_is_of(text: str, told: str) -> None:
+    settings = load(environment={"SECRETARY_SERVER__HOST": text})
+    assert shown(settings)["server"]["host"] == told
+
+
 def test_what_is_not_set_is_not_said_to_be() -> None:
     told = shown(Settings())
     assert told["storage"]["mongodb_uri"] is None
