@@ -80,8 +80,11 @@ async def change_fitting(
 async def count_named(
     desk: Desk, wish: Wish, job_ids: Iterable[str], *, user: str | None = None
 ) -> Outcome:
-    found = [await desk.glance(job_id, user=user) for job_id in dict.fromkeys(job_ids)]
-    return Outcome(sum(job is not None and _is_possible(wish, job, user) for job in found), [])
+    count = 0
+    for job_id in dict.fromkeys(job_ids):
+        found = await desk.jobs(JobQuery(job_id=job_id, limit=1), user=user)
+        count += sum(_is_possible(wish, job, user) for job in found.items)
+    return Outcome(count, [])
 
 
 async def change_named(

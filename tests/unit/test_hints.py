@@ -1,0 +1,28 @@
+"""What the schemas say of their fields is there in German too."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from secretary.handlers import BUILTIN
+from secretary.registry import Registry
+
+DASHBOARD = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
+
+
+def described() -> Iterator[str]:
+    """What the form of a job type tells, without the fields that it leaves to the file."""
+    own = re.search(r"OWN = new Set\(\[(.*)\]\)", (DASHBOARD / "forms.js").read_text())
+    assert own is not None
+    hidden = set(re.findall(r'"(\w+)"', own[1]))
+    registry = Registry(BUILTIN)
+    for job_type in registry.job_types:
+        for name, field in registry[job_type].parameters.model_fields.items():
+            if field.description and name not in hidden:
+                yield field.description
+
+
+def test_every_hint_has_its_german() -> None:
+    text = (DASHBOARD / "hints.js").read_text()
+    told = set(re.findall(r'(?m)^  "([^"]+)": "[^"]+",$', text))
+    assert set(described()) <= told
