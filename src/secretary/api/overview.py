@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..desk import Desk
+from ..desk import Desk, is_alive
 from ..job import FINAL, Job, JobStatus, utc_now
-from ..store import JobQuery
+from ..store import JobQuery, WorkerInfo
 from ..vitals import Vitals
 from .access import Caller
 from .envelope import success
@@ -89,3 +89,17 @@ async def _ended(desk: Desk, since: datetime, user: str | None) -> tuple[list[Jo
         if page.next_cursor is None or len(found) >= MOST_JOBS:
             return found, page.next_cursor is not None
         query = query.model_copy(update={"cursor": page.next_cursor})
+
+
+def worker_document(worker: WorkerInfo) -> dict[str, Any]:
+    return {
+        "worker_id": worker.worker_id,
+        "host": worker.host,
+        "slots": worker.slots,
+        "version": worker.version,
+        "job_types": list(worker.job_types),
+        "started_at": worker.started_at.isoformat().replace("+00:00", "Z"),
+        "seen_at": worker.seen_at.isoformat().replace("+00:00", "Z"),
+        "draining": worker.draining,
+        "alive": is_alive(worker),
+    }

@@ -3,18 +3,17 @@
 import asyncio
 import shutil
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from ..desk import Desk, is_alive
+from ..desk import Desk
 from ..installation import Installation
-from ..store import WorkerInfo
 from ..vitals import Shared, Vitals
 from .access import Caller
 from .envelope import success
 from .jobs import desk_of
+from .overview import worker_document
 
 router = APIRouter(prefix="/api", tags=["overview"])
 
@@ -46,24 +45,10 @@ async def get_system(request: Request, user: Caller) -> JSONResponse:
         "uptime_s": round(vitals.uptime.total_seconds(), 1),
         "store": {"kind": vitals.store_kind},
         "webhook_lag_s": lag.total_seconds(),
-        "workers": [_worker(one) for one in workers],
+        "workers": [worker_document(one) for one in workers],
         "disk": {"total_bytes": disk.total, "free_bytes": disk.free},
         "cache": {"bytes": cached, "max_bytes": desk.files.cache.max_bytes},
         "engines": await premises.engines.get() if is_operator else None,
         "settings": premises.settings if is_operator else None,
     }
     return success(request, "system", told)
-
-
-def _worker(worker: WorkerInfo) -> dict[str, Any]:
-    return {
-        "worker_id": worker.worker_id,
-        "host": worker.host,
-        "slots": worker.slots,
-        "version": worker.version,
-        "job_types": list(worker.job_types),
-        "started_at": worker.started_at.isoformat().replace("+00:00", "Z"),
-        "seen_at": worker.seen_at.isoformat().replace("+00:00", "Z"),
-        "draining": worker.draining,
-        "alive": is_alive(worker),
-    }

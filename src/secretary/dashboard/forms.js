@@ -63,6 +63,9 @@ function control(field, given, templates, scope) {
     return html`${head}<input id="${id}" name="${name}" type="number" step="${field.type === "integer" ? "1" : "any"}" min="${field.minimum ?? ""}"
       max="${field.maximum ?? ""}" value="${value}" ${needed} ${described}>${hint}`;
   }
+  if (isWords(field)) {
+    return html`${head}<input id="${id}" name="${name}" type="text" autocomplete="off" placeholder="a, b, c" value="${[value].flat().join(", ")}" ${needed} ${described}>${hint}`;
+  }
   if (field.type === "object" || field.type === "array") {
     const shown = value && typeof value === "object" && Object.keys(value).length ? JSON.stringify(value) : "";
     const example = field.type === "object" ? '{"…": "…"}' : '["…", "…"]';
@@ -74,6 +77,9 @@ function control(field, given, templates, scope) {
   const bounds = html`${field.pattern && html` pattern="${field.pattern}"`}${field.maxLength && html` maxlength="${field.maxLength}"`}`;
   return html`${head}<input id="${id}" name="${name}" type="${name === "password" ? "password" : "text"}" autocomplete="off" value="${value}" ${needed} ${described}${bounds}>${hint}`;
 }
+
+/** A list of texts is written with commas. */
+const isWords = (field) => field.type === "array" && field.items?.type === "string";
 
 const inputOf = (place, name) => place.querySelector(`[name="${CSS.escape(name)}"]`);
 
@@ -102,6 +108,7 @@ function read(input, field) {
   const text = input.value.trim();
   if (!text) return [null, null];
   if (field.type === "integer" || field.type === "number") return [Number(text), null];
+  if (isWords(field)) return [text.split(",").map((part) => part.trim()).filter(Boolean), null];
   if (field.type !== "object" && field.type !== "array") return [text, null];
   try {
     const value = JSON.parse(text);

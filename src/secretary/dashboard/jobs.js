@@ -39,8 +39,8 @@ class List {
     this.looking = null;
   }
 
-  async page(cursor) {
-    const asked = { ...this.filters, limit: PAGE, ...(cursor && { cursor }) };
+  async page(cursor, limit = PAGE) {
+    const asked = { ...this.filters, limit, ...(cursor && { cursor }) };
     return get(`/api/jobs?${new URLSearchParams(asked)}`, { signal: this.left });
   }
 
