@@ -12,7 +12,7 @@ from .job import FINAL, Job, JobStatus
 from .store import JobQuery
 
 #: Changed in one call: so few that a call takes a second or so, whatever is done.
-PART = 500
+PART = 200
 #: Looked at in one call that only counts.
 COUNTED, PAGE = 10_000, 1000
 #: Changes on their way at once; a store writes those together.

@@ -1,4 +1,4 @@
-"""One wish for many jobs, by their ids or by a filter, over the API."""
+"""One wish for many jobs, by their ids or by a filter, over the API, in every store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,19 +14,11 @@ from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import Batch, Completed, Failed, Job, JobError, JobStatus
 from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.store import JobQuery, JobStore
 
 from ..contract.given import claim
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{tmp_path}/jobs.db")
-    await store.open()
-    yield store
-    await store.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import { announce, complain, confirmed, doing, tell } from "./notices.js";
 import { t } from "./words.js";
 
 const ACTIONS = ["cancel", "restart", "archive", "delete"];
-const PART = 500;
+const PART = 200;
 /** So many are archived or restarted without a question: both can be undone or repeated. */
 const FEW = 50;
 
