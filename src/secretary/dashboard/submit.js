@@ -10,6 +10,7 @@ import { tell } from "./notices.js";
 import { t } from "./words.js";
 
 const USUAL = ["pdf", "office", "imageocr", "audio", "video", "transformer", "session"];
+const MOST_FILES = 500; // in one batch
 const isAddress = (text) => /^https?:\/\/[^/]/i.test(text);
 const typeName = (name) => t(`type.${name}`, {}, name);
 
@@ -187,6 +188,7 @@ class Page {
     for (const [i, { file, job_type: type }] of jobs.entries()) {
       if (!UPLOADS[type]) this.faultOfFile(i, type ? t("submit.no_file", { type: typeName(type) }) : t("submit.which", { name: file.name })), (fits = false);
     }
+    if (jobs.length > MOST_FILES) refuse(null, "", t("submit.too_many", { count: number(MOST_FILES) }));
     for (const url of this.addresses) {
       if (!isAddress(url)) refuse(this.find("zone"), "urls", t("submit.no_address", { text: url }));
       jobs.push({ job_type: this.fixed ?? typeOfUrl(url), url });
