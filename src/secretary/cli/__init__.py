@@ -60,7 +60,7 @@ def _root(
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="secretary")  # also as `python -m`: completion goes by this name
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except SecretaryError as error:

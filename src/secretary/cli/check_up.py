@@ -21,8 +21,11 @@ async def look_at_service(connection: Connection) -> list[Finding]:
         remedy = "Look at the service's log; `secretary doctor` on its machine tells more."
         return [Finding("service", Verdict.PROBLEM, error.message, remedy)]
     system = await connection.get("/api/system")
+    known = await connection.get("/api/job-types")
+    handlers = ", ".join(each["job_type"] for each in known["job_types"])
     return [
         _judge_program(connection.url, health),
+        Finding("handlers", Verdict.OK, handlers),
         Finding("store", Verdict.OK, f"{health['store']['kind']}, it answers"),
         *_judge_workers(health, system["workers"]),
         judge_space(system["disk"]["free_bytes"]),

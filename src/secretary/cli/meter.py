@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 #: A line is worth it when so many percent have passed, or the words are others.
 LINE_EVERY = 10
+BAR_WIDTH = 24
 
 
 class Meter:
@@ -23,9 +24,10 @@ class Meter:
         self._lines = lines
 
     @contextmanager
-    def job(self, name: str) -> Iterator[Tell]:
+    def job(self, name: str, job_id: str = "") -> Iterator[Tell]:
+        """Lines have the id, if there is one: they are read by programs, too."""
         if self._bar is None:
-            yield _Lines(name).tell if self._lines else lambda advance: None
+            yield _Lines(job_id or name).tell if self._lines else lambda advance: None
             return
         bar, task = self._bar, self._bar.add_task(name, total=100, step="")
         try:
@@ -72,7 +74,7 @@ def meter(*, printing: bool = False, lines: bool = False) -> Iterator[Meter]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(BAR_WIDTH),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
         TextColumn("left:"),

@@ -86,7 +86,7 @@ def print_job(job: Document) -> None:
         ("attempt", job["attempt"]),
         ("error", error and f"{error['code']}: {error['message']}"),
         ("parameters", job["parameters"] and _short_json(job["parameters"])),
-        ("results", job["results"] and _short_json(job["results"])),
+        ("results", job["results"] and _short_json(_said(job["results"]))),
         ("log", logs and f"{len(logs)} entries: secretary jobs logs {job['job_id']}"),
     ):
         if value:
@@ -152,6 +152,11 @@ def duration(time: timedelta) -> str:
         if seconds < until:
             return f"{seconds / length:.{1 if seconds < 10 else 0}f} {unit}"
     return f"{seconds / 86400:.0f} d"
+
+
+def _said(results: Document) -> Document:
+    """Without what is empty: there are names for all that any job type could make."""
+    return {name: value for name, value in results.items() if value not in (None, [], {})}
 
 
 def _short_json(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -14,9 +14,7 @@ from ..client.errors import NotFound as NoSuchFile
 from ..client.jobs import AsyncJob
 from ..client.retries import Retries
 from ..client.tasks import Task, new_key, submit
-from ..doctor import Finding
 from ..errors import InvalidParameters
-from .check_up import look_at_service
 from .place import (
     WAITING,
     Advance,
@@ -30,6 +28,9 @@ from .place import (
     name_in,
 )
 from .refusals import refusals
+
+if TYPE_CHECKING:
+    from ..doctor import Finding
 
 TIMEOUT = 60.0
 
@@ -180,7 +181,9 @@ class There:
             found: list[Document] = (await self._connection.get("/api/templates"))["templates"]
         return found
 
-    async def findings(self) -> list[Finding]:
+    async def findings(self) -> "list[Finding]":
+        from .check_up import look_at_service  # loaded here: it is heavy
+
         with refusals(self.url):
             return await look_at_service(self._connection)
 

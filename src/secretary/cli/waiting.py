@@ -35,7 +35,8 @@ async def wait_for(where: Where, place: Place, jobs: Sequence[Document]) -> list
 
 
 async def _follow(place: Place, job: Document, show: Meter) -> Document:
-    with show.job(job["job_name"] or job["job_id"]) as tell:
+    complain(f"{job['job_id']} is handed in")
+    with show.job(job["job_name"] or job["job_type"], job["job_id"]) as tell:
         return await place.follow(job["job_id"], tell)
 
 

@@ -5,10 +5,12 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from ..errors import NotFound
 from .board import Show, as_documents, as_lines
 from .completion import complete_job_type
 from .exit_codes import ExitCode
@@ -44,7 +46,7 @@ def watch_jobs(
 ) -> None:
     """Show what waits and runs until Ctrl-C; or these jobs until they have ended, and then the
     exit code is 0 if all completed, else 1."""
-    wanted = JobFilter(OPEN, job_type, batch, user, limit=MOST_SHOWN)
+    wanted = JobFilter(job_type=job_type, batch_id=batch, user_id=user)
 
     async def work(place: Place) -> list[Document]:
         with _board(as_json=as_json) as show:
@@ -97,19 +99,26 @@ async def _for_ever(place: Place, wanted: JobFilter, show: Show) -> list[Documen
     ended: deque[Document] = deque(maxlen=ENDED_SHOWN)
     before: dict[str, Document] = {}
     while True:
-        listed = (await place.jobs(wanted)).items
+        listed = await _open_jobs(place, wanted)
         now = {job["job_id"]: job for job in listed}
         gone = [await _looked_up(place, job) for name, job in before.items() if name not in now]
         ended.extend(job for job in gone if job["status"] in FINAL)
-        running = sorted(listed, key=lambda job: (OPEN.index(job["status"]), job["created_at"]))
-        show([*ended, *running])
+        show([*ended, *listed])
         before = now
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def _looked_up(place: Place, job: Document) -> Document:
-    from ..errors import NotFound
+async def _open_jobs(place: Place, wanted: JobFilter) -> list[Document]:
+    """First those that run: however many wait, they must be seen."""
+    found: list[Document] = []
+    for status in OPEN:
+        if room := MOST_SHOWN - len(found):
+            page = await place.jobs(replace(wanted, status=(status,), limit=room))
+            found += reversed(page.items)
+    return found
 
+
+async def _looked_up(place: Place, job: Document) -> Document:
     try:
         return await place.job(job["job_id"])
     except NotFound:  # deleted meanwhile
