@@ -11,7 +11,7 @@ from .options import Where
 from .output import say
 
 #: Nobody waits longer for a suggestion.
-PATIENCE = 2.0
+PATIENCE = 5.0
 
 
 class Shell(StrEnum):
