@@ -38,8 +38,8 @@ SECRET = frozenset(
 )
 #: In the environment taken as it is: a key may look like a number.
 VERBATIM = frozenset({"api_key", "model", "chat_model", "vision_model", "transcription_model"})
-#: Set by us for our own child processes.
-NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX"})
+#: Set by us for our own child processes; and where commands find a service elsewhere.
+NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX", "SECRETARY_URL", "SECRETARY_API_KEY"})
 
 
 class Group(BaseModel):

@@ -1,35 +1,56 @@
-"""The command line against a running service, as people and scripts use it."""
+"""The command line against a running service, as people and scripts use it: once at its store,
+and once by its URL from another machine."""
 
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from secretary import __version__
 
+from ..documents import pdf
+from ..schedules import FOSDEM
 from .program import Program, Running
 
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "headers": {"X-Key": "SECRET"}}
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return Program(tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture(scope="module")
-def service(program: Program) -> Iterator[Running]:
-    with program.serving() as running:
+def service(owner: Program) -> Iterator[Running]:
+    with owner.serving() as running:
         yield running
+
+
+@pytest.fixture(scope="module", params=["here", "there"])
+def program(
+    request: pytest.FixtureRequest,
+    owner: Program,
+    service: Running,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Program:
+    if request.param == "here":
+        return owner
+    return Program(tmp_path_factory.mktemp("elsewhere"), SECRETARY_URL=service.url)
 
 
 def submit(program: Program, *arguments: str) -> str:
     document = program.json("submit", *arguments)
     job_id: str = document["job_id"]
     return job_id
+
+
+def someone() -> str:
+    """A user whose jobs are those of one test."""
+    return f"user-{uuid4()}"
 
 
 class TestSubmit:
@@ -65,6 +86,47 @@ class TestSubmit:
         job = program.json("submit", "selftest", "--parameters", "@parameters.json", *pairs)
         extra = {"note": "a=b", "list": [1, "x"]}
         assert job["parameters"] == {"seconds": 0, "steps": 2, "extra": extra}
+
+    def test_a_file_is_handed_in(self, program: Program, service: Running) -> None:
+        (program.directory / "a report.pdf").write_bytes(pdf("Hello"))
+        result = program.run("submit", "pdf", "--file", "a report.pdf", "--wait", "--json")
+        assert result.code == 0, result.err
+        assert (result.json["job_name"], result.json["status"]) == ("a report.pdf", "completed")
+        assert "Hello" in result.json["results"]["extracted_text"]
+
+    def test_several_files_are_a_job_each(self, program: Program, service: Running) -> None:
+        for name in ("a", "b"):
+            (program.directory / f"{name}.pdf").write_bytes(pdf(name.upper()))
+        result = program.run("submit", "pdf", "-f", "a.pdf", "-f", "b.pdf", "--wait")
+        assert result.code == 0, result.err
+        assert [row.split()[-1] for row in result.out.splitlines()[1:]] == ["a.pdf", "b.pdf"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["pdf", "--file", "nowhere.pdf"], "--file nowhere.pdf: No such file or directory"),
+            (["selftest", "--file", "."], "--file .: Is a directory"),
+            (["selftest", "--file", "a.txt"], "of type 'selftest' takes no file"),
+        ],
+    )
+    def test_a_file_that_cannot_be_read_is_told(
+        self, program: Program, service: Running, arguments: list[str], says: str
+    ) -> None:
+        (program.directory / "a.txt").write_text("Hello")
+        result = program.run("submit", *arguments)
+        assert (result.code, says in result.err) == (2, True)
+        assert "Traceback" not in result.err
+
+    def test_a_mistyped_job_type_is_guessed(self, program: Program, service: Running) -> None:
+        result = program.run("submit", "imageorc", "--run-at", "2090-01-01T00:00:00Z")
+        assert result.code == 0
+        assert "Did you mean 'imageocr'?" in result.err
+
+    def test_without_a_terminal_lines_tell_how_far_it_is(
+        self, program: Program, service: Running
+    ) -> None:
+        result = program.run("submit", "selftest", "-p", "seconds=0.5", "--wait", "--json")
+        assert re.search(rf"(?m)^{result.json['job_id']}: \d+ % ", result.err)
 
     def test_options_reach_the_job(self, program: Program, service: Running) -> None:
         job = program.json(
@@ -102,20 +164,22 @@ class TestJobs:
     def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
         self, program: Program, service: Running
     ) -> None:
-        ids = [submit(program, "selftest", "--user", "pager", "-p", "seconds=0") for _ in range(3)]
-        page = program.json("jobs", "list", "--user", "pager", "--limit", "2")
+        user = someone()
+        ids = [submit(program, "selftest", "--user", user, "-p", "seconds=0") for _ in range(3)]
+        page = program.json("jobs", "list", "--user", user, "--limit", "2")
         assert [job["job_id"] for job in page["jobs"]] == ids[:0:-1]
         assert "results" not in page["jobs"][0]
         rest = program.json(
-            "jobs", "list", "--user", "pager", "--limit", "2", "--cursor", page["next_cursor"]
+            "jobs", "list", "--user", user, "--limit", "2", "--cursor", page["next_cursor"]
         )
         assert [job["job_id"] for job in rest["jobs"]] == ids[:1]
         assert rest["next_cursor"] is None
 
     def test_the_list_can_be_filtered(self, program: Program, service: Running) -> None:
-        job_id = submit(program, "selftest", "-p", "seconds=0", "--user", "filter")
+        user = someone()
+        job_id = submit(program, "selftest", "-p", "seconds=0", "--user", user)
         service.wait_until(job_id, "completed")
-        arguments = ("jobs", "list", "--user", "filter", "--type", "selftest")
+        arguments = ("jobs", "list", "--user", user, "--type", "selftest")
         assert len(program.json(*arguments, "--status", "completed")["jobs"]) == 1
         assert program.json(*arguments, "--status", "failed")["jobs"] == []
 
@@ -163,6 +227,83 @@ class TestJobs:
         result = program.run("jobs", "cancel", "job-none", job_id, "--json")
         assert result.code == 4
         assert [job["status"] for job in result.json["jobs"]] == ["cancelled"]
+
+    def test_jobs_are_archived_and_deleted(self, program: Program, service: Running) -> None:
+        user = someone()
+        job_id = service.submit(parameters={"seconds": 0}, user_id=user)
+        service.wait_until(job_id, "completed")
+        assert program.run("jobs", "archive", job_id).out == f"{job_id} is archived\n"
+        assert program.json("jobs", "list", "--user", user)["jobs"] == []
+        assert len(program.json("jobs", "list", "--user", user, "--all")["jobs"]) == 1
+        assert program.run("jobs", "delete", job_id).out == f"{job_id} is deleted\n"
+        assert program.run("jobs", "delete", job_id).code == 4
+
+    def test_what_runs_is_not_deleted(self, program: Program, service: Running) -> None:
+        job_id = service.submit(run_at="2090-01-01T00:00:00Z")
+        result = program.run("jobs", "delete", job_id)
+        assert (result.code, "cancel it before you delete it" in result.err) == (1, True)
+
+    def test_jobs_are_watched_until_they_have_ended(
+        self, program: Program, service: Running
+    ) -> None:
+        good = service.submit(parameters={"seconds": 1})
+        result = program.run("jobs", "watch", good)
+        assert result.code == 0
+        assert re.search(rf" {good} selftest completed 100 %\n$", result.out)
+        bad = service.submit(job_type="unheard-of")
+        result = program.run("jobs", "watch", good, bad, "--json")
+        assert result.code == 1
+        told = [json.loads(line) for line in result.out.splitlines()]
+        ended = {job["job_id"]: job["status"] for job in told}
+        assert ended == {good: "completed", bad: "failed"}
+
+    def test_all_that_runs_is_watched(self, program: Program, service: Running) -> None:
+        user = someone()
+        with program.started("jobs", "watch", "--user", user) as watching:
+            job_id = service.submit(parameters={"seconds": 60}, user_id=user)
+            watching.wait_for(rf"{job_id} selftest processing \d+ % ")
+            service.post(f"/api/jobs/{job_id}/cancel")
+            watching.wait_for(rf"{job_id} selftest cancelled \d+ % CANCELLED: ")
+            watching.interrupt()
+            assert watching.wait() == 130
+            assert "Traceback" not in watching.err
+
+    def test_the_end_of_a_log_is_followed_to_the_end_of_the_job(
+        self, program: Program, service: Running
+    ) -> None:
+        job_id = service.submit(parameters={"seconds": 0.5})
+        result = program.run("jobs", "tail", "-f", job_id)
+        assert (result.code, result.err) == (0, f"{job_id} is completed\n")
+        assert "A sandbox process with Python" in result.out
+        assert program.run("jobs", "tail", "-n", "0", job_id).out == ""
+        failed = service.submit(job_type="unheard-of")
+        result = program.run("jobs", "tail", "-f", failed)
+        assert result.code == 1
+        assert "(UNKNOWN_JOB_TYPE)" in result.err
+
+    def test_what_came_of_a_job_is_printed_or_saved(
+        self, program: Program, service: Running
+    ) -> None:
+        (program.directory / "hello.pdf").write_bytes(pdf("Hello", "World"))
+        job = program.run("submit", "pdf", "-f", "hello.pdf", "--wait", "--json").json
+        assert program.run("jobs", "result", job["job_id"]).out == "Hello\n\nWorld\n"
+        saved = program.run("jobs", "result", job["job_id"], "-o", "made").out.split()
+        assert {"made/document.md", "made/page_002.txt", "made/results.json"} <= set(saved)
+        assert (program.directory / "made" / "page_002.txt").read_text() == "World"
+        found = sorted(path.name for path in (program.directory / "made").iterdir())
+        assert found == sorted(Path(name).name for name in saved)
+
+    def test_a_job_without_results_says_why(self, program: Program, service: Running) -> None:
+        waiting = service.submit(run_at="2090-01-01T00:00:00Z")
+        result = program.run("jobs", "result", waiting)
+        assert (result.code, "is pending. Wait for it: secretary jobs watch" in result.err) == (
+            1,
+            True,
+        )
+        failed = service.submit(job_type="unheard-of")
+        service.wait_until(failed, "failed")
+        result = program.run("jobs", "result", failed)
+        assert (result.code, "it failed: There is no handler" in result.err) == (1, True)
 
     def test_the_log_is_shown_until_the_job_has_ended(
         self, program: Program, service: Running
@@ -231,6 +372,18 @@ class TestBatches:
         assert program.run("batches", "delete", batch_id).code == 0
         assert program.run("batches", "show", batch_id).code == 4
 
+    def test_a_batch_is_watched_until_its_jobs_have_ended(
+        self, program: Program, service: Running
+    ) -> None:
+        good = {"job_type": "selftest", "parameters": {"seconds": 0.5}}
+        for jobs, code in (([good, good], 0), ([good, {"job_type": "unheard-of"}], 1)):
+            text = json.dumps({"jobs": jobs})
+            batch_id = program.run("batches", "create", "-", stdin=text).out.strip()
+            result = program.run("batches", "watch", batch_id, "--json")
+            assert result.code == code
+            assert result.json["completed_jobs"] == 2 - code
+            assert f"{batch_id}: 100 % 2 of 2 jobs have ended" in result.err
+
     def test_failed_jobs_of_a_batch_run_again(self, program: Program, service: Running) -> None:
         text = json.dumps({"jobs": [{"job_type": "unheard-of"}]})
         batch_id = program.run("batches", "create", "-", stdin=text).out.strip()
@@ -267,6 +420,19 @@ class TestDoctor:
         program = Program(tmp_path)
         assert program.run("doctor").code == 0
         assert not program.data_dir.exists()
+
+
+class TestImportAndTemplates:
+    def test_a_schedule_becomes_a_batch(self, program: Program, service: Running) -> None:
+        (program.directory / "schedule.xml").write_text(FOSDEM)
+        batch = program.json("import", "schedule.xml", "--track", "rust", "--name", "Mine")
+        assert (batch["batch_name"], batch["total_jobs"]) == ("Mine", 1)
+        assert service.get(f"/api/batches/{batch['batch_id']}").status_code == 200
+
+    def test_templates_are_listed(self, program: Program, service: Running) -> None:
+        found = {one["name"] for one in program.json("template", "list")["templates"]}
+        assert {"Session_en", "Session_de"} <= found
+        assert re.search(r"(?m)^Session_en +shipped +en", program.run("template", "list").out)
 
 
 class TestTheRest:

@@ -317,7 +317,7 @@ class TestOnATerminal:
 class TestWhenItIsStopped:
     def start(self, program: Program) -> Terminal:
         terminal = Terminal(program, give(program, "long.pdf", pdf(*["Hello"] * 10_000)))
-        terminal.wait_for(rb"long\.pdf.* \d+ %.*processing_pages")
+        terminal.wait_for(rb"long\.pdf.* \d+ %.*pages are done")
         return terminal
 
     @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -8,11 +8,15 @@ from typing import get_args
 import pytest
 
 from secretary.cli.convert import Method, Wish, page_range, request_for
-from secretary.cli.converted import Converted, Output
+from secretary.cli.converted import Converted, Output, gathered
+from secretary.cli.here import Here
+from secretary.config import Settings
+from secretary.desk import Desk
 from secretary.errors import InvalidParameters, UnsupportedFile
 from secretary.files import JobFiles
 from secretary.handlers.pdf import PdfParameters
 from secretary.job import Job
+from secretary.registry import Registry
 from secretary.workshop import run_directory, user_directory
 
 from ..documents import MP4, PNG, office, pdf
@@ -49,9 +53,7 @@ class TestTheJob:
     ) -> tuple[str, dict[str, object]]:
         file.write_bytes(content)
         request = request_for(file, wish)
-        parameters = dict(request.parameters)
-        assert parameters.pop("file_path") == str(file.resolve())
-        return request.job_type, parameters
+        return request["job_type"], request["parameters"]
 
     def test_of_a_pdf_has_all_that_was_asked_for(self, tmp_path: Path) -> None:
         wish = Wish(Method.BOTH, (2, None), "deu", "secret", True)
@@ -92,16 +94,18 @@ class TestTheJob:
 
 
 class TestOutput:
-    def converted(self, file: Path, data: Path, **results: object) -> Converted:
-        return Converted(file, Job(job_id="job-1", attempt=1, results=results), JobFiles(data))
+    async def converted(self, file: Path, data: Path, **results: object) -> Converted:
+        desk = Desk(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
+        job = Job(job_id="job-1", attempt=1, results=results).document()
+        return await gathered(Here(Settings(), desk), file, job, data / "unused")
 
-    def test_pictures_are_put_beside_and_linked(self, tmp_path: Path) -> None:
+    async def test_pictures_are_put_beside_and_linked(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"
         made.mkdir(parents=True)
         (made / "image_1.png").write_bytes(PNG)
         (made / "document.md").write_text("# A\n\n![x](image_1.png) ![y](image_2.png)\n\n")
         file = tmp_path / "my notes.docx"
-        converted = self.converted(
+        converted = await self.converted(
             file,
             tmp_path / "data",
             markdown_file="/api/files/job-1/document.md",
@@ -112,24 +116,27 @@ class TestOutput:
         assert text == "# A\n\n![x](my%20notes_files/image_1.png) ![y](image_2.png)\n"
         assert os.listdir(tmp_path / "out" / "my notes_files") == ["image_1.png"]
 
-    def test_markdown_in_the_results_will_do(self, tmp_path: Path) -> None:
+    async def test_markdown_in_the_results_will_do(self, tmp_path: Path) -> None:
         file = tmp_path / "a.pdf"
-        Output(tmp_path, [file]).put(self.converted(file, tmp_path, markdown_content="Text"))
+        converted = await self.converted(file, tmp_path, markdown_content="Text")
+        Output(tmp_path, [file]).put(converted)
         assert (tmp_path / "a.md").read_text() == "Text\n"
 
-    def test_pictures_alone_are_linked_too(self, tmp_path: Path) -> None:
+    async def test_pictures_alone_are_linked_too(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"
         made.mkdir(parents=True)
         (made / "preview_001.jpg").write_bytes(b"x")
         url, file = "/api/files/job-1/preview_001.jpg", tmp_path / "a.pdf"
-        Output(tmp_path, [file]).put(self.converted(file, tmp_path / "data", assets=[url]))
+        converted = await self.converted(file, tmp_path / "data", assets=[url])
+        Output(tmp_path, [file]).put(converted)
         assert (tmp_path / "a.md").read_text().strip() == "![](a_files/preview_001.jpg)"
 
     @pytest.mark.parametrize("directory", [None, Path()])
-    def test_nothing_is_no_markdown(self, tmp_path: Path, directory: Path | None) -> None:
+    async def test_nothing_is_no_markdown(self, tmp_path: Path, directory: Path | None) -> None:
         file = tmp_path / "a.pdf"
+        converted = await self.converted(file, tmp_path, markdown_content=" \n")
         with pytest.raises(UnsupportedFile, match="There is no text in it"):
-            Output(directory, [file]).put(self.converted(file, tmp_path, markdown_content=" \n"))
+            Output(directory, [file]).put(converted)
 
 
 class TestRunDirectory:

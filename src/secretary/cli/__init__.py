@@ -7,25 +7,22 @@ from typing import Annotated
 
 import typer
 
-from ..errors import (
-    InvalidParameters,
-    InvalidSettings,
-    NotFound,
-    SecretaryError,
-    StoreUnavailable,
-)
+from ..errors import SecretaryError
 from ..version import __version__
-from . import batches, convert, doctor, imports, jobs, mcp, start, submit, templates
+from . import (
+    batches,
+    completion,
+    convert,
+    doctor,
+    imports,
+    jobs,
+    mcp,
+    start,
+    submit,
+    templates,
+)
+from .exit_codes import ExitCode, exit_code
 from .output import complain
-
-#: The first that fits; any other error of ours is 1, a wrong use of the command line is 2.
-EXIT_CODES: dict[type[SecretaryError], int] = {
-    InvalidSettings: 2,
-    InvalidParameters: 2,
-    StoreUnavailable: 3,
-    NotFound: 4,
-}
-INTERRUPTED = 130
 
 app = typer.Typer(
     help="Durable background jobs behind one HTTP API.",
@@ -39,6 +36,7 @@ submit.add_to(app)
 imports.add_to(app)
 doctor.add_to(app)
 mcp.add_to(app)
+completion.add_to(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
 app.add_typer(templates.app, name="template")
@@ -62,15 +60,20 @@ def _root(
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="secretary")  # also as `python -m`: completion goes by this name
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except SecretaryError as error:
-        if os.environ.get("SECRETARY_LOGGING__LEVEL") == "debug":
-            traceback.print_exc()
+        _trace()
         complain(str(error))
         sys.exit(exit_code(error))
+    except OSError as error:
+        # A disk that is full, a directory that may not be written: no fault of the program.
+        _trace()
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        sys.exit(ExitCode.FAILED)
 
 
-def exit_code(error: SecretaryError) -> int:
-    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+def _trace() -> None:
+    if os.environ.get("SECRETARY_LOGGING__LEVEL") == "debug":
+        traceback.print_exc()

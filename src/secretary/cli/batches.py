@@ -5,132 +5,125 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
-from ..desk import Desk
 from ..errors import Conflict, InvalidParameters
-from ..job import Batch
-from ..store import BatchQuery
-from ..submission import BatchRequest, read
-from .options import AsJson, ConfigFile, DataDir, at_desk
-from .output import complain, print_batch, print_batches, print_json, say
+from . import watch
+from .options import AsJson, Where, somewhere
+from .output import complain, print_json, say
+from .place import BatchFilter, BatchVerb, Document
 
 app = typer.Typer(help="Look at batches, make them and change them.", no_args_is_help=True)
 
 
 @app.command("list")
+@somewhere
 def list_batches(
+    where: Where,
     user: Annotated[str | None, typer.Option(help="Whose batches")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on behind an earlier list")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Archived batches too")] = False,
     as_json: AsJson = False,
-    data_dir: DataDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """List batches, the newest first."""
-    archived = None if everything else False
-    query = BatchQuery(user_id=user, archived=archived, limit=limit, cursor=cursor)
-    page = at_desk(config, data_dir, lambda desk: desk.batches(query))
+    wanted = BatchFilter(user, everything, limit, cursor)
+    page = where.work(lambda place: place.batches(wanted))
     if as_json:
-        documents = [batch.document() for batch in page.items]
-        print_json({"batches": documents, "next_cursor": page.next_cursor})
+        print_json({"batches": page.items, "next_cursor": page.next_cursor})
         return
+    from .tables import print_batches
+
     print_batches(page.items)
     if page.next_cursor:
         complain(f"There are more: --cursor {page.next_cursor}")
 
 
 @app.command()
-def show(
-    batch_id: str, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def show(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Show one batch."""
-    _tell(at_desk(config, data_dir, lambda desk: desk.batch(batch_id)), as_json=as_json)
+    _tell(where.work(lambda place: place.batch(batch_id)), as_json=as_json)
+
+
+watch.add_batches_to(app)
 
 
 @app.command()
+@somewhere
 def create(
+    where: Where,
     file: Annotated[
         str, typer.Argument(help="JSON or YAML of {batch_name, jobs: […]}; - reads standard input")
     ],
     as_json: AsJson = False,
-    data_dir: DataDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Hand in all jobs of a file, or none of them."""
-    request = read(BatchRequest, _read_document(file))
-
-    async def work(desk: Desk) -> Batch:
-        batch, _ = await desk.submit_batch(request)
-        return batch
-
-    batch = at_desk(config, data_dir, work, make_store=True)
+    request = _read_document(file)
+    batch = where.work(lambda place: place.submit_batch(request))
     if as_json:
-        print_json(batch.document())
+        print_json(batch)
     else:
-        say(batch.batch_id)
+        say(batch["batch_id"])
 
 
 @app.command()
-def pause(
-    batch_id: str, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def pause(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Start no more of its jobs; those that run go on."""
-    work = at_desk(config, data_dir, lambda desk: desk.set_batch_active(batch_id, False))
-    _tell(work, as_json=as_json)
+    _tell(_changed(where, batch_id, "pause"), as_json=as_json)
 
 
 @app.command()
-def resume(
-    batch_id: str, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def resume(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Start its jobs again."""
-    batch = at_desk(config, data_dir, lambda desk: desk.set_batch_active(batch_id, True))
-    _tell(batch, as_json=as_json)
+    _tell(_changed(where, batch_id, "resume"), as_json=as_json)
 
 
 @app.command()
-def archive(
-    batch_id: str, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def archive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Hide a batch and its jobs from lists; nothing is deleted."""
-    _tell(at_desk(config, data_dir, lambda desk: desk.archive_batch(batch_id)), as_json=as_json)
+    _tell(_changed(where, batch_id, "archive"), as_json=as_json)
 
 
 @app.command()
-def cancel(
-    batch_id: str, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def cancel(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Cancel all its jobs that have not ended."""
-    ids = at_desk(config, data_dir, lambda desk: desk.cancel_batch(batch_id))
-    _tell_changed(ids, "cancelled", as_json=as_json)
+    _tell_jobs(_changed(where, batch_id, "cancel"), "cancelled", as_json=as_json)
 
 
 @app.command("restart-failed")
-def restart_failed(
-    batch_id: str, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def restart_failed(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Run its failed jobs again."""
-    ids = at_desk(config, data_dir, lambda desk: desk.restart_failed(batch_id))
-    _tell_changed(ids, "restarted", as_json=as_json)
+    _tell_jobs(_changed(where, batch_id, "restart-failed"), "restarted", as_json=as_json)
 
 
 @app.command()
-def delete(batch_id: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
+@somewhere
+def delete(where: Where, batch_id: str) -> None:
     """Delete a batch that has ended, its jobs and their files."""
-    at_desk(config, data_dir, lambda desk: desk.delete_batch(batch_id))
+    where.work(lambda place: place.delete_batch(batch_id))
     say(f"{batch_id} is deleted")
 
 
-def _tell(batch: Batch, *, as_json: bool) -> None:
+def _changed(where: Where, batch_id: str, verb: BatchVerb) -> Document:
+    return where.work(lambda place: place.change_batch(batch_id, verb))
+
+
+def _tell(batch: Document, *, as_json: bool) -> None:
     if as_json:
-        print_json(batch.document())
+        print_json(batch)
     else:
+        from .tables import print_batch
+
         print_batch(batch)
 
 
-def _tell_changed(job_ids: list[str], verb: str, *, as_json: bool) -> None:
+def _tell_jobs(batch: Document, verb: str, *, as_json: bool) -> None:
+    job_ids = batch["job_ids"]
     if as_json:
         print_json({"job_ids": job_ids})
     elif job_ids:
@@ -140,6 +133,8 @@ def _tell_changed(job_ids: list[str], verb: str, *, as_json: bool) -> None:
 
 
 def _read_document(file: str) -> Any:
+    import yaml
+
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return yaml.safe_load(text)  # which reads JSON too

@@ -1,9 +1,11 @@
-"""`secretary convert`: files to Markdown, here and now, with no service."""
+"""`secretary convert`: files to Markdown, here and now, or by a service elsewhere."""
 
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,21 +13,20 @@ from typing import Annotated, Any
 
 import typer
 
-from ..desk import Desk
-from ..errors import InvalidParameters, JobFailed, UnsupportedFile
-from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND, kind_of
-from ..job import FINAL, JobStatus
-from ..submission import JobRequest, read
-from ..workshop import keep_cache, run_directory, user_directory, workshop
-from .converted import Converted, Output
+from ..errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
+from .converted import Output, gathered
+from .exit_codes import ExitCode
 from .meter import Meter, meter
-from .options import ConfigFile, DataDir, log_quietly, read_settings
+from .options import Where, log_quietly, somewhere
 from .output import complain
+from .place import Document, Place
 
-#: A page takes milliseconds, a scan minutes: the longer a job takes, the rarer it is looked at.
-FIRST_LOOK, LAST_LOOK = 0.01, 0.2
 #: A service must protect itself; here someone is watching.
-NO_LIMIT_SECONDS = 30 * 86400
+UNLIMITED = {"max_attempts": 1, "timeout_s": 30 * 86400}
+#: So many files are on their way to a service at once.
+SENT_AT_ONCE = 4
+#: To tell a service that nobody waits any more takes no longer.
+FAREWELL_SECONDS = 5.0
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,7 +58,9 @@ class Wish:
     images: bool
 
 
+@somewhere
 def convert(
+    where: Where,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Documents, pictures, sound, video")
     ],
@@ -76,8 +79,6 @@ def convert(
     subtitles: Annotated[
         bool, typer.Option("--subtitles", help="Of recordings: NAME.srt and NAME.vtt, too")
     ] = False,
-    data_dir: DataDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Convert files to Markdown; the exit code is 1 when one of them failed."""
     if stdout and (output is not None or images or subtitles):
@@ -86,11 +87,11 @@ def convert(
     wish = Wish(method, page_range(pages), language, password, images)
     out = Output(None if stdout else output or Path(), files, subtitles=subtitles)
     try:
-        went_well = asyncio.run(_convert(files, wish, out, data_dir, config))
+        went_well = asyncio.run(_convert(where, files, wish, out))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     if not went_well:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def page_range(text: str | None) -> tuple[int | None, int | None]:
@@ -109,13 +110,27 @@ def page_range(text: str | None) -> tuple[int | None, int | None]:
     return start, end
 
 
-async def _convert(
-    files: Sequence[Path], wish: Wish, out: Output, data_dir: Path | None, config: Path | None
-) -> bool:
+async def _convert(where: Where, files: Sequence[Path], wish: Wish, out: Output) -> bool:
     """Whether all went well."""
     _stop_on_signals()
-    slots = os.cpu_count() or 1
-    home = data_dir or user_directory()
+    with meter(printing=out.is_printing) as show:
+        opened = _workshop(where, files) if where.service is None else where.opened()
+        at_once = SENT_AT_ONCE if where.service else 2 * _slots()
+        async with opened as place:
+            room = asyncio.Semaphore(at_once)  # no need to have them all in the queue
+            limits = {} if where.service else UNLIMITED
+            runs = [_run(place, file, wish, limits, room, show) for file in files]
+            return await _put_all(place, files, runs, out)
+
+
+@asynccontextmanager
+async def _workshop(where: Where, files: Sequence[Path]) -> AsyncIterator[Place]:
+    """A store and a worker for this run alone."""
+    # Loaded here: a service elsewhere has its own.
+    from ..workshop import keep_cache, run_directory, user_directory, workshop
+    from .here import Here
+
+    home = where.data_dir or user_directory()
     with run_directory(home) as directory:
         keep_cache(home, directory)
         storage = {
@@ -123,13 +138,14 @@ async def _convert(
             "mongodb_uri": None,
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
-        settings = read_settings(config, None, storage=storage)
+        settings = Where(config=where.config).settings(storage=storage)
         log_quietly(settings)
-        with meter(printing=out.is_printing) as show:
-            async with workshop(settings, slots=slots) as desk:
-                room = asyncio.Semaphore(2 * slots)  # no need to have them all in the queue
-                runs = [_run(desk, file, wish, room, show) for file in files]
-                return await _put_all(desk, files, runs, out)
+        async with workshop(settings, slots=_slots()) as desk:
+            yield Here(settings, desk)
+
+
+def _slots() -> int:
+    return os.cpu_count() or 1
 
 
 def _stop_on_signals() -> None:
@@ -141,7 +157,7 @@ def _stop_on_signals() -> None:
 
 
 async def _put_all(
-    desk: Desk, files: Sequence[Path], runs: Sequence[Coroutine[Any, Any, str]], out: Output
+    place: Place, files: Sequence[Path], runs: Sequence[Coroutine[Any, Any, Document]], out: Output
 ) -> bool:
     """In the order of the files, each as soon as it and all before it have ended."""
     tasks = [asyncio.create_task(run) for run in runs]
@@ -149,7 +165,7 @@ async def _put_all(
     try:
         for file, task in zip(files, tasks, strict=True):
             try:
-                await _put(desk, file, await task, out)
+                await _put(place, file, await task, out)
             except JobFailed as error:
                 complain(f"{file}: {error.message} ({error.code})")
                 well = False
@@ -163,50 +179,71 @@ async def _put_all(
     return well
 
 
-async def _put(desk: Desk, file: Path, job_id: str, out: Output) -> None:
-    job = await desk.outline(job_id)  # its texts are in files, from which they are copied
-    if job.error is not None:
-        failed = JobFailed(job.error.message)
-        failed.code = job.error.code
+async def _put(place: Place, file: Path, job: Document, out: Output) -> None:
+    if (error := job["error"]) is not None:
+        failed = JobFailed(error["message"])
+        failed.code = error["code"]
         raise failed
-    out.put(Converted(file, job, desk.files))
+    with tempfile.TemporaryDirectory() as directory:
+        out.put(await gathered(place, file, job, Path(directory)))
 
 
-async def _run(desk: Desk, file: Path, wish: Wish, room: asyncio.Semaphore, show: Meter) -> str:
-    """The id of the job when it has ended: what came of it may be large, and stays in the store."""
+async def _run(
+    place: Place,
+    file: Path,
+    wish: Wish,
+    limits: Document,
+    room: asyncio.Semaphore,
+    show: Meter,
+) -> Document:
+    """The job when it has ended."""
     async with room:
-        job = await desk.submit(await asyncio.to_thread(request_for, file, wish))
-        wait = FIRST_LOOK
-        with show.file(file.name) as tell:
-            while job.status not in FINAL:
-                await asyncio.sleep(wait)
-                wait = min(wait * 1.3, LAST_LOOK)
-                job = await desk.outline(job.job_id)
-                if job.status == JobStatus.PROCESSING:
-                    tell(job.progress.step, job.progress.percent)
-        return job.job_id
+        request = await asyncio.to_thread(request_for, file, wish)
+        with show.job(file.name) as tell:
+            job = await place.submit({**request, **limits}, file)
+            try:
+                return _light(await place.follow(job["job_id"], tell))
+            except asyncio.CancelledError:
+                await _give_up(place, job["job_id"])
+                raise
 
 
-def request_for(file: Path, wish: Wish) -> JobRequest:
+def _light(job: Document) -> Document:
+    """Without the texts that are in a file as well: there may be many files."""
+    results = job["results"] or {}
+    if results.get("markdown_file"):
+        results = {name: results.get(name) for name in ("markdown_file", "assets", "subtitles")}
+    return {**job, "results": results}
+
+
+async def _give_up(place: Place, job_id: str) -> None:
+    """Nobody would fetch what comes of it."""
+    with suppress(SecretaryError, TimeoutError):
+        async with asyncio.timeout(FAREWELL_SECONDS):
+            await place.change(job_id, "cancel")
+
+
+def request_for(file: Path, wish: Wish) -> Document:
     """The job that converts a file: what it is says its content."""
+    from ..file_kinds import kind_of
+
     try:
         kind = kind_of(file)
     except OSError as error:
         raise InvalidParameters(error.strerror or "it cannot be read") from None
     job_type, more = _job_for(kind, wish)
-    parameters = {"file_path": str(file.resolve()), "include_images": wish.images, **more}
-    document = {
+    parameters = {"include_images": wish.images, **more}
+    return {
         "job_type": job_type,
         "parameters": {key: value for key, value in parameters.items() if value is not None},
         "job_name": file.name[:500],
-        "max_attempts": 1,
-        "timeout_s": NO_LIMIT_SECONDS,
     }
-    return read(JobRequest, document)
 
 
 def _job_for(kind: str | None, wish: Wish) -> tuple[str, dict[str, Any]]:
     """The job type, and the parameters that hold for it."""
+    from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
+
     first, last = wish.pages
     reading = {"extraction_method": wish.method.value, "ocr_language": wish.language}
     paging = {"page_start": first, "page_end": last, "password": wish.password}

@@ -3,55 +3,43 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-from ..errors import NotFound, UnsupportedFile
-from ..files import JobFiles
-from ..job import Job
+from ..errors import UnsupportedFile
 from .output import complain, say
+from .place import Document, Place
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An ended job, and the files where it has left what it made."""
+    """What came of a file: its text, "" when there is none, and the files beside it."""
 
     file: Path
-    job: Job
-    files: JobFiles
+    markdown: str
+    pictures: Sequence[Path] = ()
+    subtitles: Sequence[Path] = ()
 
-    def markdown(self) -> str:
-        """ "" when there is no text."""
-        if (path := self._local(self._results.get("markdown_file"))) is not None:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        else:
-            text = (
-                self._results.get("markdown_content") or self._results.get("extracted_text") or ""
-            )
-        return text.strip("\n") + "\n" if text.strip() else ""
 
-    def pictures(self) -> list[Path]:
-        found = (self._local(url) for url in self._results.get("assets") or [])
-        return [path for path in found if path is not None]
+async def gathered(place: Place, file: Path, job: Document, directory: Path) -> Converted:
+    """What an ended job has made; what must be fetched goes to the directory."""
+    results = job["results"] or {}
 
-    def subtitles(self) -> list[Path]:
-        found = (self._local(url) for url in (self._results.get("subtitles") or {}).values())
-        return [path for path in found if path is not None]
+    async def found(links: Iterable[str]) -> list[Path]:
+        paths = [await place.file(job, link, directory) for link in links]
+        return [path for path in paths if path is not None]
 
-    @property
-    def _results(self) -> dict[str, Any]:
-        return self.job.results or {}
-
-    def _local(self, url: str | None) -> Path | None:
-        """Results name files by their URL; here there is no service to ask."""
-        before, _, name = (url or "").partition(f"/{self.job.job_id}/")
-        try:
-            return self.files.locate(self.job, unquote(name)) if before and name else None
-        except NotFound:
-            return None
+    texts = await found([results["markdown_file"]] if results.get("markdown_file") else [])
+    if texts:
+        text = texts[0].read_text(encoding="utf-8", errors="replace")
+    else:
+        text = results.get("markdown_content") or results.get("extracted_text") or ""
+    markdown = text.strip("\n") + "\n" if text.strip() else ""
+    pictures = await found(results.get("assets") or [])
+    subtitles = await found(link for link in (results.get("subtitles") or {}).values() if link)
+    return Converted(file, markdown, pictures, subtitles)
 
 
 class Output:
@@ -71,8 +59,8 @@ class Output:
         return self._directory is None
 
     def put(self, converted: Converted) -> None:
-        markdown = converted.markdown()
-        pictures = converted.pictures() if self._directory is not None else []
+        markdown = converted.markdown
+        pictures = converted.pictures if self._directory is not None else []
         if not markdown and not pictures:
             raise UnsupportedFile("There is no text in it")
         if self._directory is None:
@@ -86,7 +74,7 @@ class Output:
             markdown = "".join(f"![]({picture.name})\n\n" for picture in pictures)
         _write(path, _put_pictures(path.with_name(f"{path.stem}_files"), pictures, markdown))
         say(str(path))
-        for subtitles in converted.subtitles() if self._subtitles else []:
+        for subtitles in converted.subtitles if self._subtitles else []:
             beside = path.with_suffix(subtitles.suffix)
             if beside.exists():  # someone's own, by which we may have gone
                 complain(f"{beside} is there already and stays as it is")

@@ -1,27 +1,31 @@
-"""`secretary doctor`: is this installation well?"""
-
-import asyncio
-from dataclasses import asdict
+"""`secretary doctor`: is this installation well, or the service elsewhere?"""
 
 import typer
 
-from ..app import examine
-from ..doctor import Verdict, worst
-from .options import AsJson, ConfigFile, DataDir, read_settings
-from .output import print_findings, print_json
+from .exit_codes import ExitCode
+from .options import AsJson, Where, somewhere
+from .output import print_json
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None) -> None:
+@somewhere
+def doctor(where: Where, as_json: AsJson = False) -> None:
     """Check the installation; the exit code is 1 when there is a problem."""
-    findings = asyncio.run(examine(read_settings(config, data_dir)))
+    findings = where.work(lambda place: place.findings())
+    # Loaded here, as all that only some commands need.
+    from dataclasses import asdict
+
+    from ..doctor import Verdict, worst
+
     verdict = worst(findings)
     if as_json:
         print_json({"verdict": verdict, "findings": [asdict(finding) for finding in findings]})
     else:
+        from .tables import print_findings
+
         print_findings(findings)
     if verdict is Verdict.PROBLEM:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)

@@ -4,27 +4,28 @@ import asyncio
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..app import make_schedules
-from ..config import Settings
-from ..desk import Desk
 from ..errors import InvalidParameters
-from ..job import Batch
-from ..schedules import LIMITS, ScheduleRequest, batch_of
-from ..submission import BatchRequest, read
-from .options import AsJson, ConfigFile, DataDir, at_desk, log_quietly, read_settings
-from .output import complain, print_json, print_talks, say
+from .options import AsJson, Where, log_quietly, somewhere
+from .output import complain, print_json, say
+from .place import Document
 from .submit import read_parameters
+
+if TYPE_CHECKING:
+    from ..config import Settings
+    from ..schedules import ScheduleRequest
 
 
 def add_to(app: typer.Typer) -> None:
     app.command("import")(import_schedule)
 
 
+@somewhere
 def import_schedule(
+    where: Where,
     schedule: Annotated[
         str, typer.Argument(help="schedule.xml or schedule.json: a file, a URL, or - to read it")
     ],
@@ -45,38 +46,44 @@ def import_schedule(
     user: Annotated[str | None, typer.Option(help="Whose batch this is")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the jobs, add none")] = False,
     as_json: AsJson = False,
-    data_dir: DataDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Hand in a session job for each talk of a conference."""
-    request = read(
-        ScheduleRequest,
-        {
-            **read_parameters(parameter or [], parameters),
-            **{"event": event, "track": track, "day": day, "title": title},
-            **{"batch_name": name, "priority": priority, "user_id": user},
-        },
-    )
-    settings = read_settings(config, data_dir)
-    log_quietly(settings)
-    batch = batch_of(request, asyncio.run(_talks(settings, schedule, request)))
+    request = {
+        **read_parameters(parameter or [], parameters),
+        **{"event": event, "track": track, "day": day, "title": title},
+        **{"batch_name": name, "priority": priority, "user_id": user},
+    }
+    batch = _batch(where, schedule, request)
     if dry_run:
         _show(batch, as_json=as_json)
         return
-
-    async def work(desk: Desk) -> Batch:
-        added, _ = await desk.submit_batch(batch)
-        return added
-
-    added = at_desk(config, data_dir, work, make_store=True)
+    added = where.work(lambda place: place.submit_batch(batch))
     if as_json:
-        print_json(added.document())
+        print_json(added)
     else:
-        say(added.batch_id)
-        complain(f"{added.total_jobs} jobs wait for a worker")
+        say(added["batch_id"])
+        complain(f"{added['total_jobs']} jobs wait for a worker")
 
 
-async def _talks(settings: Settings, source: str, request: ScheduleRequest) -> list[dict[str, Any]]:
+def _batch(where: Where, source: str, wanted: Document) -> Document:
+    """The schedule is read here, wherever its jobs go: as `batches create` and POST /api/batches
+    take it."""
+    # Loaded here: no other command needs it.
+    from ..schedules import ScheduleRequest, batch_of
+    from ..submission import read
+
+    request = read(ScheduleRequest, wanted)
+    settings = where.settings()
+    log_quietly(settings)
+    batch = batch_of(request, asyncio.run(_talks(settings, source, request)))
+    return batch.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+async def _talks(
+    settings: "Settings", source: str, request: "ScheduleRequest"
+) -> list[dict[str, Any]]:
+    from ..app import make_schedules
+
     schedules = make_schedules(settings)
     if re.match(r"https?://", source, re.IGNORECASE):
         return await schedules.at_url(source, request)
@@ -84,21 +91,22 @@ async def _talks(settings: Settings, source: str, request: ScheduleRequest) -> l
 
 
 def _content(file: str) -> bytes:
+    from ..schedules import LIMITS
+
     try:
         if file == "-":
-            data = sys.stdin.buffer.read(LIMITS.max_bytes + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                data = stream.read(LIMITS.max_bytes + 1)
+            return sys.stdin.buffer.read(LIMITS.max_bytes + 1)
+        with Path(file).open("rb") as stream:
+            return stream.read(LIMITS.max_bytes + 1)
     except OSError as error:
         raise InvalidParameters(f"{file}: {error.strerror}") from None
-    return data
 
 
-def _show(batch: BatchRequest, *, as_json: bool) -> None:
+def _show(batch: Document, *, as_json: bool) -> None:
     if as_json:
-        # As `batches create` and POST /api/batches take it.
-        print_json(batch.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        print_json(batch)
         return
-    print_talks([job.parameters for job in batch.jobs])
-    complain(f"{len(batch.jobs)} jobs; nothing was added")
+    from .tables import print_talks
+
+    print_talks([job["parameters"] for job in batch["jobs"]])
+    complain(f"{len(batch['jobs'])} jobs; nothing was added")

@@ -14,7 +14,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def mcp(
-    url: Annotated[str, typer.Option(help="Where the service is")] = "http://127.0.0.1:5000",
+    url: Annotated[
+        str, typer.Option(envvar="SECRETARY_URL", help="Where the service is")
+    ] = "http://127.0.0.1:5000",
     api_key: Annotated[
         str | None, typer.Option(envvar="SECRETARY_API_KEY", help="Its API key, if it has any")
     ] = None,

@@ -2,17 +2,28 @@
 
 import asyncio
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import logs
-from ..config import Settings
 from ..errors import InvalidParameters
-from ..running import serve, work
 from ..version import __version__
 from .options import ConfigFile, DataDir, read_settings
 from .output import say
+
+if TYPE_CHECKING:
+    from ..config import Settings
+
+
+def _refuse_url(url: str | None) -> None:
+    if url is not None:
+        raise InvalidParameters(
+            "--url: this command starts something on this machine and asks no service."
+            " Where workers find their jobs say --data-dir, or storage.mongodb_uri."
+        )
+
+
+NoUrl = Annotated[str | None, typer.Option("--url", hidden=True, callback=_refuse_url)]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,8 +39,11 @@ def start_service(
     ] = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
+    url: NoUrl = None,
 ) -> None:
     """Start the HTTP API, with a worker inside."""
+    from ..running import serve  # loaded here: no other command needs it
+
     server = {"host": host, "port": port}
     given = {key: value for key, value in server.items() if value is not None}
     settings = read_settings(config, data_dir, server=given)
@@ -47,15 +61,20 @@ def start_worker(
     ] = None,
     data_dir: DataDir = None,
     config: ConfigFile = None,
+    url: NoUrl = None,
 ) -> None:
     """Start a worker without the HTTP API."""
+    from ..running import work
+
     given = {} if metrics_port is None else {"metrics_port": metrics_port}
     settings = read_settings(config, data_dir, generic_worker=given)
     _set_up_logging(settings)
     asyncio.run(work(settings, job_types=_listed(types), slots=slots))
 
 
-def _set_up_logging(settings: Settings) -> None:
+def _set_up_logging(settings: "Settings") -> None:
+    from .. import logs
+
     logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
 
 
@@ -68,7 +87,7 @@ def _listed(types: str | None) -> frozenset[str] | None:
     return listed
 
 
-def _greet(settings: Settings, with_worker: bool, url: str) -> None:
+def _greet(settings: "Settings", with_worker: bool, url: str) -> None:
     slots = settings.generic_worker.max_concurrent_workers
     data_dir = settings.storage.data_dir.resolve()
     worker = f"a worker of {slots} slots" if with_worker else "no worker"
@@ -86,7 +105,7 @@ Dashboard: {url}/   All routes: {url}/api/doc   Stop: Ctrl-C, twice to stop at o
     )
 
 
-def _who_may(settings: Settings) -> str:
+def _who_may(settings: "Settings") -> str:
     if settings.access.api_keys:
         return "It answers those who show an API key."
     return "There are no API keys (SECRETARY_API_KEYS), so it answers this machine only."

@@ -1,33 +1,33 @@
 """`secretary submit`: hand in a job, and wait for it if that is asked for."""
 
-import asyncio
 import json
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..desk import Desk
 from ..errors import InvalidParameters
-from ..job import FINAL, Job, JobStatus
-from ..submission import JobRequest, read
-from .options import AsJson, ConfigFile, DataDir, at_desk
-from .output import complain, print_job, print_json, say
-
-LOOK_EVERY = 0.2
-#: A worker takes a job within milliseconds; a job that waits for longer may wait in vain.
-WONDER_AFTER = 2.0
+from .completion import complete_job_type
+from .exit_codes import ExitCode
+from .options import AsJson, Where, somewhere
+from .output import complain, print_json, say
+from .place import Document, Place, Status
+from .waiting import wait_for
 
 
 def add_to(app: typer.Typer) -> None:
     app.command()(submit)
 
 
+@somewhere
 def submit(
-    job_type: str,
+    where: Where,
+    job_type: Annotated[str, typer.Argument(autocompletion=complete_job_type)],
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", help="What to work on; may be given twice")
+    ] = None,
     parameter: Annotated[
         list[str] | None, typer.Option("-p", help="key=value; the value may be JSON")
     ] = None,
@@ -42,40 +42,69 @@ def submit(
     timeout: Annotated[float | None, typer.Option(help="Seconds one attempt may take")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended")] = False,
     as_json: AsJson = False,
-    data_dir: DataDir = None,
-    config: ConfigFile = None,
 ) -> None:
-    """Hand in a job; with --wait the exit code is 0 if it completed, 1 if not."""
-    request = read(
-        JobRequest,
-        {
-            "job_type": job_type,
-            "parameters": read_parameters(parameter or [], parameters),
-            "job_name": name,
-            "priority": priority,
-            "user_id": user,
-            "run_at": run_at,
-            "max_attempts": max_attempts,
-            "timeout_s": timeout,
-        },
-    )
+    """Hand in a job, one for each file; with --wait the exit code is 0 if all completed, else 1."""
+    request = {
+        "job_type": job_type,
+        "parameters": read_parameters(parameter or [], parameters),
+        "job_name": name,
+        "priority": priority,
+        "user_id": user,
+        "run_at": run_at,
+        "max_attempts": max_attempts,
+        "timeout_s": timeout,
+    }
+    files: Sequence[Path | None] = [_readable(path) for path in file or []] or [None]
 
-    async def work(desk: Desk) -> Job:
-        if request.job_type not in desk.registry:
-            known = ", ".join(sorted(desk.registry.job_types))
-            complain(f"There is no handler for {job_type!r} here (there are: {known}).")
-        job = await desk.submit(request)
-        return await _wait(desk, job) if wait else job
+    async def work(place: Place) -> list[Document]:
+        await _warn_of_unknown(place, job_type)
+        jobs = [await place.submit(_named(request, one), one) for one in files]
+        return await wait_for(where, place, jobs) if wait else jobs
 
-    job = at_desk(config, data_dir, work, make_store=True)
+    jobs = where.work(work)
+    _tell(jobs, ended=wait, as_json=as_json)
+    if wait and any(job["status"] != Status.COMPLETED for job in jobs):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _tell(jobs: list[Document], *, ended: bool, as_json: bool) -> None:
     if as_json:
-        print_json(job.document())
-    elif wait:
-        print_job(job)
+        print_json(jobs[0] if len(jobs) == 1 else {"jobs": jobs})
+    elif not ended:
+        for job in jobs:
+            say(job["job_id"])
     else:
-        say(job.job_id)
-    if wait and job.status is not JobStatus.COMPLETED:
-        raise typer.Exit(1)
+        from .tables import print_job, print_jobs
+
+        if len(jobs) == 1:
+            print_job(jobs[0])
+        else:
+            print_jobs(jobs)
+
+
+def _readable(file: Path) -> Path:
+    """Said before anything is sent."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise InvalidParameters(f"--file {file}: {error.strerror}") from None
+    return file
+
+
+def _named(request: Document, file: Path | None) -> Document:
+    """A job of a file is called by it, unless it has a name."""
+    if file is None or request["job_name"] is not None:
+        return request
+    return {**request, "job_name": file.name[:500]}
+
+
+async def _warn_of_unknown(place: Place, job_type: str) -> None:
+    known = await place.job_types()
+    if job_type in known:
+        return
+    near = get_close_matches(job_type, known, n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    complain(f"There is no handler for {job_type!r} here (there are: {', '.join(known)}).{meant}")
 
 
 def read_parameters(pairs: list[str], document: str | None) -> dict[str, Any]:
@@ -109,46 +138,3 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-async def _wait(desk: Desk, job: Job) -> Job:
-    complain(f"{job.job_id} is waiting to start")
-    if not sys.stderr.isatty():
-        return await wait_for(desk, job.job_id, show=lambda job: None)
-    # Loaded here: no other command needs it.
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("pending", total=100)
-
-        def show(job: Job) -> None:
-            step = job.progress.step if job.status == JobStatus.PROCESSING else job.status.value
-            bar.update(task, completed=job.progress.percent, description=step)
-
-        return await wait_for(desk, job.job_id, show=show)
-
-
-async def wait_for(desk: Desk, job_id: str, *, show: Callable[[Job], None]) -> Job:
-    started = time.monotonic()
-    wondered = False
-    while True:
-        job = await desk.job(job_id)
-        show(job)
-        if job.status in FINAL:
-            return job
-        if not wondered and time.monotonic() - started > WONDER_AFTER:
-            wondered = True
-            if job.status == JobStatus.PENDING and not await desk.workers_alive():
-                complain(
-                    "No worker is running, so the job waits. Start one in another terminal:"
-                    " secretary worker (with the same --data-dir and --config)"
-                )
-        await asyncio.sleep(LOOK_EVERY)

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..app import make_templates
 from ..errors import InvalidParameters, InvalidTemplate
-from ..templates import parse, read
-from .options import AsJson, ConfigFile, DataDir, read_settings
-from .output import print_json, print_templates, say
+from .exit_codes import ExitCode
+from .options import AsJson, Where, somewhere
+from .output import print_json, say
 
 app = typer.Typer(help="List templates, and check your own.", no_args_is_help=True)
 
@@ -18,15 +17,16 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 
 
 @app.command("list")
-def list_templates(
-    as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
-) -> None:
+@somewhere
+def list_templates(where: Where, as_json: AsJson = False) -> None:
     """List the templates that jobs can use: those of the program and your own."""
-    listed = make_templates(read_settings(config, data_dir)).listed()
+    templates = where.work(lambda place: place.templates())
     if as_json:
-        print_json({"templates": [one.document() for one in listed]})
+        print_json({"templates": templates})
     else:
-        print_templates(listed)
+        from .tables import print_templates
+
+        print_templates(templates)
 
 
 @app.command()
@@ -39,10 +39,12 @@ def check(files: Files, as_json: AsJson = False) -> None:
         for one in found:
             _tell(one)
     if any(one["faults"] for one in found):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _checked(path: Path) -> dict[str, Any]:
+    from ..templates import parse, read  # loaded here: no other command needs them
+
     try:
         template = parse(read(path), path.stem)
     except OSError as error:

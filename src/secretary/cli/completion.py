@@ -1,0 +1,48 @@
+"""`secretary completion`: what a shell needs to complete commands, options and job types."""
+
+import asyncio
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ..errors import SecretaryError
+from .options import Where
+from .output import say
+
+#: Nobody waits longer for a suggestion.
+PATIENCE = 5.0
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(completion)
+
+
+def completion(shell: Annotated[Shell, typer.Argument()]) -> None:
+    """Print what makes a shell complete commands, options and job types."""
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(
+        prog_name="secretary", complete_var="_SECRETARY_COMPLETE", shell=shell.value
+    )
+    say(script.strip())
+
+
+def complete_job_type(incomplete: str) -> list[str]:
+    """The types of the service in SECRETARY_URL, else those known here."""
+    try:
+        known = asyncio.run(_job_types())
+    except (SecretaryError, TimeoutError):
+        return []
+    return [name for name in known if name.startswith(incomplete)]
+
+
+async def _job_types() -> list[str]:
+    async with asyncio.timeout(PATIENCE), Where().opened() as place:
+        return await place.job_types()

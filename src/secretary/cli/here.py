@@ -1,0 +1,213 @@
+"""The store of this machine, or the MongoDB that the settings name, without a service."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..app import examine, make_desk, make_registry, make_templates, opened_store
+from ..config import Settings
+from ..desk import Desk
+from ..doctor import Finding
+from ..errors import InvalidParameters, InvalidSettings, NotFound
+from ..job import FINAL, Job, JobStatus, new_id
+from ..store import BatchQuery, JobQuery
+from ..submission import BatchRequest, JobRequest, read
+from .place import (
+    Advance,
+    BatchFilter,
+    BatchVerb,
+    Document,
+    JobFilter,
+    JobVerb,
+    Listed,
+    Tell,
+    name_in,
+)
+
+BIG = frozenset({"results", "logs"})
+PIECE = 1024 * 1024
+#: A page takes milliseconds, a scan minutes: the longer a job takes, the rarer it is looked at.
+FIRST_LOOK, LAST_LOOK = 0.01, 0.2
+
+
+class Here:
+    """The store is opened when it is first needed. With a `desk` of its own, as `convert` has it,
+    files are read where they are and long texts stay in theirs."""
+
+    def __init__(self, settings: Settings, desk: Desk | None = None) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._in_place = desk is not None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Here":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def job_types(self) -> list[str]:
+        registry = self._desk.registry if self._desk else make_registry(self._settings)
+        return sorted(registry.job_types)
+
+    async def has_workers(self) -> bool:
+        return bool(await (await self._opened()).workers_alive())
+
+    async def submit(self, request: Document, file: Path | None = None) -> Document:
+        desk = await self._opened(make=True)
+        if file is None:
+            return (await desk.submit(read(JobRequest, request))).document()
+        parameters = request.get("parameters") or {}
+        if self._in_place:
+            path = await asyncio.to_thread(file.resolve)
+            named = {**request, "parameters": {**parameters, "file_path": str(path)}}
+            return (await desk.submit(read(JobRequest, named))).document()
+        return await self._uploaded(desk, request, parameters, file)
+
+    async def _uploaded(
+        self, desk: Desk, request: Document, parameters: Mapping[str, Any], file: Path
+    ) -> Document:
+        require_file_type(desk, str(request["job_type"]))
+        job_id = new_id("job")
+        upload = await desk.files.uploads.receive(job_id, file.name, _pieces(file))
+        try:
+            named = {**request, "parameters": {**parameters, "file_source": upload.source()}}
+            job = await desk.submit(read(JobRequest, named), job_id=job_id, upload=upload)
+        except InvalidParameters:
+            await desk.files.uploads.remove(job_id)
+            raise
+        return job.document()
+
+    async def job(self, job_id: str) -> Document:
+        return (await (await self._opened()).job(job_id)).document()
+
+    async def follow(self, job_id: str, tell: Tell) -> Document:
+        desk, wait = await self._opened(), FIRST_LOOK
+        while (job := await desk.outline(job_id)).status not in FINAL:
+            tell(Advance.of(_shown(job)))
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.3, LAST_LOOK)
+        return (job if self._in_place else await desk.job(job_id)).document()
+
+    async def jobs(self, wanted: JobFilter) -> Listed:
+        query = JobQuery(
+            status=frozenset(JobStatus(status) for status in wanted.status) or None,
+            job_type=wanted.job_type,
+            batch_id=wanted.batch_id,
+            user_id=wanted.user_id,
+            archived=None if wanted.everything else False,
+            limit=wanted.limit,
+            cursor=wanted.cursor,
+        )
+        page = await (await self._opened()).jobs(query)
+        return Listed([_shown(job) for job in page.items], page.next_cursor)
+
+    async def change(self, job_id: str, verb: JobVerb) -> Document:
+        desk = await self._opened()
+        match verb:
+            case "cancel":
+                return _shown(await desk.cancel(job_id))
+            case "restart":
+                return _shown(await desk.restart(job_id))
+            case "archive":
+                return _shown(await desk.archive(job_id))
+
+    async def delete(self, job_id: str) -> None:
+        await (await self._opened()).delete(job_id)
+
+    async def file(self, job: Document, link: str, into: Path) -> Path | None:
+        """Where it is: `into` is of no use here."""
+        desk, name = await self._opened(), name_in(job["job_id"], link)
+        if name is None:
+            return None
+        try:
+            return desk.files.locate(Job(job_id=job["job_id"], attempt=job["attempt"]), name)
+        except NotFound:
+            return None
+
+    async def submit_batch(self, request: Document) -> Document:
+        desk = await self._opened(make=True)
+        batch, _ = await desk.submit_batch(read(BatchRequest, request))
+        return batch.document()
+
+    async def batch(self, batch_id: str) -> Document:
+        return (await (await self._opened()).batch(batch_id)).document()
+
+    async def batches(self, wanted: BatchFilter) -> Listed:
+        archived = None if wanted.everything else False
+        query = BatchQuery(
+            user_id=wanted.user_id, archived=archived, limit=wanted.limit, cursor=wanted.cursor
+        )
+        page = await (await self._opened()).batches(query)
+        return Listed([batch.document() for batch in page.items], page.next_cursor)
+
+    async def change_batch(self, batch_id: str, verb: BatchVerb) -> Document:
+        desk = await self._opened()
+        match verb:
+            case "pause" | "resume":
+                return (await desk.set_batch_active(batch_id, verb == "resume")).document()
+            case "archive":
+                return (await desk.archive_batch(batch_id)).document()
+            case "cancel":
+                job_ids = await desk.cancel_batch(batch_id)
+            case "restart-failed":
+                job_ids = await desk.restart_failed(batch_id)
+        return {**(await desk.batch(batch_id)).document(), "job_ids": job_ids}
+
+    async def delete_batch(self, batch_id: str) -> None:
+        await (await self._opened()).delete_batch(batch_id)
+
+    async def templates(self) -> list[Document]:
+        listed = await asyncio.to_thread(make_templates(self._settings).listed)
+        return [one.document() for one in listed]
+
+    async def findings(self) -> list[Finding]:
+        return await examine(self._settings)
+
+    async def _opened(self, *, make: bool = False) -> Desk:
+        """Only what adds something makes a new store: a mistyped directory should be noticed,
+        not filled."""
+        if self._desk is None:
+            if not make:
+                _require_store(self._settings)
+            store = await self._stack.enter_async_context(opened_store(self._settings))
+            self._desk = make_desk(self._settings, store)
+        return self._desk
+
+
+def require_file_type(desk: Desk, job_type: str) -> None:
+    """A file that nobody would read is refused; what an unknown type takes is not known."""
+    known = desk.registry[job_type].parameters.model_fields if job_type in desk.registry else {}
+    if known and "file_source" not in known:
+        raise InvalidParameters(f"--file: a job of type {job_type!r} takes no file")
+
+
+def _require_store(settings: Settings) -> None:
+    directory = settings.storage.data_dir
+    file = settings.database_file
+    if file is not None and not file.exists():
+        raise InvalidSettings(
+            f"storage.data_dir: there are no jobs in {directory.resolve()} yet. Start the service"
+            " there, name another directory with --data-dir, or a service with --url."
+        )
+
+
+def _shown(job: Job) -> Document:
+    return job.document(without=BIG)
+
+
+async def _pieces(file: Path) -> AsyncIterator[bytes]:
+    try:
+        with await asyncio.to_thread(file.open, "rb") as stream:
+            while piece := await asyncio.to_thread(stream.read, PIECE):
+                yield piece
+    except OSError as error:
+        raise InvalidParameters(f"{file}: {error.strerror}") from None

@@ -1,0 +1,59 @@
+"""The program on a terminal, where it draws bars and tables."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from contextlib import suppress
+
+from .program import COMMAND, Program
+
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class Terminal:
+    """`secretary …` with both outputs on a terminal that is so many columns wide."""
+
+    def __init__(self, program: Program, *arguments: str, columns: int = 120) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self._raw = b""
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            env={**program.env, "TERM": "xterm"},
+            cwd=program.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    @property
+    def shown(self) -> str:
+        """All that was ever drawn, without colours and movements."""
+        return ESCAPES.sub(b"", self._raw).decode(errors="replace").replace("\r", "\n")
+
+    def wait_for(self, pattern: str, *, seconds: float = 30) -> str:
+        deadline = time.monotonic() + seconds
+        while (found := re.search(pattern, self.shown)) is None:
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self._ours], [], [], 1)[0]:
+                self._raw += os.read(self._ours, 65536)
+        return found[1] if found.groups() else found[0]
+
+    def send(self, sign: int) -> None:
+        os.killpg(self.process.pid, sign)
+
+    def end(self) -> int:
+        """The exit code."""
+        with suppress(OSError):  # nobody writes to the terminal any more
+            while shown := os.read(self._ours, 65536):
+                self._raw += shown
+        os.close(self._ours)
+        return self.process.wait(20)

@@ -1,0 +1,146 @@
+"""Parts of the command line; the commands themselves are in tests/acceptance."""
+
+import inspect
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secretary import job as jobs
+from secretary.cli.exit_codes import ExitCode, exit_code
+from secretary.cli.here import Here
+from secretary.cli.live import drawn, left
+from secretary.cli.meter import gist
+from secretary.cli.options import Where
+from secretary.cli.place import FINAL, WAITING, Advance, Place, Status, name_in
+from secretary.cli.refusals import error_of
+from secretary.cli.tables import console
+from secretary.cli.there import There
+from secretary.client.errors import ApiError, NotFound
+from secretary.errors import InvalidParameters, JobFailed
+from secretary.job import Job, JobStatus, Progress, utc_now
+
+
+def running(**more: Any) -> dict[str, Any]:
+    started = utc_now() - timedelta(seconds=30)
+    state = {"status": JobStatus.PROCESSING, "processing_started_at": started, **more}
+    return Job(job_type="pdf", **state).document()
+
+
+class TestPlaces:
+    def test_the_states_are_those_of_jobs(self) -> None:
+        assert [status.value for status in Status] == [status.value for status in JobStatus]
+        assert {status.value for status in FINAL} == {status.value for status in jobs.FINAL}
+
+    @pytest.mark.parametrize("kind", [Here, There])
+    def test_each_does_all_that_commands_ask_for(self, kind: type) -> None:
+        wanted = inspect.getmembers(Place, inspect.iscoroutinefunction)
+        assert len(wanted) > 10
+        for name, method in wanted:
+            own = inspect.signature(getattr(kind, name)).parameters
+            assert list(own) == list(inspect.signature(method).parameters), name
+
+    @pytest.mark.parametrize(
+        ("link", "name"),
+        [
+            ("/api/files/job-1/document.md", "document.md"),
+            ("/api/pdf/text-content/job-1/page%20001.txt", "page 001.txt"),
+            ("/api/files/job-1/frames/1.jpg", "frames/1.jpg"),
+            ("/api/files/job-2/document.md", None),
+            ("/api/jobs/job-1/download-archive", None),
+            ("/api/files/job-1/../../x", None),
+            ("/api/files/job-1/%2e%2e/x", None),
+            ("/api/files/job-1//etc/passwd", None),
+            ("https://elsewhere/api/files/job-1/x", None),
+            (None, None),
+        ],
+    )
+    def test_a_link_names_a_file_of_its_job_or_none(
+        self, link: str | None, name: str | None
+    ) -> None:
+        assert name_in("job-1", link) == name
+
+
+class TestWhere:
+    @pytest.fixture(autouse=True)
+    def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SECRETARY_URL", "http://there")
+        monkeypatch.setenv("SECRETARY_API_KEY", "key")
+
+    def test_the_environment_counts_unless_the_command_line_says_more(self) -> None:
+        assert Where().service == "http://there"
+        assert Where(url="http://else").service == "http://else"
+        assert Where(data_dir=Path("x")).service is None
+        assert Where(config=Path("x")).service is None
+
+    def test_both_are_refused(self) -> None:
+        with pytest.raises(InvalidParameters, match="goes without --data-dir"):
+            _ = Where(url="http://else", data_dir=Path("x")).service
+
+    def test_a_key_may_be_in_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "key").write_text(" secret\n")
+        assert Where().key == "key"
+        assert Where(api_key=f"@{tmp_path}/key").key == "secret"
+
+    def test_another_command_is_told_how_to_find_the_place_but_not_the_key(self) -> None:
+        assert Where(url="http://else", api_key="secret").again() == " --url http://else"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_with"),
+    [
+        (400, "VALIDATION_ERROR", ExitCode.MISUSED),
+        (401, "UNAUTHORIZED", ExitCode.REFUSED),
+        (403, "FORBIDDEN", ExitCode.REFUSED),
+        (404, "NOT_FOUND", ExitCode.NOT_FOUND),
+        (404, "HTTP_404", ExitCode.UNREACHABLE),
+        (200, "NO_JSON", ExitCode.UNREACHABLE),
+        (409, "CONFLICT", ExitCode.FAILED),
+        (413, "PAYLOAD_TOO_LARGE", ExitCode.FAILED),
+        (415, "UNSUPPORTED_FILE", ExitCode.FAILED),
+        (429, "RATE_LIMITED", ExitCode.REFUSED),
+        (500, "INTERNAL_ERROR", ExitCode.UNREACHABLE),
+        (503, "UNAVAILABLE", ExitCode.UNREACHABLE),
+    ],
+)
+def test_what_a_service_refuses_has_its_exit_code(
+    status: int, code: str, exit_with: ExitCode
+) -> None:
+    kind = NotFound if status == 404 else ApiError
+    error = error_of(kind(status, code, "Why"), "http://there")
+    assert exit_code(error) == exit_with
+    assert status == 401 or "Why" in str(error)
+    if isinstance(error, JobFailed):
+        assert error.code == code
+
+
+class TestProgress:
+    def test_a_waiting_job_says_so(self) -> None:
+        assert Advance.of(Job().document()) == Advance(0, WAITING)
+
+    def test_words_count_more_than_steps(self) -> None:
+        progress = Progress(step="pages", percent=40, message="2 of 5 pages")
+        assert Advance.of(running(progress=progress)) == Advance(40, "2 of 5 pages")
+
+    def test_lines_are_not_told_for_each_page(self) -> None:
+        assert gist(Advance(41, "Page 2 of 90")) == gist(Advance(49, "Page 13 of 90"))
+        assert gist(Advance(41, "Page 2")) != gist(Advance(50, "Page 2"))
+        assert gist(Advance(41, "Page 2")) != gist(Advance(41, "Writing"))
+
+    def test_the_time_left_follows_from_the_time_that_passed(self) -> None:
+        job = running(progress=Progress(step="x", percent=25))
+        assert left(job, Advance.of(job)) == "90 s"
+        assert left(Job().document(), Advance(0, "")) == ""
+
+    @pytest.mark.parametrize("width", [80, 100, 140])
+    def test_ids_are_whole_on_every_terminal(self, width: int) -> None:
+        message = "[bold]A very long message about what is being done just now, and why it is so"
+        job = running(job_name="[red]Name", progress=Progress(percent=5, message=message))
+        screen = console()
+        screen.width = width
+        with screen.capture() as shown:
+            screen.print(drawn([job], width))
+        _, row = shown.get().splitlines()
+        assert row.startswith(f"{job['job_id']} ")
+        assert "[red]Na" in row and len(row) <= width
