@@ -11,6 +11,7 @@ from secretary.store import JobStore, open_store
 
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
+from .s3_server import S3Server
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +23,18 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
     except MongodMissing as error:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
     yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server of our own, whose keys are in the environment as programs expect them."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment().items():
+            patch.setenv(name, value)
+        yield server
     server.stop()
 
 

@@ -115,7 +115,7 @@ class Upkeep:
         good, a request ended half-way."""
         uploads, keep = self._files.uploads, self._options.keep_uploads
         removed = 0
-        for job_id in await asyncio.to_thread(uploads.older_than, UPLOAD_TIME):
+        for job_id in await uploads.stale(UPLOAD_TIME):
             try:
                 job = await self._store.get(job_id)
             except NotFound:

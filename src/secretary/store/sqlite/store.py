@@ -254,6 +254,9 @@ class SqliteStore:
         await self._writer.call(tidy.tidy, heavy=True)
         await self._readers.call(tidy.checkpoint)
 
+    def depot(self) -> None:
+        """Who has the file of the database has the directory beside it too."""
+
     async def describe(self) -> Mapping[str, Any]:
         def work(db: apsw.Connection) -> dict[str, Any]:
             return {
