@@ -9,8 +9,10 @@ import pytest
 
 from secretary.store import JobStore, open_store
 
+from . import places
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
+from .s3_server import S3Server
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +25,26 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server of our own, whose keys are in the environment as programs expect them."""
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    server.start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment().items():
+            patch.setenv(name, value)
+        yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_places(request: pytest.FixtureRequest) -> None:
+    if places.KIND:
+        assert places.KIND in ("gridfs", "s3"), "TEST_STORE is gridfs or s3"
+        s3 = request.getfixturevalue("s3_server") if places.KIND == "s3" else None
+        places.use(request.getfixturevalue("mongod"), s3)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from . import doctor
 from .cache import Cache
 from .config import Llm as LlmSettings
 from .config import LlmProvider, Retention, Settings
+from .depot import Depot
 from .desk import Desk
 from .disclosure import redacted, shown
 from .doctor import Finding
@@ -58,10 +59,27 @@ def make_registry(settings: Settings) -> Registry:
     return registry
 
 
-def make_files(settings: Settings) -> JobFiles:
+def make_files(settings: Settings, store: JobStore) -> JobFiles:
     directory = settings.storage.data_dir.resolve()
-    uploads = Uploads(directory, max_bytes=settings.limits.max_upload_mb * MEBIBYTE)
-    return JobFiles(directory, uploads, Cache(directory, settings.cache.max_mb * MEBIBYTE))
+    depot = make_depot(settings, store)
+    max_bytes = settings.limits.max_upload_mb * MEBIBYTE
+    uploads = Uploads(directory, max_bytes=max_bytes, depot=depot)
+    return JobFiles(directory, uploads, Cache(directory, settings.cache.max_mb * MEBIBYTE), depot)
+
+
+def make_depot(settings: Settings, store: JobStore) -> Depot | None:
+    where = settings.storage.files
+    if where.startswith("s3://"):
+        try:
+            from .depot.s3 import S3Depot
+        except ImportError:
+            raise InvalidSettings(
+                "storage.files: a bucket needs obstore: pip install 'secretary[s3]'"
+            ) from None
+        return S3Depot(where)
+    if where == "gridfs" and not settings.storage.mongodb_uri:
+        raise InvalidSettings("storage.files: gridfs needs a MongoDB (storage.mongodb_uri)")
+    return None if where == "directory" else store.depot()
 
 
 def make_sources(settings: Settings) -> Sources:
@@ -170,14 +188,14 @@ def make_desk(
     def check_url(url: str) -> None:
         network().check(url, https_only=True)
 
-    registry, files = make_registry(settings), make_files(settings)
+    registry, files = make_registry(settings), make_files(settings, store)
     return Desk(store, registry, files, check_url=check_url, on_event=on_event)
 
 
 def make_sender(settings: Settings, store: JobStore) -> "Sender":
     from .webhooks import Sender, SenderOptions  # for the same reason
 
-    return Sender(store, make_network(settings), make_files(settings), SenderOptions())
+    return Sender(store, make_network(settings), make_files(settings, store), SenderOptions())
 
 
 @asynccontextmanager
@@ -215,7 +233,7 @@ def make_worker(
     observer = observer or Unobserved()
     options = worker_options(settings)
     options = replace(options, job_types=job_types, slots=slots or options.slots)
-    files = make_files(settings)
+    files = make_files(settings, store)
     sandbox = Sandbox(
         settings.generic_worker.processes or max(options.slots, os.cpu_count() or 1),
         limits=Limits(memory_bytes=settings.generic_worker.memory_limit_mb * MEBIBYTE),

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,13 @@ class Entry:
 
     def note(self, facts: Mapping[str, Any]) -> None:
         write_whole(self.directory / NOTE, json.dumps({"version": self.version, "facts": facts}))
+
+    def read_again(self) -> "Entry":
+        """With what was noted meanwhile."""
+        known = _noted(self.directory)
+        if known is None or known.get("version") != self.version:
+            return self
+        return replace(self, facts=known["facts"])
 
     def touch(self) -> None:
         """It is in use: not to be removed."""

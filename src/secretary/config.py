@@ -58,6 +58,9 @@ class Storage(Group):
     mongodb_uri: str | None = None
     #: Directories whose files a job may name (`file_path`); uploads may always be named.
     source_roots: tuple[Path, ...] = ()
+    #: Where files are kept that jobs bring and make: a `directory` (`data_dir`), the MongoDB
+    #: (`gridfs`), or a bucket (`s3://…`). `auto` is the MongoDB where there is one.
+    files: str = Field(default="auto", pattern=r"^(auto|directory|gridfs|s3://.+)$")
 
 
 class Limits(Group):

@@ -1,6 +1,5 @@
 """What clients may ask of jobs and batches, the same for every way in: HTTP or command line."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -99,7 +98,7 @@ class Desk:
 
     async def whole(self, job: Job) -> Job:
         """With those of its results that are in its files."""
-        return await asyncio.to_thread(self.files.filled, job) if job.has_more_results else job
+        return await self.files.filled(job) if job.has_more_results else job
 
     async def glance(self, job_id: str, *, user: str | None = None) -> Job | None:
         """A job as it is now, without its log; None if there is none that this user may read."""
@@ -133,7 +132,7 @@ class Desk:
     async def restart(self, job_id: str, *, user: str | None = None) -> Job:
         job = await self._writable_job(job_id, user)
         if job.status in FINAL:
-            self._require_upload(job)
+            await self._require_upload(job)
         if not await self.store.restart(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
         return await self.store.get(job_id)
@@ -150,16 +149,13 @@ class Desk:
         if not await self.store.delete(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
 
-    def _require_upload(self, job: Job) -> None:
+    async def _require_upload(self, job: Job) -> None:
         """What came with a request is removed when its job has completed, if a moment later."""
         source = flat_parameters(job.parameters).get("file_source")
         if isinstance(source, dict) and source.get("type") == "upload" and source.get("name"):
-            try:
-                if job.status is JobStatus.COMPLETED:
-                    raise NotFound(UPLOAD_IS_GONE)
-                self.files.uploads.path_of(job.job_id, source)
-            except NotFound as error:
-                raise Conflict(str(error)) from None
+            gone = job.status is JobStatus.COMPLETED
+            if gone or not await self.files.uploads.is_there(job.job_id, source):
+                raise Conflict(UPLOAD_IS_GONE)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
         """Tell the job's webhook once more how it ended."""

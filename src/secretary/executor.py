@@ -134,6 +134,7 @@ class Execution:
     async def _work(self) -> dict[str, Any] | None:
         executor, job = self._executor, self.job
         handler = executor.registry[job.job_type]
+        shipment = executor.files.shipment(job)
         ctx = JobContext(
             job=job,
             parameters=handler.parse(job.parameters),
@@ -148,7 +149,21 @@ class Execution:
             processes=executor.sandbox.size,
             llm=Llm(executor.llm, self._resources),
             templates=executor.templates,
+            shipment=shipment,
         )
+        if shipment is None:
+            return await self._handled(handler, ctx)
+        await _patiently(lambda: executor.files.bring_upload(job))
+        shipping = asyncio.create_task(shipment.run())
+        try:
+            results = await self._handled(handler, ctx)
+        finally:
+            shipping.cancel()
+        await _patiently(shipment.ship)  # before the end is told: then its files are there
+        return results
+
+    async def _handled(self, handler: Handler[Any], ctx: JobContext[Any]) -> dict[str, Any] | None:
+        job = self.job
         seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)
         try:
@@ -217,10 +232,26 @@ class Execution:
                 outcome = _unexpected(error)
 
     async def _tidy_files(self, outcome: Outcome | None) -> None:
-        if isinstance(outcome, Completed):
-            await self._executor.files.keep_only(self.job)
-        else:
-            await self._executor.files.discard(self.job)
+        files = self._executor.files
+        try:
+            if isinstance(outcome, Completed):
+                await files.keep_only(self.job)
+            else:
+                await files.discard(self.job)
+        except StoreUnavailable as error:
+            logger.warning("Files that nobody needs stay until upkeep removes them: %s", error)
+
+
+async def _patiently(call: Callable[[], Awaitable[None]]) -> None:
+    """Until the depot takes it, however long it is away: the work must not be lost."""
+    wait = 0.1
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable as error:
+            logger.error("The files cannot be carried, will try again: %s", error)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 5.0)
 
 
 def _stopped(why: Stop) -> Outcome | None:

@@ -1,39 +1,107 @@
-"""The files of jobs in a local directory: what came with them, and what each attempt made."""
+"""The files of jobs: what came with them, and what each attempt made."""
 
 import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import orjson
 
 from .archive import pack
 from .cache import Cache
+from .depot import Depot, Kept
 from .errors import NotFound
-from .job import MORE_IN, Job, JobStatus
+from .job import MORE_IN, Job, JobStatus, flat_parameters
+from .shipping import Shipment
 from .uploads import Uploads
+
+#: Of their keys in a depot.
+PREFIX = "jobs/"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that a job has made: on this machine (`path`), or in the depot (`kept`)."""
+
+    name: str
+    size: int
+    made_at: float
+    path: Path | None = None
+    kept: Kept | None = None
 
 
 class JobFiles:
     """`jobs/<job_id>/<attempt>/`: an attempt writes to its own directory, and the job's final
-    state names the attempt that counts. So a worker that lost the job cannot spoil the results."""
+    state names the attempt that counts. So a worker that lost the job cannot spoil the results.
+
+    With a depot the directories are those of one machine while it works; what counts is there."""
 
     def __init__(
-        self, data_directory: Path, uploads: Uploads | None = None, cache: Cache | None = None
+        self,
+        data_directory: Path,
+        uploads: Uploads | None = None,
+        cache: Cache | None = None,
+        depot: Depot | None = None,
     ) -> None:
         self.root = data_directory / "jobs"
-        self.uploads = uploads or Uploads(data_directory)
+        self.uploads = uploads or Uploads(data_directory, depot=depot)
         self.cache = cache or Cache(data_directory)
+        self.depot = depot
 
     def of_attempt(self, job: Job) -> str:
         # Plain strings: this is asked for each job, and most need no files.
         return f"{self.root}/{job.job_id}/{job.attempt}"
 
+    def shipment(self, job: Job) -> Shipment | None:
+        """What carries the files of this attempt to where other machines find them."""
+        if self.depot is None:
+            return None
+        return Shipment(self.depot, self.of_attempt(job), _prefix(job))
+
+    async def bring_upload(self, job: Job) -> None:
+        """See that what came with the job is on this machine."""
+        if self.depot is not None and _has_upload(job):
+            await self.uploads.bring(job.job_id)
+
+    async def find(self, job: Job, name: str) -> Found:
+        """A file that the job's last attempt made, wherever it is."""
+        if self.depot is None:
+            return await asyncio.to_thread(self._find_here, job, name)
+        parts = name.split("/")
+        if not {"", ".", ".."} & set(parts) and name.isprintable():
+            kept = await self.depot.find(_prefix(job) + name)
+            if kept is not None:
+                return Found(parts[-1], kept.size, kept.made_at, kept=kept)
+        raise NotFound("There is no such file")
+
+    def _find_here(self, job: Job, name: str) -> Found:
+        path = self.locate(job, name)
+        found = path.stat()
+        return Found(path.name, found.st_size, found.st_mtime, path=path)
+
+    async def content(self, found: Found) -> bytes:
+        """All of it, for files that are known to be small."""
+        if found.path is not None:
+            return await asyncio.to_thread(found.path.read_bytes)
+        return b"".join([piece async for piece in self.pieces(found)])
+
+    async def pieces(
+        self, found: Found, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """What is in the depot, from `start` to before `end`."""
+        assert self.depot is not None and found.kept is not None
+        async for piece in self.depot.read(found.kept, start, end):
+            yield piece
+
     def locate(self, job: Job, name: str) -> Path:
-        """A file that the job's last attempt made. `NotFound` also for whatever tries to lead
-        elsewhere: by `..`, by a link, by an absolute path."""
+        """A file that the job's last attempt made on this machine. `NotFound` also for whatever
+        tries to lead elsewhere: by `..`, by a link, by an absolute path."""
         root = Path(os.path.realpath(self.of_attempt(job)))
         path = root.joinpath(*name.split("/"))
         try:
@@ -44,28 +112,45 @@ class JobFiles:
             pass
         raise NotFound("There is no such file")
 
-    def archive(self, job: Job) -> Path:
+    async def archive(self, job: Job) -> Found:
         """The ZIP with everything the job has made. Takes a while: that of a document is packed
         when it is first asked for."""
         results = job.results or {}
         name = results.get("archive_filename")
         if job.status is not JobStatus.COMPLETED or not isinstance(name, str):
             raise NotFound(f"The job {job.job_id} has no archive")
-        directory = Path(self.of_attempt(job))
-        target = directory / name
-        is_ours = job.has_more_results and target.parent == directory
-        if is_ours and directory.is_dir() and not target.exists():
-            pack(directory, target, without=frozenset({str(results[MORE_IN])}))
-        return self.locate(job, name)
+        if job.has_more_results and "/" not in name:
+            if self.depot is None:
+                await asyncio.to_thread(self._pack, job, Path(self.of_attempt(job)), name)
+            elif await self.depot.find(_prefix(job) + name) is None:
+                await self._pack_from(self.depot, job, name)
+        return await self.find(job, name)
 
-    def filled(self, job: Job) -> Job:
-        """The job with all of its results: long texts are in a file. Takes a while."""
+    def _pack(self, job: Job, directory: Path, name: str) -> None:
+        if directory.is_dir() and not (directory / name).exists():
+            more = str((job.results or {})[MORE_IN])
+            pack(directory, directory / name, without=frozenset({more}))
+
+    async def _pack_from(self, depot: Depot, job: Job, name: str) -> None:
+        prefix = _prefix(job)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=self.root) as place:
+            directory = Path(place)
+            kept = [one async for one in depot.below(prefix)]
+            await depot.fetch(kept, lambda key: directory / key.removeprefix(prefix))
+            if kept:
+                await asyncio.to_thread(self._pack, job, directory, name)
+                await depot.put([(prefix + name, directory / name)])
+
+    async def filled(self, job: Job) -> Job:
+        """The job with all of its results: long texts are in a file."""
         if not job.has_more_results:
             return job
         results = dict(job.results or {})
         name = results.pop(MORE_IN)
         try:
-            more = orjson.loads(self.locate(job, str(name)).read_bytes())
+            content = await self.content(await self.find(job, str(name)))
+            more = await asyncio.to_thread(orjson.loads, content)
         except (NotFound, OSError, ValueError):
             more = {}  # removed by hand: what is left is told
         metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}
@@ -75,18 +160,47 @@ class JobFiles:
 
     async def keep_only(self, job: Job) -> None:
         """The job completed: its upload and what its earlier attempts left are of no use."""
-        if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
-            await asyncio.to_thread(self._remove_attempts_except, job)
-        await self.uploads.remove(job.job_id)
+        is_here = os.path.exists(f"{self.root}/{job.job_id}")  # noqa: ASYNC240
+        if self.depot is None:
+            if is_here:
+                await asyncio.to_thread(self._remove_attempts_except, job)
+            await self.uploads.remove(job.job_id)
+            return
+        if is_here:
+            await asyncio.to_thread(self._remove_attempt, job)
+        for attempt in range(1, job.attempt):
+            await self.depot.remove(f"{PREFIX}{job.job_id}/{attempt}/")
+        if _has_upload(job):
+            await self.uploads.remove(job.job_id)
 
     async def discard(self, job: Job) -> None:
         """This attempt came to nothing. What was uploaded stays, for the next one."""
         if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
             await asyncio.to_thread(self._remove_attempt, job)
+        if self.depot is not None:
+            await self.uploads.put_away(job.job_id)
+            await self.depot.remove(_prefix(job))
+
+    def left_here(self, age: timedelta) -> list[str]:
+        """With a depot: ids of jobs whose directories on this machine nobody touched that long."""
+        before = time.time() - age.total_seconds()
+        try:
+            entries = list(os.scandir(self.root)) if self.depot else []
+        except FileNotFoundError:
+            return []
+        names = [entry.name for entry in entries if entry.name.startswith("job-")]
+        return [name for name in names if _touched_at(self.root / name) < before]
+
+    async def clear(self, job_id: str) -> None:
+        """Remove what is on this machine of a job."""
+        await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        await self.uploads.put_away(job_id)
 
     async def remove(self, job_id: str) -> None:
         if (self.root / job_id).exists():
             await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        if self.depot is not None:
+            await self.depot.remove(f"{PREFIX}{job_id}/")
         await self.uploads.remove(job_id)
 
     def _remove_attempts_except(self, job: Job) -> None:
@@ -107,3 +221,25 @@ class JobFiles:
                 shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(OSError):  # something is left in it
             of_job.rmdir()
+
+
+def _prefix(job: Job) -> str:
+    return f"{PREFIX}{job.job_id}/{job.attempt}/"
+
+
+def _touched_at(directory: Path) -> float:
+    """When something in it was last made or removed."""
+    try:
+        return max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
+    except OSError:  # removed meanwhile
+        return time.time()
+
+
+def _has_upload(job: Job) -> bool:
+    """Whether its parameters name what came with it, in one of the ways there are."""
+    parameters = flat_parameters(job.parameters)
+    source = parameters.get("file_source")
+    if isinstance(source, dict) and source.get("type") == "upload":
+        return True
+    path = source.get("path") or source.get("value") if isinstance(source, dict) else None
+    return any(job.job_id in str(text) for text in (path, parameters.get("file_path")) if text)

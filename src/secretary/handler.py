@@ -10,13 +10,14 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from .cache import Cache
+from .cache import Cache, Entry
 from .document_options import DocumentOptions
 from .engines.llm import Llm
 from .errors import InvalidParameters, ProcessingTimeout
 from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
 from .media_options import MediaOptions
 from .resources import ResourceCalculator
+from .shipping import Shipment
 from .sources import SourceFile, Sources
 from .templates import Library
 
@@ -75,6 +76,8 @@ class JobContext(Generic[P]):
     #: Language models, as far as the settings name any.
     llm: Llm = field(default_factory=Llm)
     templates: Library = field(default_factory=Library)
+    #: Where several machines share their files.
+    shipment: Shipment | None = None
 
     @property
     def directory(self) -> Path:
@@ -97,6 +100,15 @@ class JobContext(Generic[P]):
         """The file that the job is to work on: uploaded, downloaded or local. Only to be read."""
         named: Any = self.parameters
         return await self.sources.fetch(named, job_id=self.job.job_id, into=self.scratch)
+
+    async def entry(
+        self, kind: str, sha256: str, method: str, *, options: Mapping[str, Any], version: str
+    ) -> Entry:
+        """The place of this work in the cache, with what was done of it on other machines."""
+        entry = await asyncio.to_thread(
+            self.cache.entry, kind, sha256, method, options=options, version=version
+        )
+        return await self.shipment.shared(entry) if self.shipment else entry
 
     async def log(self, message: str, level: LogLevel = "info") -> None:
         self.reporter.log(LogEntry(level=level, message=message))

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .depot import Depot
 from .errors import FileTooLarge, NotFound
 from .file_kinds import kind_of
 from .file_names import safe_name
@@ -20,6 +21,8 @@ MEBIBYTE = 1024 * 1024
 #: is on its way holds one.
 PIECE = MEBIBYTE // 16
 FALLBACK_NAME = "upload"
+#: Of their keys in a depot.
+PREFIX = "uploads/"
 UPLOAD_IS_GONE = "The uploaded file is no longer there; submit it again"
 
 
@@ -45,12 +48,24 @@ class Upload:
 class Uploads:
     """`uploads/<job_id>/<name>`: each job's upload is its own, so that none can read another's."""
 
-    def __init__(self, data_directory: Path, *, max_bytes: int = 1024 * MEBIBYTE) -> None:
+    def __init__(
+        self,
+        data_directory: Path,
+        *,
+        max_bytes: int = 1024 * MEBIBYTE,
+        depot: Depot | None = None,
+    ) -> None:
         self.root = data_directory / "uploads"
         self.max_bytes = max_bytes
+        self._depot = depot
+
+    def of_this_machine(self) -> "Uploads":
+        """For files that are read here and now, and by no job."""
+        return Uploads(self.root.parent, max_bytes=self.max_bytes)
 
     async def receive(self, job_id: str, name: str, pieces: AsyncIterator[bytes]) -> Upload:
-        """Write a file as it comes. When this returns it is on disk; else nothing of it is left."""
+        """Write a file as it comes. When this returns it is on disk, or in the depot if there is
+        one; else nothing of it is left."""
         directory = self.root / job_id
         path = directory / (safe_name(name) or FALLBACK_NAME)
         try:
@@ -61,6 +76,9 @@ class Uploads:
             finally:
                 await asyncio.to_thread(file.close)
             kind = await asyncio.to_thread(kind_of, path)
+            if self._depot is not None:
+                await self._depot.put([(f"{PREFIX}{job_id}/{path.name}", path)])
+                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         except BaseException:
             # Without a thread: the request may be gone, and its task must not wait any more.
             shutil.rmtree(directory, ignore_errors=True)
@@ -89,13 +107,44 @@ class Uploads:
             raise NotFound(UPLOAD_IS_GONE)
         return path
 
+    async def is_there(self, job_id: str, source: dict[str, Any]) -> bool:
+        name = safe_name(str(source.get("name", "")))
+        if self._depot is not None:
+            return await self._depot.find(f"{PREFIX}{job_id}/{name}") is not None
+        return await asyncio.to_thread((self.root / job_id / name).is_file)
+
+    async def bring(self, job_id: str) -> None:
+        """See that the job's upload is on this machine, if it has one."""
+        if self._depot is None:
+            return
+        prefix = f"{PREFIX}{job_id}/"
+        kept = [one async for one in self._depot.below(prefix)]
+        place = self.root / job_id
+        await self._depot.fetch(kept, lambda key: place / key.removeprefix(prefix))
+
     async def remove(self, job_id: str) -> None:
+        await self.put_away(job_id)
+        if self._depot is not None:
+            await self._depot.remove(f"{PREFIX}{job_id}/")
+
+    async def put_away(self, job_id: str) -> None:
+        """What is on this machine of it."""
         directory = f"{self.root}/{job_id}"
         if os.path.exists(directory):  # noqa: ASYNC240  (a microsecond; most jobs have none)
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
+    async def stale(self, age: timedelta) -> set[str]:
+        """The ids of jobs whose uploads came that long ago, to this machine or to the depot."""
+        found = set(await asyncio.to_thread(self.older_than, age))
+        if self._depot is not None:
+            before = time.time() - age.total_seconds()
+            async for kept in self._depot.below(PREFIX):
+                if kept.kept_at < before:
+                    found.add(kept.key.split("/")[1])
+        return found
+
     def older_than(self, age: timedelta) -> list[str]:
-        """The ids of jobs whose uploads came that long ago. What else lies here is not ours."""
+        """Those on this machine. What else lies here is not ours."""
         before = time.time() - age.total_seconds()
         try:
             entries = [entry for entry in os.scandir(self.root) if entry.name.startswith("job-")]

@@ -126,57 +126,59 @@ def completed(job: Job, **results: object) -> Job:
 
 
 class TestArchive:
-    def test_it_is_packed_when_it_is_asked_for(self, files: JobFiles, job: Job) -> None:
+    async def test_it_is_packed_when_it_is_asked_for(self, files: JobFiles, job: Job) -> None:
         directory = files.root / job.job_id / "2"
         (directory / "texts.json").write_text("{}")
         (directory / "images.zip").write_bytes(b"some of the same")
         done = completed(job, archive_filename="a.zip", more_in="texts.json")
-        archive = files.archive(done)
-        assert archive == directory / "a.zip"
-        assert zipfile.ZipFile(archive).namelist() == ["pages/1.txt"]
-        assert files.archive(done) == archive
+        archive = await files.archive(done)
+        assert archive.path == directory / "a.zip"
+        assert zipfile.ZipFile(archive.path).namelist() == ["pages/1.txt"]
+        assert await files.archive(done) == archive
         assert sorted(path.name for path in directory.iterdir()) == [
             "a.zip", "images.zip", "pages", "texts.json",
         ]  # fmt: skip
 
-    def test_one_that_the_job_made_is_given_as_it_is(self, files: JobFiles, job: Job) -> None:
+    async def test_one_that_the_job_made_is_given_as_it_is(self, files: JobFiles, job: Job) -> None:
         (files.root / job.job_id / "2" / "own.zip").write_bytes(b"own")
-        assert files.archive(completed(job, archive_filename="own.zip")).read_bytes() == b"own"
+        found = await files.archive(completed(job, archive_filename="own.zip"))
+        assert await files.content(found) == b"own"
 
     @pytest.mark.parametrize("name", [None, 7, "", "../x.zip", "/x.zip", "pages/x.zip", ".."])
-    def test_a_name_that_leads_elsewhere_is_none(
+    async def test_a_name_that_leads_elsewhere_is_none(
         self, files: JobFiles, job: Job, name: object
     ) -> None:
         with pytest.raises(NotFound):
-            files.archive(completed(job, archive_filename=name, more_in="texts.json"))
+            await files.archive(completed(job, archive_filename=name, more_in="texts.json"))
         assert list(files.root.rglob("x.zip")) == []
 
-    def test_one_that_a_job_only_speaks_of_is_none(self, files: JobFiles, job: Job) -> None:
+    async def test_one_that_a_job_only_speaks_of_is_none(self, files: JobFiles, job: Job) -> None:
         with pytest.raises(NotFound):
-            files.archive(completed(job, archive_filename="own.zip"))
+            await files.archive(completed(job, archive_filename="own.zip"))
 
-    def test_a_job_that_has_not_completed_has_none(self, files: JobFiles, job: Job) -> None:
+    async def test_a_job_that_has_not_completed_has_none(self, files: JobFiles, job: Job) -> None:
         failed = job.model_copy(update={"results": {"archive_filename": "a.zip"}})
         with pytest.raises(NotFound):
-            files.archive(failed)
+            await files.archive(failed)
 
 
 class TestLongResults:
-    def test_they_are_put_back(self, files: JobFiles, job: Job) -> None:
+    async def test_they_are_put_back(self, files: JobFiles, job: Job) -> None:
         more = {"extracted_text": "long", "metadata": {"text_contents": [1]}}
         (files.root / job.job_id / "2" / "texts.json").write_text(json.dumps(more))
         short = {"extracted_text": None, "metadata": {"page_count": 1}, "more_in": "texts.json"}
-        assert files.filled(completed(job, **short)).results == {
+        done = await files.filled(completed(job, **short))
+        assert done.results == {
             "extracted_text": "long",
             "metadata": {"page_count": 1, "text_contents": [1]},
         }
 
     @pytest.mark.parametrize("name", ["gone.json", "pages/1.txt", "../x", 7])
-    def test_what_is_gone_or_broken_does_no_harm(
+    async def test_what_is_gone_or_broken_does_no_harm(
         self, files: JobFiles, job: Job, name: object
     ) -> None:
         done = completed(job, extracted_text=None, more_in=name)
-        assert files.filled(done).results == {"extracted_text": None, "metadata": {}}
+        assert (await files.filled(done)).results == {"extracted_text": None, "metadata": {}}
 
-    def test_other_jobs_are_as_they_are(self, files: JobFiles, job: Job) -> None:
-        assert files.filled(job) is job
+    async def test_other_jobs_are_as_they_are(self, files: JobFiles, job: Job) -> None:
+        assert await files.filled(job) is job

@@ -192,17 +192,17 @@ class TestArchive:
         (tmp_path / "jobs" / "secret").write_bytes(b"no")
         return JobFiles(tmp_path), done
 
-    def test_it_is_the_file_that_the_results_name(self, tmp_path: Path) -> None:
-        assert read_archive(*self.finished(tmp_path, "a.zip")) == b"zip"
+    async def test_it_is_the_file_that_the_results_name(self, tmp_path: Path) -> None:
+        assert await read_archive(*self.finished(tmp_path, "a.zip")) == b"zip"
 
     @pytest.mark.parametrize("name", [None, "", "other.zip", "../../secret", "/etc/passwd", ".."])
-    def test_nothing_else_is_read(self, tmp_path: Path, name: str | None) -> None:
-        assert read_archive(*self.finished(tmp_path, name)) is None
+    async def test_nothing_else_is_read(self, tmp_path: Path, name: str | None) -> None:
+        assert await read_archive(*self.finished(tmp_path, name)) is None
 
-    def test_a_large_one_stays_at_home(self, tmp_path: Path) -> None:
+    async def test_a_large_one_stays_at_home(self, tmp_path: Path) -> None:
         files, done = self.finished(tmp_path, "a.zip")
         (Path(files.of_attempt(done)) / "a.zip").write_bytes(bytes(5 * 1024 * 1024))
-        assert read_archive(files, done) is None
+        assert await read_archive(files, done) is None
 
 
 class TestHeaders:

@@ -43,7 +43,7 @@ async def submit_schedule(request: Request, user: Caller, key: Key = None) -> JS
     desk, place = desk_of(request), new_id("job")
     form = await read_form(
         request,
-        desk.files.uploads,
+        desk.files.uploads.of_this_machine(),
         job_id=place,
         max_fields_bytes=request.app.state.max_body_bytes,
     )
@@ -54,7 +54,7 @@ async def submit_schedule(request: Request, user: Caller, key: Key = None) -> JS
         told = JobError(code=error.code, message=error.message, details=error.details)
         return job_error_response(told)
     finally:
-        await desk.files.uploads.remove(place)
+        await desk.files.uploads.put_away(place)
     batch = traced(request, batch_of(asked, talks))
     return answered(request, *await desk.submit_batch(batch, user=user, key=key))
 

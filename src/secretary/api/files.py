@@ -1,20 +1,22 @@
 """The files that jobs have made, for those who may read the job."""
 
-import asyncio
 import mimetypes
 import re
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from ..errors import NotFound
+from ..files import Found
 from ..job import FINAL
 from .access import Caller
 from .errors import OLDER_ROUTES
 from .jobs import desk_of
+from .sending import Ranges, sent_from_depot, validators
 
 router = APIRouter(tags=["files"])
 
@@ -40,6 +42,8 @@ FILE: dict[str, Any] = {
         304: {"description": "The client has it already (`If-None-Match`)"},
     },
 }
+#: Whoever asks for more parts at once gets the whole.
+MOST_RANGES = 100
 RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
 ONE = r"\s*([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})\s*"
 RANGES = re.compile(f"bytes={ONE}(,{ONE})*", re.IGNORECASE)
@@ -74,51 +78,65 @@ async def download_archive(request: Request, job_id: str, user: Caller) -> Respo
     job = await desk.outline(job_id, user=user)
     if job.status not in FINAL:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
-    return _sent(request, await asyncio.to_thread(desk.files.archive, job), saved=True)
+    return _sent(request, await desk.files.archive(job), saved=True)
 
 
-async def _located(request: Request, path: str, user: str | None) -> Path:
+async def _located(request: Request, path: str, user: str | None) -> Found:
     """`<job_id>/<name>`, for clients that like it also with `jobs/` before it."""
     desk = desk_of(request)
     job_id, _, name = path.removeprefix("jobs/").partition("/")
     job = await desk.outline(job_id, user=user)
-    return await asyncio.to_thread(desk.files.locate, job, name)
+    return await desk.files.find(job, name)
 
 
 async def _text(
     request: Request, path: str, user: str | None, kinds: frozenset[str]
 ) -> JSONResponse:
     found = await _located(request, path, user)
-    if found.suffix.lower() not in kinds or found.stat().st_size > MAX_TEXT_BYTES:
+    if PurePath(found.name).suffix.lower() not in kinds or found.size > MAX_TEXT_BYTES:
         raise NotFound("There is no such text")
-    content = await asyncio.to_thread(found.read_text, "utf-8", "replace")
-    return JSONResponse({"file_path": path, "content": content})
+    content = await desk_of(request).files.content(found)
+    return JSONResponse({"file_path": path, "content": content.decode("utf-8", "replace")})
 
 
-def _sent(request: Request, path: Path, *, saved: bool = False) -> Response:
-    kind = TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0]
-    shown = kind in SHOWN and not saved
-    found = path.stat()
+def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
+    suffix = PurePath(found.name).suffix.lower()
+    kind = TYPES.get(suffix) or mimetypes.guess_type(found.name)[0] or "application/octet-stream"
+    disposition = "inline" if kind in SHOWN and not saved else "attachment"
     headers = {
         "Cache-Control": "private, no-cache",  # ask each time whether it is still the same
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "X-Content-Type-Options": "nosniff",
     }
-    response = FileResponse(
-        path,
-        media_type=kind or "application/octet-stream",
-        filename=path.name,
-        stat_result=found,
-        content_disposition_type="inline" if shown else "attachment",
-        headers=headers,
-    )
-    etag = response.headers["etag"]
+    here: FileResponse | None = None
+    if found.path is not None:
+        here = FileResponse(
+            found.path,
+            media_type=kind,
+            filename=found.name,
+            stat_result=found.path.stat(),
+            content_disposition_type=disposition,
+            headers=headers,
+        )
+        etag, changed = here.headers["etag"], here.headers["last-modified"]
+    else:
+        headers |= validators(found)
+        etag, changed = headers["ETag"], headers["Last-Modified"]
     if _is_known(etag, request.headers.get("if-none-match", "")):
-        return Response(status_code=304, headers={"ETag": etag, **headers})
+        return Response(status_code=304, headers={**headers, "ETag": etag})
     # A client that has a part of another version gets this one whole.
-    if request.headers.get("if-range", etag) in (etag, response.headers["last-modified"]):
-        _check_range(request.headers.get("range"), found.st_size)
-    return response
+    is_same = request.headers.get("if-range", etag) in (etag, changed)
+    ranges = _ranges(request.headers.get("range"), found.size) if is_same else []
+    if here is not None:
+        return here
+    headers["Content-Disposition"] = f"{disposition}; {_named(found.name)}"
+    files = desk_of(request).files
+    return sent_from_depot(files, found, ranges, kind=kind, headers=headers)
+
+
+def _named(name: str) -> str:
+    quoted = quote(name)
+    return f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
 
 
 def _is_known(etag: str, header: str) -> bool:
@@ -127,14 +145,18 @@ def _is_known(etag: str, header: str) -> bool:
     return header.strip() == "*" or etag in known
 
 
-def _check_range(header: str | None, size: int) -> None:
-    """The framework would refuse in a form of its own."""
+def _ranges(header: str | None, size: int) -> Ranges:
+    """Which bytes are asked for, from and to before; none for all. The framework would refuse in
+    a form of its own."""
     if header is None:
-        return
+        return []
     if RANGES.fullmatch(header.strip()) is None:
         raise HTTPException(400, "The Range header cannot be read")
+    found: Ranges = []
     for first, last in RANGE.findall(header):
         start = int(first) if first else max(size - int(last), 0)
         if start >= size or (first and last and int(last) < start):
             headers = {"Content-Range": f"bytes */{size}"}
             raise HTTPException(416, f"The file has {size:,} bytes", headers)
+        found.append((start, min(int(last) + 1, size) if first and last else size))
+    return found if len(found) <= MOST_RANGES else []

@@ -76,19 +76,20 @@ class Answers:
 
 async def answers_about(ctx: JobContext[Any], text: str) -> Answers:
     """EngineUnavailable when there is no model to give any."""
-    name = ctx.llm.model("chat")
-    return await asyncio.to_thread(_opened, ctx, text, name)
-
-
-def _opened(ctx: JobContext[Any], text: str, model: str) -> Answers:
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    model = ctx.llm.model("chat")
+    digest = await asyncio.to_thread(_digest, text)
     parameters = ctx.llm.options.models["chat"].parameters
     version = f"secretary {__version__}"
     # Another version asks otherwise. With that in its name, the place needs no note about it.
     options = {"model": model, "parameters": dict(parameters), "made_with": version}
-    entry = ctx.cache.entry("text", digest, "answers", options=options, version=version)
-    known = records.places(str(entry.directory), made_after=made_after(ctx))
+    entry = await ctx.entry("text", digest, "answers", options=options, version=version)
+    since = made_after(ctx)
+    known = await asyncio.to_thread(records.places, str(entry.directory), made_after=since)
     return Answers(ctx, entry, known)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _load(place: Place) -> list[Any]:

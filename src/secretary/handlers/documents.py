@@ -81,9 +81,7 @@ async def opened_entry(
     """Where the pages of the document are, or will be. Options that are not set do not count."""
     told = {name: value for name, value in options.items() if value}
     version = ", ".join([f"secretary {__version__}", *made_with])
-    entry = await asyncio.to_thread(
-        ctx.cache.entry, kind, document.sha256, method, options=told, version=version
-    )
+    entry = await ctx.entry(kind, document.sha256, method, options=told, version=version)
     return entry, Shelf(str(entry.directory), str(ctx.directory))
 
 

@@ -119,9 +119,8 @@ async def spoken_by_subtitles(
             await ctx.log(text, "warning")
             continue
         await ctx.log(f"The subtitles {one.origin} are used")
-        kept, entry = await asyncio.to_thread(
-            _kept, ctx, document, said, language_code(language or "") or "und"
-        )
+        known_as = language_code(language or "") or "und"
+        kept, entry = await _kept(ctx, document, said, known_as)
         return kept, entry, one.origin
     return None
 
@@ -137,22 +136,26 @@ async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> l
     return await ctx.run(READ, text, wall_time=LOAD_TIMEOUT)
 
 
-def _kept(
+async def _kept(
     ctx: JobContext[Any], document: Document, said: Sequence["Said"], language: str
 ) -> "tuple[Spoken, Entry]":
     from ..processors.transcript_files import Spoken, record_of
 
-    record = record_of(Heard(language=language, confidence=1.0, said=tuple(said)))
-    entry = ctx.cache.entry(
+    heard = Heard(language=language, confidence=1.0, said=tuple(said))
+    record = await asyncio.to_thread(record_of, heard)
+    entry = await ctx.entry(
         "speech",
         document.sha256,
         "subtitles",
         options={"digest": hashlib.sha256(record).hexdigest()},
         version=f"secretary {__version__}",
     )
-    since = made_after(ctx)
-    if 0 not in records.places(str(entry.directory), made_after=since):
-        records.append(str(entry.directory), 0, record)
-        entry.note({})
-    directory = str(entry.directory)
+    since, directory = made_after(ctx), str(entry.directory)
+
+    def keep() -> None:
+        if 0 not in records.places(directory, made_after=since):
+            records.append(directory, 0, record)
+            entry.note({})
+
+    await asyncio.to_thread(keep)
     return Spoken(directory=directory, pieces=1, language=language, made_after=since), entry

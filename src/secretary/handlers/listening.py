@@ -10,11 +10,11 @@ from ..cache import Entry
 from ..engines.speech import Heard
 from ..errors import JobFailed, ProcessDied, ProcessingTimeout
 from ..handler import JobContext
+from ..lanes import in_lanes
 from ..processors import records
 from ..processors.speech.pieces import Piece
 from ..processors.transcript import short_clock
 from .ears import Ears
-from .lanes import in_lanes
 
 OnHeard = Callable[[Piece, Heard], None]
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ..errors import ContextExceeded
+from ..lanes import in_lanes
 from ..processors.text_parts import parts_of, tokens_of
 from .answers import Answers
-from .lanes import in_lanes
 from .prompts import notes_messages
 from .steps import Steps
 

@@ -13,6 +13,7 @@ import orjson
 from ..cache import Entry
 from ..engines.ocr import open_engine
 from ..handler import JobContext
+from ..lanes import in_lanes
 from ..processors import records
 from ..processors.media.recording import PictureTrack, Recording
 from ..processors.media.slides import (
@@ -30,7 +31,6 @@ from ..remote import Remote
 from ..version import __version__
 from .documents import Document
 from .freshness import made_after
-from .lanes import in_lanes
 from .listening import SoundProgress
 
 LOOK: Remote[Seen] = Remote("processors.media.slides", "look")
@@ -81,8 +81,7 @@ class Looking:
     last_percent: int
 
     async def run(self, *, with_text: bool, languages: str | None) -> Frames:
-        entry = await asyncio.to_thread(
-            self.ctx.cache.entry,
+        entry = await self.ctx.entry(
             "slides",
             self.document.sha256,
             "frames",
@@ -179,8 +178,7 @@ class Looking:
         documents = self.ctx.documents
         languages = languages or documents.ocr_language
         engine = open_engine(documents.ocr_engine, documents.ocr_data_directory)
-        entry = await asyncio.to_thread(
-            self.ctx.cache.entry,
+        entry = await self.ctx.entry(
             "slides",
             self.document.sha256,
             "text",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..cache import Entry
 from ..errors import InvalidParameters, JobFailed, ProcessDied, ProcessingTimeout
 from ..handler import JobContext
+from ..lanes import in_lanes
 from ..processors.assembly import is_assembled
 from ..processors.methods import METHODS
 from ..processors.records import Place
 from ..processors.shelf import show_known
-from .lanes import in_lanes
 
 if TYPE_CHECKING:
     from ..processors.page_task import PageTask, Unfinished

@@ -128,8 +128,7 @@ class _Transcription:
             **({"track": self._track.stream} if len(tracks) > 1 else {}),
         }
         version = f"secretary {__version__}, {self._ears.version}"
-        return await asyncio.to_thread(
-            self._ctx.cache.entry,
+        return await self._ctx.entry(
             "speech",
             self._document.sha256,
             self._ears.name,

@@ -9,10 +9,10 @@ from typing import Any
 from ..engines.language_names import is_same_language, language_code
 from ..errors import ContextExceeded
 from ..handler import JobContext
+from ..lanes import in_lanes
 from ..processors.language import COMMON_WORDS, detect_language
 from ..processors.text_parts import Piece, pieces_of
 from .answers import Answers, answers_about
-from .lanes import in_lanes
 from .steps import Steps
 
 #: Tokens of a piece at the most, and of those that are translated and kept together.

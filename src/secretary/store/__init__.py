@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import AwareDatetime, Field
 
+from ..depot import Depot
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
 from .outbox import Outbox
 
@@ -170,6 +171,8 @@ class JobStore(Outbox, Protocol):
     kind: str
     #: Calls take effect in the order in which one process made them.
     in_order: bool
+    #: It is reached over a network, which may fail for one machine and not for others.
+    remote: bool
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -305,6 +308,10 @@ class JobStore(Outbox, Protocol):
 
     async def tidy(self) -> None:
         """What the store needs from time to time: settle batches, drop old keys, checkpoint."""
+        ...
+
+    def depot(self) -> Depot | None:
+        """Where the store can keep files too, for all machines that use it."""
         ...
 
     async def describe(self) -> Mapping[str, Any]:

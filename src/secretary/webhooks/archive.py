@@ -7,10 +7,10 @@ from ..job import Job
 MAX_BYTES = 5 * 1024 * 1024
 
 
-def read_archive(files: JobFiles, job: Job) -> bytes | None:
+async def read_archive(files: JobFiles, job: Job) -> bytes | None:
     """The ZIP with everything a job made; None if there is none, or it is too large."""
     try:
-        file = files.archive(job)
+        found = await files.archive(job)
+        return await files.content(found) if found.size < MAX_BYTES else None
     except NotFound:
         return None
-    return file.read_bytes() if file.stat().st_size < MAX_BYTES else None

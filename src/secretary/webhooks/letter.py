@@ -1,5 +1,6 @@
 """What is posted for one event: where to, with which headers and which body."""
 
+import asyncio
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -18,13 +19,19 @@ class Letter:
     body: bytes
 
 
-def write(event: DueEvent, owner: Job | Batch, webhook: Webhook, files: JobFiles) -> Letter:
-    """May take a while: results can be large, and an archive is a file."""
+async def write(event: DueEvent, owner: Job | Batch, webhook: Webhook, files: JobFiles) -> Letter:
     if isinstance(owner, Job):
-        owner = files.filled(owner)
+        owner = await files.filled(owner)
     archive = None
     if webhook.include_archive and isinstance(owner, Job):
-        archive = read_archive(files, owner)
+        archive = await read_archive(files, owner)
+    return await asyncio.to_thread(_written, event, owner, webhook, archive)
+
+
+def _written(
+    event: DueEvent, owner: Job | Batch, webhook: Webhook, archive: bytes | None
+) -> Letter:
+    """May take a while: results can be large."""
     content = body(owner, webhook, archive=archive)
     headers = headers_for(
         webhook,

@@ -231,7 +231,7 @@ class Sender:
         """The answer; None when the request was given up because its job ended."""
         event = sending.event
         is_end = event.delivery.event != "progress"
-        letter = await asyncio.to_thread(write, event, owner, webhook, self._files)
+        letter = await write(event, owner, webhook, self._files)
         limit = self._options.timeout if is_end else self._options.progress_timeout
         request = sending.request = asyncio.create_task(
             post(client, self._network, letter, limit=limit)

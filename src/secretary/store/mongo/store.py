@@ -36,13 +36,14 @@ from .. import (
 )
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
-from . import add, ending, events, reading, rescue, tidy, workers
+from . import add, ending, events, gridfs, reading, rescue, tidy, workers
 from .calls import Calls, cancellable
 from .change import Change, apply, change_found, release_held
 from .claim import Claims
 from .contents import add_logs
 from .errors import address_of, unavailable_error
 from .follow import Follower
+from .gridfs import GridFsDepot
 from .group import Group
 from .line import waiting_since
 from .poll import Poller
@@ -104,6 +105,7 @@ class MongoStore:
     kind = "mongodb"
     #: A claim may overtake the end of a job that was asked for before.
     in_order = False
+    remote = True
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -133,6 +135,7 @@ class MongoStore:
             db = Database(self._client.get_default_database(DEFAULT_DATABASE))
             self._watch = Watch(db)
             await prepare(db)
+            await gridfs.prepare(self._client.get_default_database(DEFAULT_DATABASE))
             await self._watch.open()
         except BaseException:
             await self._client.close()
@@ -383,6 +386,9 @@ class MongoStore:
     @_translated
     async def tidy(self) -> None:
         await self._caretaker.tidy()
+
+    def depot(self) -> GridFsDepot:
+        return GridFsDepot(self._client.get_default_database(DEFAULT_DATABASE), self._address)
 
     @_translated
     async def describe(self) -> Mapping[str, Any]:

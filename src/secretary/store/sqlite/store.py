@@ -52,6 +52,7 @@ class SqliteStore:
 
     kind = "sqlite"
     in_order = True
+    remote = False
 
     def __init__(self, url: str) -> None:
         self._path = Path(url.removeprefix("sqlite://"))
@@ -253,6 +254,9 @@ class SqliteStore:
     async def tidy(self) -> None:
         await self._writer.call(tidy.tidy, heavy=True)
         await self._readers.call(tidy.checkpoint)
+
+    def depot(self) -> None:
+        """Who has the file of the database has the directory beside it too."""
 
     async def describe(self) -> Mapping[str, Any]:
         def work(db: apsw.Connection) -> dict[str, Any]:
