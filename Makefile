@@ -31,7 +31,7 @@ lint: .venv/.dev ## Is the code in shape?
 types: .venv/.dev ## Do the types fit?
 	@$(BIN)/mypy --no-error-summary
 
-docs: .venv/.dev ## Make a site of the documentation, in site/
+docs: .venv/.group-docs ## Make a site of the documentation, in site/
 	@$(BIN)/python scripts/write_reference.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open site/index.html"
@@ -66,6 +66,9 @@ clean: ## Remove everything that can be made again; your data stays
 
 .venv/.installed: pyproject.toml scripts/make-venv
 	@PYTHON=$(PYTHON) scripts/make-venv
+
+.venv/.group-docs: pyproject.toml scripts/make-venv
+	@PYTHON=$(PYTHON) scripts/make-venv docs
 
 .venv/.dev: pyproject.toml scripts/make-venv
 	@PYTHON=$(PYTHON) scripts/make-venv dev
