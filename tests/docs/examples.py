@@ -57,6 +57,7 @@ class Terminal:
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.program = Program(directory, **settings)
+        self._started: dict[str, str] = {}
         self.environment = self.program.env
         programs = directory / ".venv" / "bin"
         programs.mkdir(parents=True)
@@ -81,9 +82,13 @@ class Terminal:
 
     def start(self, line: str) -> str:
         """Start what stays until it says that it is ready, then end it. What it said."""
-        if "secretary serve" in line:
-            line += " --port 0"
-        command = ["bash", "-c", f"exec env {self._adapted(line, '')}"]
+        if line not in self._started:  # several pages have the same
+            self._started[line] = self._start(line)
+        return self._started[line]
+
+    def _start(self, line: str) -> str:
+        port = " --port 0" if "secretary serve" in line else ""
+        command = ["bash", "-c", f"exec env {self._adapted(line, '')}{port}"]
         running = Running(command, self.environment, self.program.directory)
         try:
             running.wait_for("listens on|takes jobs")

@@ -75,10 +75,10 @@ EXPECTED = {
     (CLIENT, "import asyncio"): {"--- Seite 1 ---\nHello\n": 1},
     (CLIENT, "from secretary.client import Client, JobFailed"): {"'steps': 10": 1},
     (CLIENT, "from secretary.client import Client, Task"): {"completed 3\n": 1},
-    (CLIENT, f"{WITH_CLIENT}client.submit"): {r"^completed job-\S+ 100 ": 1},
+    (CLIENT, f"{WITH_CLIENT}client.submit"): {r"^completed (job|batch)-\S+ 100 ": 1},
     (f"{REFERENCE}/event-job.md", "curl"): {'"status":"success"': 2, "Two talks": 1},
     (f"{REFERENCE}/ingress.md", "curl"): {'"accepted"': 2, r'"--- Seite 1 ---\\nHello"': 1},
-    (f"{REFERENCE}/streams.md", "curl -N"): {"^event: ": 1},
+    (f"{REFERENCE}/streams.md", "curl -N"): {"^id: ": 1},
     (f"{REFERENCE}/webhooks.md", "curl"): {'"status":"success"': 1},
 }
 EXAMPLES = list(examples())
