@@ -7,7 +7,7 @@ PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-shared check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge chaos fuzz-api fuzz-documents clean
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / {print $$1}' $(MAKEFILE_LIST))
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ lint: .venv/.dev ## Is the code in shape?
 types: .venv/.dev ## Do the types fit?
 	@$(BIN)/mypy --no-error-summary
 
+docs: .venv/.group-docs ## Make a site of the documentation, in site/
+	@$(BIN)/python scripts/write_reference.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open site/index.html"
+
 bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
 	@$(BIN)/python bench/engine.py $(ARGS)
 
@@ -61,11 +66,14 @@ fuzz-documents: .venv/.dev ## Damage good documents at random, longer than the t
 	@$(BIN)/python -m tests.fuzzing.documents $(ARGS)
 
 clean: ## Remove everything that can be made again; your data stays
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: pyproject.toml scripts/make-venv
 	@PYTHON=$(PYTHON) scripts/make-venv
+
+.venv/.group-docs: pyproject.toml scripts/make-venv
+	@PYTHON=$(PYTHON) scripts/make-venv docs
 
 .venv/.dev: pyproject.toml scripts/make-venv
 	@PYTHON=$(PYTHON) scripts/make-venv dev

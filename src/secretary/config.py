@@ -264,7 +264,7 @@ class Settings(Group):
     llm: Llm = Llm()
     templates: Templates = Templates()
     logging: Logging = Logging()
-    #: `module:function` of handlers from outside; the function gets the registry.
+    #: `module:function` of handlers from outside, or a module with handlers: `Registry.load`.
     handlers: tuple[str, ...] = ()
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from .errors import InvalidSettings, UnknownJobType
@@ -32,11 +33,17 @@ class Registry:
         self.add(Handler(job_type, AnyParameters, from_seed(handler), timeout))
 
     def load(self, origin: str) -> None:
-        """Let `module:function` register its handlers: the function gets this registry."""
+        """Let `module:function` register its handlers: the function gets this registry. A
+        `module` alone has a `register`, or each handler in it is taken."""
         module_name, _, name = origin.partition(":")
         self._origin = origin
         try:
-            getattr(import_module(module_name), name or "register")(self)
+            module = import_module(module_name)
+            handlers = [] if name or hasattr(module, "register") else _handlers_in(module)
+            for handler in handlers:
+                self.add(handler)
+            if not handlers:
+                getattr(module, name or "register")(self)
         except InvalidSettings:
             raise
         except Exception as error:  # it is someone else's code: it can fail in any way
@@ -67,3 +74,8 @@ class Registry:
     @property
     def job_types(self) -> frozenset[str]:
         return frozenset(self._handlers)
+
+
+def _handlers_in(module: ModuleType) -> list[Handler[Any]]:
+    found = [value for value in vars(module).values() if isinstance(value, Handler)]
+    return list({id(handler): handler for handler in found}.values())  # one may have two names

@@ -2,8 +2,6 @@
 
 import inspect
 import re
-import subprocess
-import sys
 import threading
 import time
 from http.server import ThreadingHTTPServer
@@ -15,47 +13,11 @@ import pytest
 from secretary import client
 from secretary.client import AsyncBatch, AsyncClient, AsyncJob, Batch, Client, Job
 from secretary.config import load
-from tests.acceptance.program import Program
-from tests.documents import pdf
 
-from .test_examples import ADDRESS, ROOT, blocks
+from .examples import ROOT, Terminal, blocks
 
 PAGE = "docs/reference/client.md"
 HOW_TO = "docs/how-to/receive-webhooks.md"
-
-
-def run(program: Program, code: str) -> str:
-    """An example as a program of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=program.directory,
-        env=program.env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
-    assert not done.stderr
-    return done.stdout
-
-
-def test_every_example_of_the_page_works(tmp_path: Path) -> None:
-    program = Program(tmp_path)
-    (tmp_path / "report.pdf").write_bytes(pdf("Hello"))
-    examples = [*blocks(PAGE, "python"), readme_example()]
-    with program.serving() as service:
-        told = [run(program, code.replace(ADDRESS, service.url)) for code in examples]
-    document, in_a_loop, jobs, batch, events, readme = told
-    assert document == in_a_loop == readme == "--- Seite 1 ---\nHello\n"
-    assert "'steps': 10" in jobs
-    assert jobs.count(" completed\n") == 3
-    assert batch == "completed 3\n"
-    assert re.search(r"(?m)^completed job-\S+ 100 ", events)
-
-
-def readme_example() -> str:
-    (code,) = (code for code in blocks("README.md", "python") if "secretary.client" in code)
-    return code
 
 
 class TestReceivingWebhooks:
@@ -71,10 +33,9 @@ class TestReceivingWebhooks:
         listening.start()
         host = f"127.0.0.1:{server.server_port}"
         try:
-            program = Program(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS=f'["{host}"]')
-            with program.serving() as service:
-                code = hand_in.replace(ADDRESS, service.url).replace("127.0.0.1:8000", host)
-                run(program, code)
+            terminal = Terminal(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS=f'["{host}"]')
+            with terminal.program.serving() as service:
+                terminal.run_python(hand_in.replace("127.0.0.1:8000", host), service.url)
                 deadline = time.monotonic() + 30
                 while not names["seen"]:
                     assert time.monotonic() < deadline

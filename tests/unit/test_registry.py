@@ -62,10 +62,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A module with handlers, as someone else would write it."""
     (tmp_path / "their_handlers.py").write_text(MODULE)
     (tmp_path / "their_mistake.py").write_text("import there_is_no_such_module\n")
+    (tmp_path / "their_only_handlers.py").write_text(MODULE.partition("async def old")[0])
     (tmp_path / "their_typo.py").write_text("def register(registry:\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield "their_handlers"
     sys.modules.pop("their_handlers", None)
+    sys.modules.pop("their_only_handlers", None)
 
 
 class TestBothForms:
@@ -107,6 +109,12 @@ class TestLoading:
         registry.load(module)
         assert registry.job_types == {"noted", "old"}
 
+    def test_a_module_without_register_gives_the_handlers_in_it(self, module: str) -> None:
+        registry = Registry()
+        registry.load("their_only_handlers")
+        assert registry.job_types == {"noted"}
+        assert registry["noted"].origin == "their_only_handlers"
+
     def test_what_comes_from_outside_knows_where_it_came_from(self, module: str) -> None:
         registry = Registry([pdf])
         registry.load(f"{module}:register")
@@ -115,7 +123,7 @@ class TestLoading:
 
     @pytest.mark.parametrize(
         "origin",
-        ["no_such_module:register", "their_handlers:missing", "their_mistake:register", ""],
+        ["no_such_module:register", "their_handlers:missing", "their_mistake:register", "json", ""],
     )
     def test_what_cannot_be_loaded_is_named(self, module: str, origin: str) -> None:
         with pytest.raises(InvalidSettings, match=f"handlers: {origin!r} cannot be loaded"):

@@ -13,7 +13,7 @@ from ..processors.page_task import Unfinished
 from ..remote import Remote
 from .documents import Document, find
 from .paged import Opened, Wish, read_pages
-from .parameters import LANGUAGES, LanguageParameters
+from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
 from .pdf import TIMEOUT
 
 #: `native` and `auto` are what clients of PDFs send; a picture can only be read.
@@ -24,9 +24,11 @@ MAKE_PAGES: Remote[list[Unfinished]] = Remote("processors.picture_pages", "make_
 
 
 class ImageParameters(LanguageParameters):
-    extraction_method: MethodName = "ocr"
+    extraction_method: MethodName = Field(
+        default="ocr", description="`native` and `auto` mean `ocr` here"
+    )
     include_images: bool = Field(default=False, description="The picture, upright, as a JPEG")
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES)
+    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
     def wish(self) -> Wish:
         method = {**ALIASES, "native": "ocr", "auto": "ocr"}.get(

@@ -20,6 +20,7 @@ from ..templates import parse
 MAX_TEXT = 10_000_000
 #: `deu`, `deu+eng`, `de-DE`: how languages are named to an OCR engine.
 LANGUAGES = r"^[A-Za-z_-]+(\+[A-Za-z_-]+)*$"
+OCR_LANGUAGE = "For OCR, like `deu+eng`; told from the text if it is not said"
 
 
 def _both_spellings(name: str) -> AliasChoices:
@@ -77,10 +78,18 @@ class SourceParameters(Spelled):
 class LanguageParameters(SourceParameters):
     """For what is read, said or written."""
 
-    source_language: str | None = Field(default=None, max_length=35)
-    target_language: str | None = Field(default=None, max_length=35)
-    template: str | None = Field(default=None, max_length=200)
-    template_content: str | None = Field(default=None, max_length=MAX_TEXT)
+    source_language: str | None = Field(
+        default=None, max_length=35, description="The language of the source, like `de`"
+    )
+    target_language: str | None = Field(
+        default=None, max_length=35, description="The language of the result, like `en`"
+    )
+    template: str | None = Field(
+        default=None, max_length=200, description="The name of a template for the result"
+    )
+    template_content: str | None = Field(
+        default=None, max_length=MAX_TEXT, description="A template itself, instead of a name"
+    )
     context: JsonObject = Field(default=None, description="Values for the template")
 
     @field_validator("template_content")

@@ -15,7 +15,7 @@ from ..processors.page_task import Unfinished
 from ..remote import Remote
 from .documents import Document, find
 from .paged import Opened, Wish, read_pages
-from .parameters import LANGUAGES, LanguageParameters
+from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
 
 MethodName = Literal[
     "native", "ocr", "tesseract_ocr", "both", "preview", "preview_and_native", "llm",
@@ -36,12 +36,14 @@ TO_PDF: Remote[str] = Remote("processors.libreoffice", "to_pdf")
 
 
 class PdfParameters(LanguageParameters):
-    extraction_method: MethodName = "native"
+    extraction_method: MethodName = Field(
+        default="native", description="How pages are read; `auto` decides for each"
+    )
     include_images: bool = Field(default=False, description="A picture of each page")
-    page_start: int | None = Field(default=None, ge=1)
-    page_end: int | None = Field(default=None, ge=1)
-    password: str | None = Field(default=None, max_length=200)
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES)
+    page_start: int | None = Field(default=None, ge=1, description="The first page to read")
+    page_end: int | None = Field(default=None, ge=1, description="The last page to read")
+    password: str | None = Field(default=None, max_length=200, description="Of an encrypted PDF")
+    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
     def wish(self) -> Wish:
         return Wish(

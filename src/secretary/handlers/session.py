@@ -47,20 +47,22 @@ TEMPLATE = "Session"
 
 
 class SessionParameters(LanguageParameters):
-    event: str | None = Field(default=None, max_length=500)
+    event: str | None = Field(default=None, max_length=500, description="The conference")
     session: str | None = Field(default=None, max_length=1000, description="The title of the talk")
     filename: str | None = Field(default=None, max_length=500, description="Of the document")
-    track: str | None = Field(default=None, max_length=500)
-    day: str | None = Field(default=None, max_length=100)
-    starttime: str | None = Field(default=None, max_length=100)
-    endtime: str | None = Field(default=None, max_length=100)
-    speakers: Words = Field(default_factory=list)
-    video_url: str | None = Field(default=None, max_length=8000)
+    track: str | None = Field(default=None, max_length=500, description="Where it belongs")
+    day: str | None = Field(default=None, max_length=100, description="A date or a weekday")
+    starttime: str | None = Field(default=None, max_length=100, description="Like `10:30`")
+    endtime: str | None = Field(default=None, max_length=100, description="Like `11:20`")
+    speakers: Words = Field(default_factory=list, description="Names, as a list or with commas")
+    video_url: str | None = Field(
+        default=None, max_length=8000, description="The video: a file, or a page of a site"
+    )
     subtitles_url: str | None = Field(
         default=None, max_length=8000, description="Subtitles of the video: nobody need listen"
     )
     attachments_url: str | None = Field(default=None, max_length=8000, description="The slides")
-    create_archive: bool = True
+    create_archive: bool = Field(default=True, description="A ZIP with everything")
 
 
 @handles("session", SessionParameters, timeout=TIMEOUT)

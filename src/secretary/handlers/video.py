@@ -11,7 +11,7 @@ from .audio import TIMEOUT
 from .documents import Document
 from .looking import Frames, Looking
 from .origins import find_recording
-from .parameters import LANGUAGES
+from .parameters import LANGUAGES, OCR_LANGUAGE
 from .recorded import RecordingParameters, concluded, words_of
 from .recordings import look_into
 from .translating import check_translation
@@ -28,7 +28,7 @@ class VideoParameters(RecordingParameters):
     include_transcript: bool = Field(default=True, description="What is said")
     include_frames: bool = Field(default=True, description="The slides, as pictures")
     include_slide_text: bool = Field(default=False, description="The text of each slide, by OCR")
-    ocr_language: str | None = Field(default=None, pattern=LANGUAGES)
+    ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
     @property
     def is_watched(self) -> bool:

@@ -1,0 +1,145 @@
+"""Writes the parts of the reference that the program itself can tell: its routes and job types.
+
+`make docs` runs it. With --check it writes nothing and fails where a page is out of date."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from secretary.api import create_api
+from secretary.desk import Desk
+from secretary.files import JobFiles
+from secretary.handler import Handler
+from secretary.handlers import BUILTIN
+from secretary.handlers.parameters import LanguageParameters
+from secretary.registry import Registry
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PART = "<!-- written by scripts/write_reference.py: {} -->\n"
+END = "<!-- up to here -->"
+
+#: The heading and the page with more, by the tag of a route.
+TOPICS = {
+    "ingress": ("Files and URLs", "Fields, waiting, idempotency: [Files and URLs](ingress.md)."),
+    "jobs": ("Jobs", "Of each job type: [Job types](job-types.md)."),
+    "batches": ("Batches", "A schedule: [Import a conference](../how-to/import-a-conference.md)."),
+    "files": ("Files of jobs", "More: [The files of a job](ingress.md#the-files-of-a-job)."),
+    "streams": ("Streams", "Their events: [Streams](streams.md)."),
+    "templates": ("Templates", "What they are: [Templates](templates.md)."),
+    "overview": ("At a glance", "Their fields: [Operations](operations.md#at-a-glance)."),
+    "health": ("Health", "More: [Operations](operations.md#health)."),
+    "metrics": ("Metrics", "All of them: [Metrics](metrics.md)."),
+    "event-job": ("For older clients", "More: [The event-job API](event-job.md)."),
+}
+#: Where the results of a job type are told.
+RESULTS = {
+    "audio": "[Recordings](recordings.md#results)",
+    "imageocr": "[Documents](documents.md#results)",
+    "office": "[Documents](documents.md#results)",
+    "pdf": "[Documents](documents.md#results)",
+    "selftest": "`structured_data {seconds, steps, python}`",
+    "session": "[Talks of a conference](sessions.md#results)",
+    "transformer": "[Texts](transformer.md#results)",
+    "video": "[Recordings](recordings.md#results)",
+}
+
+
+def main() -> None:
+    registry = Registry(BUILTIN)
+    desk = Desk(None, registry, JobFiles(REFERENCE))  # type: ignore[arg-type]  # nobody asks it
+    document = create_api(desk).openapi()
+    pages = {
+        "api.md": {"routes": "\n".join(routes(document))},
+        "job-types.md": {"job types": "\n".join(job_types())},
+    }
+    stale = [name for name, parts in pages.items() if not put(REFERENCE / name, parts)]
+    if stale and "--check" in sys.argv:
+        sys.exit(f"Out of date: {', '.join(stale)}. Run `make docs`.")
+
+
+def put(page: Path, parts: Mapping[str, str]) -> bool:
+    """Write the parts into the page, unless only asked. False: it was out of date."""
+    before = after = page.read_text()
+    for name, text in parts.items():
+        start = after.index(PART.format(name)) + len(PART.format(name))
+        after = f"{after[:start]}\n{text}\n{after[after.index(END, start) :]}"
+    if after != before and "--check" not in sys.argv:
+        page.write_text(after)
+    return after == before
+
+
+def routes(document: Mapping[str, Any]) -> Iterator[str]:
+    told: dict[str, list[str]] = {tag: [] for tag in TOPICS}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            listed = told.setdefault(operation["tags"][0], [])
+            listed.append(route(method.upper(), path, operation))
+    for tag, rows in told.items():
+        heading, more = TOPICS.get(tag, (tag.capitalize(), ""))
+        yield f"### {heading}\n\n{more}\n"
+        yield "| route | what it does | in the query | answers |\n|---|---|---|---|"
+        yield "\n".join(rows) + "\n"
+
+
+def route(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    query = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "query"]
+    answers = [status for status in operation["responses"] if status < "400"]
+    purpose = " ".join(operation["description"].partition("\n\n")[0].split())
+    return f"| `{method} {path}` | {purpose} | {', '.join(query)} | {', '.join(answers)} |"
+
+
+def job_types() -> Iterator[str]:
+    shared = LanguageParameters.model_json_schema()["properties"]
+    yield "## Parameters of all\n\nOf every type below but `selftest`.\n"
+    yield table(shared)
+    for handler in BUILTIN:
+        yield f"## {handler.job_type}\n"
+        yield from job_type(handler, shared)
+
+
+def job_type(handler: Handler[Any], shared: Mapping[str, Any]) -> Iterator[str]:
+    hours = f"{handler.timeout.total_seconds() / 3600:g} hours" if handler.timeout else ""
+    limit = hours or "[`generic_worker.timeout_sec`](settings.md#generic_worker)"
+    yield f"{purpose(handler)}\n"
+    yield f"An attempt may take {limit}; {handler.max_attempts} attempts."
+    yield f"Results: {RESULTS[handler.job_type]}.\n"
+    own = handler.parameters.model_json_schema()["properties"]
+    yield table({name: field for name, field in own.items() if shared.get(name) != field})
+
+
+def purpose(handler: Handler[Any]) -> str:
+    """The first line of its module, behind the name of the job type."""
+    told = (sys.modules[handler.run.__module__].__doc__ or "").partition(": ")[2]
+    return told[:1].upper() + told[1:]
+
+
+def table(fields: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = []
+    for name, field in fields.items():
+        meaning = field.get("description", "").replace("|", r"\|")
+        rows.append(f"| `{name}` | {kind(field)} | {default(field)} | {meaning} |")
+    return "\n".join(["| parameter | what | default | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+def kind(field: Mapping[str, Any]) -> str:
+    """The type of a parameter in words, with its limits."""
+    some = next((one for one in field.get("anyOf", ()) if one.get("type") != "null"), field)
+    if "enum" in some:
+        return ", ".join(f"`{value}`" for value in some["enum"])
+    names = {"string": "text", "array": "list", "boolean": "yes or no", "integer": "whole number"}
+    told = names.get(some["type"], some["type"])
+    least, most = some.get("minimum"), some.get("maximum")
+    if least is not None and most is not None:
+        return f"{told}, {least} to {most}"
+    return f"{told}, {least} or more" if least is not None else told
+
+
+def default(field: Mapping[str, Any]) -> str:
+    value = field.get("default")
+    shown = str(value).lower() if isinstance(value, bool) else value
+    return "" if value is None else f"`{shown}`"
+
+
+if __name__ == "__main__":
+    main()

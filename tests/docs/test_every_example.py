@@ -1,0 +1,200 @@
+"""Every example of README and docs is run: commands and programs against one real service, settings
+and documents by what reads them. What is new on a page is run too, without a word here."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from secretary.config import load
+from secretary.submission import BatchRequest, read
+from tests.acceptance.program import Running, require_curl
+from tests.documents import pdf
+from tests.schedules import FOSDEM
+
+from .examples import STAYS, Example, Terminal, blocks, examples
+
+HOW_TO, REFERENCE, TUTORIAL = "docs/how-to", "docs/reference", "docs/tutorial/first-job.md"
+CONFERENCE = f"{HOW_TO}/import-a-conference.md"
+CLIENT = f"{REFERENCE}/client.md"
+WITH_CLIENT = """\
+from secretary.client import Client
+
+with Client("http://127.0.0.1:5000") as client:
+    """
+CHOSEN = "secretary import schedule.xml --track 'Main*' --day saturday"
+#: What no test runs, and why: the page, how the example begins.
+NOT_RUN = {
+    ("README.md", "make run"): "it installs everything; test_examples looks at the Makefile",
+    (TUTORIAL, "make run"): "the same",
+    (
+        CONFERENCE,
+        "curl http://127.0.0.1:5000/api/batches/from-schedule -H",
+    ): "it asks the world for a schedule",
+    (f"{HOW_TO}/import-from-video-sites.md", "pip install 'sec"): "it changes the installation",
+    (f"{HOW_TO}/import-from-video-sites.md", "pip install -U"): "the same",
+    (f"{HOW_TO}/run-with-mongodb.md", "mongod "): "the system's database; we have tests/mongod.py",
+}
+#: What has a test of its own, in which file.
+ELSEWHERE = {
+    (f"{HOW_TO}/connect-a-local-llm.md", "curl "): "test_local_llm.py",
+    (f"{HOW_TO}/receive-webhooks.md", "from http.server"): "test_client_page.py",
+    (f"{HOW_TO}/receive-webhooks.md", "from secretary.client"): "test_client_page.py",
+    (f"{HOW_TO}/write-a-handler.md", "PYTHONPATH"): "test_examples.py",
+}
+#: Languages whose examples others run or read, by what they are.
+READ_BY = {"json": "test_documents.py", "js": "test_examples.py", "markdown": "test_examples.py"}
+RUN_HERE = {"sh", "python", "yaml"}
+#: Output, diagrams, and files of other programs.
+NOT_TO_RUN = {"text"}
+#: What must come of an example: patterns, and how often each is found at least.
+EXPECTED = {
+    ("README.md", ".venv/bin/secretary convert"): {r"document\.md": 1},
+    ("README.md", "curl -F file=@document.pdf '"): {r'"--- Seite 1 ---\\nHello"': 1},
+    ("README.md", "curl -F file=@document.pdf h"): {'"accepted"': 1, '"status":"success"': 1},
+    ("README.md", "export PATH"): {r"status +completed": 1, r"workers +ok": 1},
+    ("README.md", "from secretary.client"): {"--- Seite 1 ---\nHello": 1},
+    (TUTORIAL, "curl"): {"My first job": 1},
+    (TUTORIAL, "secretary submit selftest -p seconds=2"): {r"status +completed": 1},
+    (TUTORIAL, "secretary submit selftest -p seconds=-1"): {"UNKNOWN_JOB_TYPE": 1},
+    (TUTORIAL, "cat > batch.yaml"): {"Three jobs": 1},
+    (CONFERENCE, f"{CHOSEN} --dry-run"): {"Gardens of code": 1},
+    (CONFERENCE, f"{CHOSEN} -p template"): {"^batch-": 1},
+    (CONFERENCE, "secretary import schedule.xml --dry-run"): {'"total_jobs":3': 1},
+    (CONFERENCE, "curl http://127.0.0.1:5000/api/batches/from-schedule -F"): {'"total_jobs":1': 1},
+    (f"{HOW_TO}/run-on-several-machines.md", "secretary doctor"): {r"workers +ok": 1},
+    (f"{HOW_TO}/secure-it.md", "curl -s"): {"^200$": 1},
+    (f"{HOW_TO}/secure-it.md", "curl http"): {'"user_id":"ann"': 1, '"read_access":\\["bob"\\]': 1},
+    (f"{REFERENCE}/api.md", "curl http"): {'"job_name":"A test"': 1},
+    (CLIENT, f'{WITH_CLIENT}job = client.submit("pdf'): {"--- Seite 1 ---\nHello\n": 1},
+    (CLIENT, "import asyncio"): {"--- Seite 1 ---\nHello\n": 1},
+    (CLIENT, "from secretary.client import Client, JobFailed"): {"'steps': 10": 1},
+    (CLIENT, "from secretary.client import Client, Task"): {"completed 3\n": 1},
+    (CLIENT, f"{WITH_CLIENT}client.submit"): {r"^completed (job|batch)-\S+ 100 ": 1},
+    (f"{REFERENCE}/event-job.md", "curl"): {'"status":"success"': 2, "Two talks": 1},
+    (f"{REFERENCE}/ingress.md", "curl"): {'"accepted"': 2, r'"--- Seite 1 ---\\nHello"': 1},
+    (f"{REFERENCE}/streams.md", "curl -N"): {"^id: ": 1},
+    (f"{REFERENCE}/webhooks.md", "curl"): {'"status":"success"': 1},
+}
+EXAMPLES = list(examples())
+
+
+def in_table(example: Example, table: Any) -> bool:
+    return any(example.is_at(page, start) for page, start in table)
+
+
+def to_run(language: str) -> list[Any]:
+    chosen = [one for one in EXAMPLES if one.language == language]
+    return [
+        pytest.param(one, id=str(one))
+        for one in chosen
+        if not in_table(one, NOT_RUN) and not in_table(one, ELSEWHERE)
+    ]
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """With the files that the pages take for granted."""
+    require_curl()
+    directory = tmp_path_factory.mktemp("examples")
+    for name in ("document", "report", "scan"):
+        (directory / f"{name}.pdf").write_bytes(pdf("Hello"))
+    (directory / "schedule.xml").write_text(FOSDEM)
+    (directory / "interview.txt").write_text("Ann: The bridge will be open in May.\n")
+    (template,) = blocks(f"{HOW_TO}/write-a-template.md", "markdown")
+    (directory / "Interview.md").write_text(template)
+    (handler,) = (code for code in blocks("README.md", "python") if "@handles" in code)
+    (directory / "my_handlers.py").write_text(handler)
+    terminal = Terminal(directory, SECRETARY_TEMPLATES__DIRECTORY=str(directory))
+    terminal.environment["PYTHONPATH"] += f"{os.pathsep}{directory}"
+    return terminal
+
+
+@pytest.fixture(scope="module")
+def service(terminal: Terminal) -> Iterator[Running]:
+    terminal.environment["SECRETARY_HANDLERS"] = "my_handlers"
+    with terminal.program.serving() as service:
+        yield service
+
+
+class TestAllAreCovered:
+    def test_every_block_says_what_it_is(self) -> None:
+        known = RUN_HERE | NOT_TO_RUN | READ_BY.keys()
+        assert [str(one) for one in EXAMPLES if one.language not in known] == []
+
+    def test_what_can_be_run_is_not_passed_off_as_text(self) -> None:
+        commands = re.compile(r"^(secretary|curl|make|pip|export|from|import) ")
+        texts = [one for one in EXAMPLES if one.language in NOT_TO_RUN]
+        assert [str(one) for one in texts if commands.match(one.text)] == []
+
+    @pytest.mark.parametrize("table", [NOT_RUN, ELSEWHERE, EXPECTED])
+    def test_no_list_names_what_is_not_there(self, table: dict[tuple[str, str], Any]) -> None:
+        found = {key: sum(one.is_at(*key) for one in EXAMPLES) for key in table}
+        assert [key for key, number in found.items() if number != 1] == []
+
+    @pytest.mark.parametrize("file", sorted({*ELSEWHERE.values(), *READ_BY.values()}))
+    def test_the_other_tests_are_there(self, file: str) -> None:
+        assert Path(__file__).with_name(file).exists()
+
+
+@pytest.mark.parametrize("example", to_run("sh"))
+def test_commands_work(example: Example, terminal: Terminal, service: Running) -> None:
+    told = ""
+    if any(STAYS.match(line) for line in example.text.splitlines()):
+        for line in example.text.splitlines():
+            told += terminal.start(line) if STAYS.match(line) else terminal.type(line, service.url)
+    else:
+        told = terminal.type(example.text, service.url)
+    require_expected(example, told)
+    if settings := assigned(example.text):
+        load(None, environment=settings)
+
+
+def assigned(text: str) -> dict[str, str]:
+    """The settings that the lines of an example put into the environment."""
+    words = shlex.split(text.replace("$(openssl rand -hex 32)", "0" * 64), comments=True)
+    pairs = [word.partition("=") for word in words]
+    return {
+        name: value.replace("…", "1")
+        for name, equals, value in pairs
+        if equals and re.fullmatch("SECRETARY_[A-Z_]+|MONGODB_URI", name)
+    }
+
+
+@pytest.mark.parametrize("example", to_run("python"))
+def test_programs_work(example: Example, terminal: Terminal, service: Running) -> None:
+    require_expected(example, terminal.run_python(example.text, service.url))
+
+
+@pytest.mark.parametrize("example", to_run("yaml"))
+def test_settings_and_batches_are_accepted(example: Example, tmp_path: Path) -> None:
+    document = yaml.safe_load(example.text)
+    if "jobs" in document:
+        read(BatchRequest, document)
+        return
+    file = tmp_path / "config.yaml"
+    file.write_text(example.text.replace("…", "1"))
+    load(file, environment={})
+
+
+def require_expected(example: Example, told: str) -> None:
+    for key, patterns in EXPECTED.items():
+        if example.is_at(*key):
+            for pattern, times in patterns.items():
+                assert len(re.findall(pattern, told, re.MULTILINE)) >= times, told
+
+
+class TestTheHandlerOfTheReadme:
+    def test_it_has_five_lines(self) -> None:
+        (code,) = (code for code in blocks("README.md", "python") if "@handles" in code)
+        assert len([line for line in code.splitlines() if line]) == 5
+
+    def test_it_counts(self, service: Running) -> None:
+        job_id = service.submit(job_type="count", parameters={"text": "one two three"})
+        job = service.wait_until(job_id, "completed", "failed")
+        assert job["results"]["structured_data"] == {"words": 3}
