@@ -38,6 +38,7 @@ NOT_RUN = {
     ): "it asks the world for a schedule",
     (f"{HOW_TO}/import-from-video-sites.md", "pip install 'sec"): "it changes the installation",
     (f"{HOW_TO}/import-from-video-sites.md", "pip install -U"): "the same",
+    (f"{HOW_TO}/run-on-several-machines.md", "pip install 'sec"): "the same",
     (f"{HOW_TO}/run-with-mongodb.md", "mongod "): "the system's database; we have tests/mongod.py",
 }
 #: What has a test of its own, in which file.
