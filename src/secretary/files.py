@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import orjson
 
@@ -55,7 +56,7 @@ class JobFiles:
         target = directory / name
         is_ours = job.has_more_results and target.parent == directory
         if is_ours and directory.is_dir() and not target.exists():
-            pack(directory, target, without=frozenset({str(results[MORE_IN])}))
+            pack(directory, target, without=_not_packed(results))
         return self.locate(job, name)
 
     def filled(self, job: Job) -> Job:
@@ -107,3 +108,9 @@ class JobFiles:
                 shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(OSError):  # something is left in it
             of_job.rmdir()
+
+
+def _not_packed(results: Mapping[str, Any]) -> frozenset[str]:
+    """Texts that the results have as well, and the recording: who sent it has it."""
+    recording = results.get("recording") or {}
+    return frozenset({str(results[MORE_IN]), PurePosixPath(recording.get("url") or "").name})

@@ -27,10 +27,16 @@ SHOWN = frozenset(
     {
         "application/pdf", "application/json", "text/plain", "text/markdown", "text/vtt",
         "text/csv", "image/png", "image/jpeg", "image/gif", "image/webp", "audio/mpeg",
-        "audio/wav", "audio/x-wav", "audio/ogg", "audio/flac", "video/mp4", "video/webm",
+        "audio/wav", "audio/x-wav", "audio/ogg", "audio/flac", "audio/aac", "audio/mp4",
+        "audio/webm", "video/mp4", "video/webm",
     }
 )  # fmt: skip
-TYPES = {".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp"}
+#: Where systems differ, or know nothing.
+TYPES = {
+    ".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp",
+    ".m4a": "audio/mp4", ".aac": "audio/aac", ".weba": "audio/webm", ".wav": "audio/wav",
+    ".flac": "audio/flac", ".ogg": "audio/ogg",
+}  # fmt: skip
 
 FILE: dict[str, Any] = {
     "response_class": FileResponse,
