@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -44,6 +45,21 @@ class JobFiles:
         except (ValueError, OSError):  # a NUL, a name that is too long
             pass
         raise NotFound("There is no such file")
+
+    def made_so_far(self, job: Job) -> list[tuple[str, int]]:
+        """Names and sizes of what the last attempt has made, also while it runs. Takes a while."""
+        root = self.of_attempt(job)
+        unseen = str((job.results or {}).get(MORE_IN))
+        found = []
+        for directory, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(directory, name)
+                with contextlib.suppress(OSError):  # it was replaced meanwhile
+                    status = os.lstat(path)
+                    is_hidden = name.startswith(".") or name == unseen
+                    if stat.S_ISREG(status.st_mode) and not is_hidden:
+                        found.append((os.path.relpath(path, root), status.st_size))
+        return sorted(found)
 
     def archive(self, job: Job) -> Path:
         """The ZIP with everything the job has made. Takes a while: that of a document is packed

@@ -92,9 +92,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "webhook_rules": {"job", "errors"},
     "submission": {"webhook_rules", "registry", "job", "errors", "trace"},
+    "reruns": {"submission", "files", "job", "errors"},
     "desk": {
-        "submission", "webhook_rules", "registry", "store", "files", "uploads", "job", "errors",
-        "machine",
+        "reruns", "submission", "webhook_rules", "registry", "store", "files", "uploads", "job",
+        "errors", "machine",
     },
     "event_data": {"job"},
     "events": {"store", "job", "errors"},

@@ -5,6 +5,7 @@ import mimetypes
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from ..errors import NotFound
 from ..job import FINAL
 from .access import Caller
+from .envelope import success
 from .errors import OLDER_ROUTES
 from .jobs import desk_of
 
@@ -81,6 +83,19 @@ async def download_archive(request: Request, job_id: str, user: Caller) -> Respo
     if job.status not in FINAL:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
     return _sent(request, await asyncio.to_thread(desk.files.archive, job), saved=True)
+
+
+@router.get("/api/jobs/{job_id}/files")
+async def list_files(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """The files that a job has made, also while it runs: a page is there as soon as it is done."""
+    desk = desk_of(request)
+    job = await desk.outline(job_id, user=user)
+    made = await asyncio.to_thread(desk.files.made_so_far, job)
+    files = [
+        {"name": name, "url": f"/api/files/{job_id}/{quote(name)}", "size": size}
+        for name, size in made
+    ]
+    return success(request, "files", {"attempt": job.attempt, "files": files}, process_id=job_id)
 
 
 async def _located(request: Request, path: str, user: str | None) -> Path:
