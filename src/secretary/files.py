@@ -127,6 +127,7 @@ class JobFiles:
 
 
 def _not_packed(results: Mapping[str, Any]) -> frozenset[str]:
-    """Texts that the results have as well, and the recording: who sent it has it."""
+    """Texts that other files have as well, and the recording: who sent it has it."""
     recording = results.get("recording") or {}
-    return frozenset({str(results[MORE_IN]), PurePosixPath(recording.get("url") or "").name})
+    urls = (recording.get("url"), results.get("page_markdown_file"))
+    return frozenset({str(results[MORE_IN]), *(PurePosixPath(url or "").name for url in urls)})
