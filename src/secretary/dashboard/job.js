@@ -26,6 +26,7 @@ export async function show(root, { id, query, left, shown }) {
   await page.load();
   page.draw();
   shown();
+  page.log?.toEnd(); // nothing scrolls before it is shown
   page.follow();
 }
 
@@ -110,11 +111,13 @@ class Page {
   /** Another state: all of it is drawn anew, but what someone fills in, and where they read. */
   redraw() {
     const { scrollY } = window;
+    const following = this.log?.follow.checked;
     if (this.root.querySelector("form[data-dirty]")) {
       this.drawParts();
       this.drawActions();
     } else this.draw();
     window.scrollTo(0, scrollY);
+    if (following) this.log?.toEnd(true);
   }
 
   draw() {
@@ -146,7 +149,7 @@ class Page {
   drawPanel(panel, tab) {
     if (tab === "result") this.drawResult(panel);
     if (tab === "parameters") drawParameters(panel, this.job, { field: this.field, left: this.left });
-    this.log = tab === "logs" ? new Log(panel) : null;
+    this.log = tab === "logs" ? new Log(panel, !this.ended) : null;
   }
 
   drawParts() {

@@ -11,9 +11,9 @@ export function attempts(job) {
   if (!job.attempts.length) return html`<p class="empty">${t("attempts.none")}</p>`;
   return html`<table class="list"><thead><tr><th scope="col">#</th><th scope="col">${t("col.started")}</th><th scope="col">${t("col.took")}</th>
     <th scope="col">${t("col.worker")}</th><th scope="col">${t("col.outcome")}</th></tr></thead><tbody>${job.attempts.map((one) => html`<tr>
-    <td>${one.attempt}</td><td>${ago(one.started_at)}</td>
-    <td>${one.ended_at ? duration(between(one.started_at, one.ended_at)) : t("attempts.running")}</td>
-    <td><code>${one.worker_id ?? "–"}</code></td><td>${outcome(one)}</td></tr>`)}</tbody></table>`;
+    <td data-label="#">${one.attempt}</td><td data-label="${t("col.started")}">${ago(one.started_at)}</td>
+    <td data-label="${t("col.took")}">${one.ended_at ? duration(between(one.started_at, one.ended_at)) : t("attempts.running")}</td>
+    <td data-label="${t("col.worker")}"><code>${one.worker_id ?? "–"}</code></td><td data-label="${t("col.outcome")}">${outcome(one)}</td></tr>`)}</tbody></table>`;
 }
 
 function outcome({ error, ended_at: ended }) {
@@ -27,8 +27,8 @@ export function deliveries(job) {
   const where = job.webhook && html`<p>${t("delivery.to")} <code>${job.webhook.url}</code></p>`;
   if (!job.deliveries.length) return html`${where}<p class="empty">${t("delivery.none")}</p>`;
   return html`${where}<table class="list"><thead><tr><th scope="col">#</th><th scope="col">${t("delivery.event")}</th><th scope="col">${t("col.state")}</th>
-    <th scope="col">${t("delivery.tries")}</th><td></td></tr></thead><tbody>${job.deliveries.map((one) => html`<tr><td>${one.n}</td><td>${one.event}</td>
-      <td>${standing(one)}</td><td>${tries(one)}</td>
+    <th scope="col">${t("delivery.tries")}</th><td></td></tr></thead><tbody>${job.deliveries.map((one) => html`<tr><td data-label="#">${one.n}</td><td data-label="${t("delivery.event")}">${one.event}</td>
+      <td data-label="${t("col.state")}">${standing(one)}</td><td data-label="${t("delivery.tries")}">${tries(one)}</td>
       <td>${one.event !== "progress" && html`<button type="button" class="quiet" data-replay="${one.n}">${t("delivery.replay")}</button>`}</td></tr>`)}</tbody></table>`;
 }
 

@@ -12,12 +12,13 @@ const keyOf = (entry) => `${entry.timestamp} ${entry.level} ${entry.message}`;
 const weight = (level) => (level === "critical" ? 3 : Math.max(0, LEVELS.indexOf(level)));
 
 export class Log {
-  constructor(place) {
+  /** `live`: more may come. */
+  constructor(place, live) {
     this.entries = [];
     this.least = LEVELS.includes(sessionStorage.getItem(CHOICE)) ? sessionStorage.getItem(CHOICE) : "debug";
     render(place, html`<div class="bar logbar"><label>${t("logs.level")} <select id="least">${LEVELS.map((level) =>
       html`<option value="${level}" ${flag("selected", level === this.least)}>${t(`logs.from_${level}`)}</option>`)}</select></label>
-      <label class="check"><input type="checkbox" id="follow" checked> ${t("logs.follow")}</label><span class="faint" id="count" role="status"></span></div>
+      <label class="check" ${flag("hidden", !live)}><input type="checkbox" id="follow" ${flag("checked", live)}> ${t("logs.follow")}</label><span class="faint" id="count" role="status"></span></div>
       <ol class="log" tabindex="0" aria-label="${t("tab.logs")}"></ol><p class="empty" hidden>${t("logs.none")}</p>`);
     this.list = place.querySelector(".log");
     this.empty = place.querySelector(".empty");
@@ -65,8 +66,8 @@ export class Log {
     this.count.textContent = shown === this.entries.length ? t("logs.count", { n: shown, all }) : t("logs.some", { shown: number(shown), all });
   }
 
-  toEnd() {
-    if (this.follow.checked) this.list.scrollTop = this.list.scrollHeight;
+  toEnd(always = false) {
+    if (always || this.follow.checked) this.list.scrollTop = this.list.scrollHeight;
   }
 }
 

@@ -1,6 +1,7 @@
 // What a job was asked to do; and the same once more, with changes.
 
 import { get, post } from "./api.js";
+import { size } from "./format.js";
 import { drawFields, fieldsOf, valuesOf } from "./forms.js";
 import { html, render } from "./html.js";
 import { tell } from "./notices.js";
@@ -14,7 +15,7 @@ export function drawParameters(panel, job, { field, left }) {
   const { password, ...given } = job.parameters;
   const about = { priority: job.priority, run_at: job.run_at, max_attempts: job.max_attempts, timeout_s: job.timeout_s };
   const rows = [...Object.entries(password ? { ...given, password: "••••" } : given).filter(([, one]) => one !== null), ...Object.entries(about).filter(([, one]) => one)];
-  render(panel, html`${rows.length ? html`<table class="pairs"><tbody>${rows.map(([name, one]) => html`<tr><th scope="row"><code>${name}</code></th><td>${tableOf(one)}</td></tr>`)}</tbody></table>` : html`<p class="empty">${t("change.none")}</p>`}
+  render(panel, html`${rows.length ? html`<table class="pairs"><tbody>${rows.map(([name, one]) => html`<tr><th scope="row"><code>${name}</code></th><td>${name === "file_source" && one.type === "upload" ? html`${one.name} <span class="faint">${size(one.size ?? 0)}</span>` : tableOf(one)}</td></tr>`)}</tbody></table>` : html`<p class="empty">${t("change.none")}</p>`}
     <div id="change"><p><button type="button" class="quiet" id="open-change">${t("do.change")}</button></p></div>`);
   const open = () => openForm(panel.querySelector("#change"), job, field, left);
   panel.querySelector("#open-change").addEventListener("click", open);

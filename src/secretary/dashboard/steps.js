@@ -19,6 +19,12 @@ const PLANS = {
 /** `video/transcribing:3/20` is the step `video`. */
 const headOf = (progress) => String(progress.step).split(/[:/]/)[0];
 
+/** `2 of 10 pages are done` says no more than `processing_pages:2/10`. */
+function repeats(progress, said) {
+  const count = String(progress.step).split(":")[1]?.replace("/", " of ");
+  return saying(progress) === said || Boolean(count && progress.message?.startsWith(count)) || Boolean(count && progress.message?.startsWith(count.replace(" of ", "/")));
+}
+
 export class Steps {
   constructor(place) {
     this.place = place;
@@ -29,7 +35,7 @@ export class Steps {
     const waiting = job.status === "pending";
     if (this.attempt !== job.attempt || !this.place.firstElementChild) this.begin(job);
     const said = waiting ? (job.run_at ? t("job.waits_until", { time: exact(job.run_at) }) : t("job.waits")) : step(job.progress);
-    const message = waiting || saying(job.progress) === said ? "" : saying(job.progress);
+    const message = waiting || repeats(job.progress, said) ? "" : saying(job.progress);
     const seconds = took(job);
     const { percent } = job.progress;
     this.place.querySelector("progress").value = percent;
@@ -58,7 +64,7 @@ export class Steps {
     render(this.place.querySelector(".steps"), this.plan.map((one, i) => {
       const state = i < this.at ? "done" : i === this.at ? "now" : "next";
       const sign = { done: "✓", now: "◐", next: "○" }[state];
-      const told = html`<span aria-hidden="true">${sign}</span> ${t(`step.${one}`, {}, one.replaceAll("_", " "))}<span class="unseen"> (${t(`steps.${state}`)})</span>`;
+      const told = html`<span aria-hidden="true">${sign}</span> ${t(`stage.${one}`, {}, t(`step.${one}`, {}, one.replaceAll("_", " ")))}<span class="unseen"> (${t(`steps.${state}`)})</span>`;
       return i === this.at ? html`<li class="now" aria-current="step">${told}</li>` : html`<li class="${state}">${told}</li>`;
     }));
   }

@@ -19,7 +19,7 @@ export const de = {
   "step.queued": "Wartet", "step.initializing": "Beginnt", "step.downloading_or_opening": "Öffnet die Datei", "step.processing_pages": "Seite", "step.postprocessing": "Fügt zusammen",
   "step.decoding": "Dekodiert", "step.transcribing": "Hört zu", "step.translating": "Übersetzt", "step.looking_for_slides": "Sucht Folien", "step.completed": "Fertig",
   "step.reading_page": "Liest die Seite", "step.writing": "Schreibt das Dokument", "step.slides": "Folien", "step.video": "Video", "step.subtitles": "Untertitel", "step.summarizing": "Fasst zusammen", "step.rewriting": "Schreibt um", "step.filling_template": "Füllt die Vorlage", "step.step": "Schritt",
-  "part.page": "Seite des Vortrags", "part.slides": "Folien", "part.video": "Video", "part.subtitles": "Untertitel", "steps.done": "getan", "steps.now": "jetzt", "steps.next": "kommt noch",
+  "part.page": "Seite des Vortrags", "part.slides": "Folien", "part.video": "Video", "part.subtitles": "Untertitel", "stage.processing_pages": "Liest die Seiten", "steps.done": "getan", "steps.now": "jetzt", "steps.next": "kommt noch",
 
   "col.state": "Zustand", "col.name": "Name", "col.type": "Typ", "col.progress": "Fortschritt", "col.created": "Abgegeben", "col.took": "Dauer", "col.started": "Begonnen", "col.worker": "Worker", "col.outcome": "Ausgang",
   "do.cancel": "Abbrechen", "do.restart": "Erneut ausführen", "do.archive": "Archivieren", "do.delete": "Löschen", "do.zip": "Alle Dateien (ZIP)", "do.change": "Erneut mit Änderungen", "do.source": "Adresse öffnen", "do.new": "Andere Datei abgeben", "do.system": "Ansehen, was da ist", "do.logs": "Protokoll lesen",
@@ -72,7 +72,7 @@ export const de = {
   "remedy.PAYLOAD_TOO_LARGE": "Weniger auf einmal senden, oder limits.max_request_mb oder limits.max_upload_mb anheben.", "remedy.RATE_LIMITED": "Eine Minute warten, dann noch einmal; die Grenze ist limits.requests_per_minute.", "remedy.UNAVAILABLE": "Kurz warten, dann noch einmal. Antwortet der Speicher, und ist auf der Platte Platz?",
   "remedy.other": "Ins Protokoll sehen, dann erneut ausführen.",
 
-  "result.none": "Dieser Job hat kein Ergebnis.", "result.not_yet": "Das Ergebnis erscheint hier, wenn der Job zu Ende ist.", "result.view": "Darstellung", "result.files": "1 Datei | {n} Dateien", "result.front": "Vorspann", "result.missing": "Ohne", "result.table": "Tabelle",
+  "result.none": "Dieser Job hat kein Ergebnis.", "result.not_yet": "Das Ergebnis erscheint hier, wenn der Job zu Ende ist.", "result.view": "Darstellung", "result.files": "1 Datei | {n} Dateien", "result.front": "Vorspann", "result.missing": "Es fehlt", "result.table": "Tabelle",
   "result.cut": "Lang: Nur die ersten {count} Zeichen sind zu sehen. Die Datei hat alles.", "result.page": "Seite {n}", "result.picture": "Bild von Seite {n}",
   "mode.document": "Dokument", "mode.pages": "Seiten", "mode.recording": "Transkript", "mode.data": "Daten", "mode.plain": "Nur Text", "mode.raw": "JSON",
   "pages.form": "Text als", "pages.markdown": "Markdown", "pages.plain": "Einfach", "pages.facts": "Wie gelesen", "pages.none_yet": "Hier erscheinen die Seiten, sobald jede fertig ist.", "pages.so_far": "Bisher 1 Seite; der Job läuft noch. | Bisher {count} Seiten; der Job läuft noch.",

@@ -19,7 +19,7 @@ export const en = {
   "step.queued": "Waits", "step.initializing": "Starts", "step.downloading_or_opening": "Opens the file", "step.processing_pages": "Page", "step.postprocessing": "Puts it together",
   "step.decoding": "Decodes", "step.transcribing": "Listens", "step.translating": "Translates", "step.looking_for_slides": "Looks for slides", "step.completed": "Done",
   "step.reading_page": "Reads the page", "step.writing": "Writes the document", "step.slides": "Slides", "step.video": "Video", "step.subtitles": "Subtitles", "step.summarizing": "Summarises", "step.rewriting": "Rewrites", "step.filling_template": "Fills the template", "step.step": "Step",
-  "part.page": "Page of the talk", "part.slides": "Slides", "part.video": "Video", "part.subtitles": "Subtitles", "steps.done": "done", "steps.now": "now", "steps.next": "to come",
+  "part.page": "Page of the talk", "part.slides": "Slides", "part.video": "Video", "part.subtitles": "Subtitles", "stage.processing_pages": "Reads the pages", "steps.done": "done", "steps.now": "now", "steps.next": "to come",
 
   "col.state": "State", "col.name": "Name", "col.type": "Type", "col.progress": "Progress", "col.created": "Added", "col.took": "Took", "col.started": "Started", "col.worker": "Worker", "col.outcome": "Outcome",
   "do.cancel": "Cancel", "do.restart": "Run again", "do.archive": "Archive", "do.delete": "Delete", "do.zip": "All files (ZIP)", "do.change": "Again with changes", "do.source": "Open the address", "do.new": "Hand in another file", "do.system": "See what is there", "do.logs": "Read the log",
@@ -72,7 +72,7 @@ export const en = {
   "remedy.PAYLOAD_TOO_LARGE": "Send less at once, or raise limits.max_request_mb or limits.max_upload_mb.", "remedy.RATE_LIMITED": "Wait a minute, then try again; the limit is limits.requests_per_minute.", "remedy.UNAVAILABLE": "Wait a moment, then try again. Does the store answer, and is there room on the disk?",
   "remedy.other": "Look at the log, then run it again.",
 
-  "result.none": "This job has no result.", "result.not_yet": "The result appears here when the job has ended.", "result.view": "How to show it", "result.files": "1 file | {n} files", "result.front": "Front matter", "result.missing": "Without", "result.table": "Table",
+  "result.none": "This job has no result.", "result.not_yet": "The result appears here when the job has ended.", "result.view": "How to show it", "result.files": "1 file | {n} files", "result.front": "Front matter", "result.missing": "Missing", "result.table": "Table",
   "result.cut": "Long: only the first {count} characters are shown. The file has all.", "result.page": "Page {n}", "result.picture": "Picture of page {n}",
   "mode.document": "Document", "mode.pages": "Pages", "mode.recording": "Transcript", "mode.data": "Data", "mode.plain": "Plain text", "mode.raw": "JSON",
   "pages.form": "Text as", "pages.markdown": "Markdown", "pages.plain": "Plain", "pages.facts": "How it was read", "pages.none_yet": "Pages appear here as soon as each is done.", "pages.so_far": "1 page so far; the job still runs. | {count} pages so far; the job still runs.",
