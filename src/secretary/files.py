@@ -72,7 +72,7 @@ class JobFiles:
         target = directory / name
         is_ours = job.has_more_results and target.parent == directory
         if is_ours and directory.is_dir() and not target.exists():
-            pack(directory, target, without=_not_packed(results))
+            pack(directory, target, without=_not_packed(job, results))
         return self.locate(job, name)
 
     def filled(self, job: Job) -> Job:
@@ -126,8 +126,7 @@ class JobFiles:
             of_job.rmdir()
 
 
-def _not_packed(results: Mapping[str, Any]) -> frozenset[str]:
+def _not_packed(job: Job, results: Mapping[str, Any]) -> frozenset[str]:
     """Texts that other files have as well, and the recording: who sent it has it."""
-    recording = results.get("recording") or {}
-    urls = (recording.get("url"), results.get("page_markdown_file"))
-    return frozenset({str(results[MORE_IN]), *(PurePosixPath(url or "").name for url in urls)})
+    pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
+    return frozenset({str(results[MORE_IN]), pages, job.kept_recording or ""})

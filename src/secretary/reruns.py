@@ -1,13 +1,13 @@
 """A job once more with other parameters: another job, so that both can be compared."""
 
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from .errors import Conflict, NotFound
 from .files import JobFiles
 from .job import Job, flat_parameters
-from .submission import JobRequest
+from .submission import JobRequest, read
 
 #: The ways to name what a job works on: who names another one means that one only.
 SOURCES = frozenset({"url", "file_path", "file_source"})
@@ -15,15 +15,18 @@ SOURCES = frozenset({"url", "file_path", "file_source"})
 
 def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
     """Who asks is the owner. Without the webhook: nobody waits for news of this job."""
-    return JobRequest(
-        job_type=job.job_type,
-        parameters=_changed(job.parameters, changes),
-        job_name=job.job_name,
-        user_id=user or job.user_id,
-        access_control=job.access_control,
-        priority=job.priority,
-        max_attempts=job.max_attempts,
-        timeout_s=job.timeout_s,
+    return read(
+        JobRequest,
+        {
+            "job_type": job.job_type,
+            "parameters": _changed(job.parameters, changes),
+            "job_name": job.job_name,
+            "user_id": user or job.user_id,
+            "access_control": job.access_control,
+            "priority": job.priority,
+            "max_attempts": job.max_attempts,
+            "timeout_s": job.timeout_s,
+        },
     )
 
 
@@ -47,7 +50,6 @@ def uploaded_file(job: Job, files: JobFiles) -> tuple[Path, dict[str, Any]] | No
     try:
         return files.uploads.path_of(job.job_id, source), source
     except NotFound as error:
-        recording = (job.results or {}).get("recording") or {}
-        if recording.get("url"):  # it is the same file
-            return files.locate(job, PurePosixPath(recording["url"]).name), source
+        if (kept := job.kept_recording) is not None:  # it is the same file
+            return files.locate(job, kept), source
         raise Conflict(str(error)) from None

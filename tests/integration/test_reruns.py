@@ -62,6 +62,11 @@ async def test_a_file_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "CONFLICT")
         wrong = await room.client.post(url, json={"parameters": {"page_start": "x", "url": "y"}})
         assert wrong.status_code == 400
+        deep: object = 1
+        for _ in range(200):
+            deep = [deep]
+        nested = await room.client.post(url, json={"parameters": {"url": "y", "context": deep}})
+        assert nested.status_code == 400
     assert room.left_over() == []
 
 
@@ -81,4 +86,6 @@ async def test_nobody_runs_what_is_not_theirs(tmp_path: Path) -> None:
             f"/api/jobs/{job['job_id']}/files", headers={"X-User-ID": "anna"}
         )
         names = [file["name"] for file in listed.json()["data"]["files"]]
-        assert names == ["document.md", "document.txt", "page_001.txt", "page_002.txt"]
+        assert names == [
+            "document.md", "document.txt", "page_001.txt", "page_002.txt", "pages.json",
+        ]  # fmt: skip

@@ -123,7 +123,8 @@ async def _convert(
             "mongodb_uri": None,
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
-        settings = read_settings(config, None, storage=storage)
+        media = {"keep_recording_mb": 0}  # who converts a recording has it
+        settings = read_settings(config, None, storage=storage, media=media)
         log_quietly(settings)
         with meter(printing=out.is_printing) as show:
             async with workshop(settings, slots=slots) as desk:

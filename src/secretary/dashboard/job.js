@@ -9,7 +9,7 @@ import { attempts, deliveries, isTelling, resources } from "./ledger.js";
 import { Log } from "./logs.js";
 import { announce, complain, confirmed, connection, doing, tell } from "./notices.js";
 import { PagesSoFar } from "./pages.js";
-import { drawParameters } from "./parameters.js";
+import { drawParameters, hasUploadKept, isGone } from "./parameters.js";
 import { drawResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./words.js";
@@ -197,13 +197,20 @@ class Page {
     render(place, html`
       ${!ended && html`<button type="button" data-do="cancel" data-key="c" ${flag("disabled", job.cancel_requested)}>${t("do.cancel")}</button>`}
       ${archive && html`<button type="button" data-do="zip">↓ ${t("do.zip")}</button>`}
-      ${ended && html`<button type="button" class="quiet" data-do="restart" data-key="r">${t("do.restart")}</button>`}
+      ${ended && this.restart()}
       ${ended && html`<a class="button quiet" href="#/job/${job.job_id}?tab=parameters&change=">${t("do.change")}</a>`}
       ${ended && !job.archived && html`<button type="button" class="quiet" data-do="archive">${t("do.archive")}</button>`}
       ${ended && html`<button type="button" class="quiet danger" data-do="delete">${t("do.delete")}</button>`}`);
     for (const button of place.querySelectorAll("[data-do]")) {
       button.addEventListener("click", () => doing(button, () => this.act(button.dataset.do)));
     }
+  }
+
+  /** A file that came with a completed job is gone, unless it was kept as its recording. */
+  restart() {
+    const { job } = this;
+    if (isGone(job)) return html`<a class="button quiet" href="#/new?again=${job.job_id}" data-key="r">${t("do.restart")}</a>`;
+    return html`<button type="button" class="quiet" data-do="${hasUploadKept(job) ? "again" : "restart"}" data-key="r">${t("do.restart")}</button>`;
   }
 
   fix(button) {
@@ -217,6 +224,12 @@ class Page {
       await send("DELETE", this.address);
       tell(t("done.delete"));
       location.hash = "#/jobs";
+      return undefined;
+    }
+    if (name === "again") {
+      const { job_id } = await post(`${this.address}/again`, {});
+      tell(t("submit.made", { n: 1 }));
+      location.hash = `#/job/${job_id}`;
       return undefined;
     }
     await post(`${this.address}/${name}`);

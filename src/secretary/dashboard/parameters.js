@@ -22,7 +22,9 @@ export function drawParameters(panel, job, { field, left }) {
   if (field !== null) open();
 }
 
-const isGone = (job) => job.parameters.file_source?.type === "upload" && job.status === "completed" && !job.results?.recording?.url;
+const wasUploaded = (job) => job.parameters.file_source?.type === "upload" && job.status === "completed";
+export const hasUploadKept = (job) => wasUploaded(job) && Boolean(job.results?.recording?.url);
+export const isGone = (job) => wasUploaded(job) && !job.results?.recording?.url;
 
 async function openForm(place, job, field, left) {
   if (isGone(job)) {

@@ -42,10 +42,23 @@ export class Steps {
     const [strong, text, right] = this.place.querySelectorAll("p > *");
     strong.textContent = waiting ? t("state.pending") : `${percent} %`;
     text.textContent = [said, message].filter(Boolean).join(" · ");
-    right.textContent = waiting ? "" : [seconds === null ? "" : clock(seconds), eta(job)].filter(Boolean).join(" · ");
-    right.title = eta(job) ? t("job.eta_how") : "";
+    const left = waiting ? "" : this.left(job);
+    right.textContent = waiting ? "" : [seconds === null ? "" : clock(seconds), left].filter(Boolean).join(" · ");
+    right.title = left ? t("job.eta_how") : "";
     if (!waiting) this.mark(headOf(job.progress));
     announceTenth(job);
+  }
+
+  /** By the speed of this step since it was first seen; else by the percents. */
+  left(job) {
+    const [, name, done, total] = /^(.*):([\d.]+)\/([\d.]+)$/.exec(job.progress.step) ?? [];
+    if (!total) return eta(job);
+    const now = performance.now() / 1000;
+    if (this.pace?.name !== name) this.pace = { name, done: Number(done), at: now };
+    const gone = Number(done) - this.pace.done;
+    if (Number(done) === 0) return ""; // percents stand for what came before
+    if (gone <= 0) return eta(job);
+    return t("job.eta", { time: clock(((Number(total) - done) * (now - this.pace.at)) / gone) });
   }
 
   begin(job) {
@@ -53,6 +66,7 @@ export class Steps {
     this.plan = [...(PLANS[job.job_type] ?? [])];
     if (job.parameters?.include_transcript === false) this.plan = this.plan.filter((name) => !/decoding|transcribing/.test(name));
     this.at = -1;
+    this.pace = null;
     render(this.place, html`<div class="card running">${bar(job)}<p><strong></strong> <span></span> <span class="faint right"></span></p><ol class="steps" aria-label="${t("job.steps")}"></ol></div>`);
   }
 
