@@ -68,6 +68,16 @@ def _on_paper(picture: Image.Image) -> Image.Image:
 
 
 @cache
+def two_sentences() -> bytes:
+    """With silence between them, so that they are two lines."""
+    directory = Path(mkdtemp(prefix="dashboard_job_"))
+    one, other = speech("It was the age of wisdom."), speech("Please bring a coat.")
+    placed = "[1]adelay=9000[b];[0][b]amix=inputs=2:normalize=0"
+    inputs = ("-i", one, "-i", other, "-filter_complex", placed, "-c:a", "libvorbis")
+    return made(directory / "two.ogg", *inputs).read_bytes()
+
+
+@cache
 def talk() -> bytes:
     """Five slides, and someone who speaks, in what every browser plays."""
     directory = Path(mkdtemp(prefix="dashboard_job_"))
@@ -107,9 +117,10 @@ class TestRecordings:
     def test_a_line_of_the_transcript_is_played_from_where_it_is_said(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(service, "audio", "talk.ogg", sound("a.ogg").read_bytes())
+        job_id = hand_in(service, "audio", "talk.ogg", two_sentences())
         job = service.wait_until(job_id, "completed", seconds=60)
-        last = job["results"]["transcription"]["segments"][-1]
+        first, last = job["results"]["transcription"]["segments"]
+        assert first["end"] < 8 < last["start"]
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
         media = "document.querySelector('#player audio')"

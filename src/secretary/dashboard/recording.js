@@ -24,13 +24,14 @@ class Listening {
 
   draw() {
     const { transcription, subtitles, metadata } = this.results;
-    render(this.place, html`<div class="player"><div id="player"></div><div id="playing" class="faint"></div></div>
-      ${this.strip()}${chapters(metadata?.chapters)}
-      ${this.segments.length ? html`<div class="bar"><p class="finding"><label class="unseen" for="find">${t("player.find")}</label><input type="search" id="find" placeholder="${t("player.find")}">
+    const moving = this.frames.length > 0 || this.results.recording?.media_type?.startsWith("video/");
+    render(this.place, html`<div class="listening ${moving ? "moving" : ""}">${this.strip()}
+      <div class="watch"><div class="player"><div id="player"></div><div id="playing" class="faint"></div></div>${chapters(metadata?.chapters)}</div>
+      <div class="read">${this.segments.length ? html`<div class="bar"><p class="finding"><label class="unseen" for="find">${t("player.find")}</label><input type="search" id="find" placeholder="${t("player.find")}">
         <label class="check"><input type="checkbox" id="along" checked> ${t("player.along")}</label> <span class="faint" id="found" role="status"></span></p>
         <p class="actions">${downloads({ ...subtitles, txt: this.results.transcript_file })}</p></div>` : ""}
       <ol class="transcript" lang="${transcription?.target_language ?? transcription?.source_language ?? ""}">${this.segments.map((one, i) => html`<li data-line="${i}">
-      <button type="button" class="link time" data-time="${one.start}" aria-label="${t("player.from", { time: clock(one.start) })}">${clock(one.start)}</button> <span data-time="${one.start}">${one.text}</span></li>`)}</ol>`);
+      <button type="button" class="link time" data-time="${one.start}" aria-label="${t("player.from", { time: clock(one.start) })}">${clock(one.start)}</button> <span data-time="${one.start}">${one.text}</span></li>`)}</ol></div></div>`);
     this.lines = [...this.place.querySelectorAll(".transcript li")];
     this.pictures = [...this.place.querySelectorAll(".frames li")];
     this.place.addEventListener("click", (event) => {

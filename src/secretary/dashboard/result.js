@@ -35,7 +35,8 @@ export function drawResult(panel, job, left) {
   };
   for (const button of panel.querySelectorAll("[data-mode]")) {
     button.addEventListener("click", () => {
-      sessionStorage.setItem(MODE, button.dataset.mode);
+      // Who looked something up in the JSON wants to see the next result as it is meant.
+      if (button.dataset.mode !== "raw") sessionStorage.setItem(MODE, button.dataset.mode);
       choose(button.dataset.mode);
     });
   }
