@@ -119,6 +119,7 @@ def media_options(settings: Settings) -> MediaOptions:
         speech_language=group.speech_language,
         piece_timeout=timedelta(seconds=group.piece_timeout_sec),
         max_frames=group.max_frames,
+        keep_recording_bytes=group.keep_recording_mb * MEBIBYTE,
     )
 
 

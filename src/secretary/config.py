@@ -126,6 +126,8 @@ class Media(Group):
     speech_language: str | None = None
     piece_timeout_sec: float = Field(default=300, gt=0)
     max_frames: int = Field(default=500, ge=1, le=10_000)
+    #: A recording up to this size is kept with its transcript, to listen along; 0: none is.
+    keep_recording_mb: int = Field(default=200, ge=0)
 
 
 class Cache(Group):

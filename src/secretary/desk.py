@@ -1,16 +1,24 @@
 """What clients may ask of jobs and batches, the same for every way in: HTTP or command line."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from .errors import AccessDenied, Conflict, InvalidParameters, NotFound
+from .errors import (
+    AccessDenied,
+    Conflict,
+    InvalidParameters,
+    NotFound,
+    SecretaryError,
+    StoreUnavailable,
+)
 from .files import JobFiles
-from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, flat_parameters, utc_now
+from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, flat_parameters, new_id, utc_now
 from .machine import has_died
 from .registry import Registry
+from .reruns import SOURCES, rerun_request, uploaded_source
 from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
 from .submission import (
     BatchRequest,
@@ -136,6 +144,36 @@ class Desk:
         if not await self.store.restart(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
         return await self.store.get(job_id)
+
+    async def again(
+        self,
+        job_id: str,
+        changes: Mapping[str, Any],
+        *,
+        user: str | None = None,
+        key: str | None = None,
+    ) -> Job:
+        """Another job like this one but for these parameters; what was uploaded goes with it."""
+        job = await self._writable_job(job_id, user)
+        request = rerun_request(job, changes, user=user)
+        source = None if SOURCES & changes.keys() else uploaded_source(job)
+        if source is None:
+            return await self.submit(request, user=user, key=key)
+        other = new_id("job")
+        try:
+            upload = await self.files.hand_on(job, source, other)
+        except NotFound as error:
+            raise Conflict(str(error)) from None
+        try:
+            made = await self.submit(request, user=user, key=key, job_id=other, upload=upload)
+        except SecretaryError as error:
+            # A store that broke off may have the job all the same; then it needs its file.
+            if not isinstance(error, StoreUnavailable):
+                await self.files.uploads.remove(other)
+            raise
+        if made.job_id != other:  # the same request came before
+            await self.files.uploads.remove(other)
+        return made
 
     async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
         await self._writable_job(job_id, user)

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import os
 import shutil
+import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import orjson
 
@@ -17,9 +19,10 @@ from .archive import pack
 from .cache import Cache
 from .depot import Depot, Kept
 from .errors import NotFound
+from .file_names import safe_name
 from .job import MORE_IN, Job, JobStatus, flat_parameters
 from .shipping import Shipment
-from .uploads import Uploads
+from .uploads import UPLOAD_IS_GONE, Upload, Uploads
 
 #: Of their keys in a depot.
 PREFIX = "jobs/"
@@ -69,6 +72,30 @@ class JobFiles:
         if self.depot is not None and _has_upload(job):
             await self.uploads.bring(job.job_id)
 
+    async def hand_on(self, job: Job, source: dict[str, Any], other: str) -> Upload:
+        """What came with a job, for another one too. When a job has completed, its upload is gone;
+        that of a recording may have been kept."""
+        if self.depot is None:
+            return await self.uploads.hand_on(self._given(job, source), source, other)
+        names = [f"uploads/{job.job_id}/{safe_name(str(source['name']))}"]
+        names += [_prefix(job) + job.kept_recording] if job.kept_recording else []
+        found = [kept for name in names if (kept := await self.depot.find(name)) is not None]
+        if not found:
+            raise NotFound(UPLOAD_IS_GONE)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=self.root) as place:
+            path = Path(place) / "file"
+            await self.depot.fetch(found[:1], lambda _: path)
+            return await self.uploads.hand_on(path, source, other)
+
+    def _given(self, job: Job, source: dict[str, Any]) -> Path:
+        try:
+            return self.uploads.path_of(job.job_id, source)
+        except NotFound:
+            if job.kept_recording is None:
+                raise
+            return self.locate(job, job.kept_recording)
+
     async def find(self, job: Job, name: str) -> Found:
         """A file that the job's last attempt made, wherever it is."""
         if self.depot is None:
@@ -112,6 +139,30 @@ class JobFiles:
             pass
         raise NotFound("There is no such file")
 
+    async def made_so_far(self, job: Job) -> list[tuple[str, int]]:
+        """Names and sizes of what the last attempt has made, also while it runs."""
+        if self.depot is None:
+            return await asyncio.to_thread(self._made_here, job)
+        prefix, unseen = _prefix(job), str((job.results or {}).get(MORE_IN))
+        found = [
+            (kept.key.removeprefix(prefix), kept.size) async for kept in self.depot.below(prefix)
+        ]
+        return sorted(one for one in found if one[0] != unseen)
+
+    def _made_here(self, job: Job) -> list[tuple[str, int]]:
+        root = self.of_attempt(job)
+        unseen = str((job.results or {}).get(MORE_IN))
+        found = []
+        for directory, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(directory, name)
+                with contextlib.suppress(OSError):  # it was replaced meanwhile
+                    status = os.lstat(path)
+                    is_hidden = name.startswith(".") or name == unseen
+                    if stat.S_ISREG(status.st_mode) and not is_hidden:
+                        found.append((os.path.relpath(path, root), status.st_size))
+        return sorted(found)
+
     async def archive(self, job: Job) -> Found:
         """The ZIP with everything the job has made. Takes a while: that of a document is packed
         when it is first asked for."""
@@ -128,8 +179,7 @@ class JobFiles:
 
     def _pack(self, job: Job, directory: Path, name: str) -> None:
         if directory.is_dir() and not (directory / name).exists():
-            more = str((job.results or {})[MORE_IN])
-            pack(directory, directory / name, without=frozenset({more}))
+            pack(directory, directory / name, without=_not_packed(job, job.results or {}))
 
     async def _pack_from(self, depot: Depot, job: Job, name: str) -> None:
         prefix = _prefix(job)
@@ -243,3 +293,9 @@ def _has_upload(job: Job) -> bool:
         return True
     path = source.get("path") or source.get("value") if isinstance(source, dict) else None
     return any(job.job_id in str(text) for text in (path, parameters.get("file_path")) if text)
+
+
+def _not_packed(job: Job, results: Mapping[str, Any]) -> frozenset[str]:
+    """Texts that other files have as well, and the recording: who sent it has it."""
+    pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
+    return frozenset({str(results[MORE_IN]), pages, job.kept_recording or ""})

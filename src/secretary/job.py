@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
@@ -273,6 +274,13 @@ class Job(Owned):
     @property
     def has_more_results(self) -> bool:
         return self.results is not None and MORE_IN in self.results
+
+    @property
+    def kept_recording(self) -> str | None:
+        """The name of the recording that came with it, where that is among its files."""
+        recording = (self.results or {}).get("recording")
+        url = recording.get("url") if isinstance(recording, dict) else None
+        return PurePosixPath(url).name if isinstance(url, str) else None
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as clients see it."""

@@ -22,3 +22,5 @@ class MediaOptions:
     piece_timeout: timedelta = timedelta(minutes=5)
     #: Of one video.
     max_frames: int = 500
+    #: A recording up to this size stays among the files of its job; 0: none does.
+    keep_recording_bytes: int = 200 * 1024 * 1024

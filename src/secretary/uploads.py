@@ -122,6 +122,16 @@ class Uploads:
         place = self.root / job_id
         await self._depot.fetch(kept, lambda key: place / key.removeprefix(prefix))
 
+    async def hand_on(self, path: Path, source: dict[str, Any], job_id: str) -> Upload:
+        """The same file for another job, under a name of its own: neither needs the other's."""
+        name = safe_name(str(source["name"]))
+        if self._depot is not None:
+            await self._depot.put([(f"{PREFIX}{job_id}/{name}", path)])
+        else:
+            await asyncio.to_thread(_link, path, self.root / job_id / name)
+        size, sha256 = int(source.get("size") or 0), str(source.get("sha256") or "")
+        return Upload(job_id, name, size, sha256, None)
+
     async def remove(self, job_id: str) -> None:
         await self.put_away(job_id)
         if self._depot is not None:
@@ -156,6 +166,14 @@ class Uploads:
 def _new_file(path: Path) -> BinaryIO:
     path.parent.mkdir(parents=True)
     return path.open("xb")
+
+
+def _link(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True)
+    try:
+        os.link(path, target)
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(path, target)
 
 
 def _append(file: BinaryIO, digest: Any, data: bytearray) -> None:

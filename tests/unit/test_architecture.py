@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "document_options": set(),
     "media_options": set(),
     "archive": set(),
-    "files": {"uploads", "archive", "cache", "depot", "shipping", "job", "errors"},
+    "files": {"file_names", "uploads", "archive", "cache", "depot", "shipping", "job", "errors"},
     "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
     "sites": {
         "network", "fetch", "sources", "download_limits", "processors", "processes", "errors",
@@ -102,9 +102,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "webhook_rules": {"job", "errors"},
     "submission": {"webhook_rules", "registry", "job", "errors", "trace"},
+    "reruns": {"submission", "files", "job", "errors"},
     "desk": {
-        "submission", "webhook_rules", "registry", "store", "files", "uploads", "job", "errors",
-        "machine",
+        "reruns", "submission", "webhook_rules", "registry", "store", "files", "uploads", "job",
+        "errors", "machine",
     },
     "bulk": {"desk", "store", "job", "errors"},
     "event_data": {"job"},

@@ -60,6 +60,14 @@ def test_long_results_are_in_a_file(shelf: Shelf) -> None:
     }
 
 
+def test_each_page_has_its_markdown(shelf: Shelf) -> None:
+    put_together(shelf)
+    assert json.loads(shown(shelf, "pages.json")) == [
+        {"page": 1, "markdown": "# One"},
+        {"page": 2, "markdown": "Two"},
+    ]
+
+
 def test_what_is_too_long_for_an_answer_is_in_the_files_only(shelf: Shelf) -> None:
     long = "x" * (module.MAX_RESULTS_BYTES // 2 + 1)
     for number in (3, 4):
@@ -69,6 +77,7 @@ def test_what_is_too_long_for_an_answer_is_in_the_files_only(shelf: Shelf) -> No
     assert "extracted_text" not in results
     assert [page["content"] for page in results["metadata"]["text_contents"]] == [None] * 4
     assert len(shown(shelf, "document.md")) > module.MAX_RESULTS_BYTES
+    assert not Path(shelf.shown, "pages.json").exists()
 
 
 def test_an_archive_of_pictures_holds_those_of_its_kind(shelf: Shelf) -> None:
@@ -104,7 +113,7 @@ def test_the_same_pages_need_not_be_put_together_again(shelf: Shelf, tmp_path: P
     assert put_together(other, may_reuse=True) == first
     assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [
         "document.md", "document.txt", "image_001.jpg", "images.zip", "page_001.txt",
-        "page_002.txt", "preview_001.jpg", "texts.json",
+        "page_002.txt", "pages.json", "preview_001.jpg", "texts.json",
     ]  # fmt: skip
 
 

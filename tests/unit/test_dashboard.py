@@ -4,15 +4,19 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
 
+from secretary import errors
 from secretary.api import create_api
 from secretary.api.dashboard import KINDS
+from secretary.api.errors import CODES
 from secretary.api.overview import PARTS, series
 from secretary.desk import Desk
 from secretary.handlers import BUILTIN
+from secretary.handlers.kept_recording import WhyNot
 from secretary.job import Job, JobError, JobStatus
 from secretary.registry import Registry
 from secretary.store import JobStore
@@ -23,6 +27,10 @@ ROOT = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
 FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in KINDS)
 OURS = [path for path in FILES if path.parent == ROOT]
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
+KINDS_OF_ERROR = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+JOB_CODES = {kind.code for kind in KINDS_OF_ERROR if issubclass(kind, errors.JobFailed)} | {
+    "CANCELLED"
+}
 
 
 @pytest.fixture
@@ -158,14 +166,21 @@ class TestWords:
             for name in re.findall(r'\bt\("([\w./?-]+)"', path.read_text()):
                 assert name in known, f"{path.name}: {name}"
 
-    def test_every_error_of_a_job_has_words_and_a_remedy(self) -> None:
+    @pytest.mark.parametrize("language", ["de", "en"])
+    def test_every_error_has_words_and_a_remedy(self, language: str) -> None:
+        known = self.words(language)
+        for code in {*JOB_CODES, *CODES.values()}:
+            assert f"code.{code}" in known, code
+            assert f"remedy.{code}" in known, code
+
+    def test_every_error_of_a_job_has_a_button(self) -> None:
+        ways = (ROOT / "failure.js").read_text().partition("const WAYS")[2].partition("};")[0]
+        assert set(re.findall(r"(?m)^  ([A-Z_]+): \[\"", ways)) == JOB_CODES
+
+    def test_whatever_keeps_a_recording_from_being_kept_has_words(self) -> None:
         known = self.words("en")
-        page = (ROOT.parents[2] / "docs" / "reference" / "errors.md").read_text()
-        codes = re.findall(r"(?m)^\| `([A-Z_]+)` \|", page.partition("## Of jobs")[2])
-        assert len(codes) > 10
-        for code in codes:
-            assert f"code.{code}" in known
-            assert f"remedy.{code}" in known or code == "CANCELLED"
+        for why in get_args(WhyNot):
+            assert f"player.not_kept.{why}" in known
 
 
 class TestSeries:

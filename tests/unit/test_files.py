@@ -182,3 +182,15 @@ class TestLongResults:
 
     async def test_other_jobs_are_as_they_are(self, files: JobFiles, job: Job) -> None:
         assert await files.filled(job) is job
+
+
+async def test_what_an_attempt_has_made_so_far_is_listed(files: JobFiles, job: Job) -> None:
+    directory = files.root / job.job_id / "2"
+    (directory / "a.txt").write_text("four")
+    (directory / ".unfinished").touch()
+    (directory / "texts.json").touch()
+    (directory / "link.txt").symlink_to(directory / "a.txt")
+    job = job.model_copy(update={"results": {"more_in": "texts.json"}})
+    page = f"{job.job_id} 2"
+    assert await files.made_so_far(job) == [("a.txt", 4), ("pages/1.txt", len(page))]
+    assert await files.made_so_far(Job(job_type="pdf", attempt=1)) == []

@@ -256,10 +256,17 @@ ANSWERS: dict[str, Answers] = {
     "DELETE /api/jobs/{job_id}": _told(_object(job_id=TEXT, deleted={"const": True})),
     "POST /api/jobs/{job_id}/cancel": JOB,
     "POST /api/jobs/{job_id}/restart": JOB,
+    "POST /api/jobs/{job_id}/again": ENQUEUED_JOB,
     "POST /api/jobs/{job_id}/archive": JOB,
     "GET /api/jobs/{job_id}/deliveries": DELIVERIES,
     "POST /api/jobs/{job_id}/deliveries/{n}/replay": DELIVERY,
     "GET /api/jobs/{job_id}/stream": STREAM,
+    "GET /api/jobs/{job_id}/files": _told(
+        _object(
+            attempt=COUNT,
+            files={"type": "array", "items": _object(name=TEXT, url=TEXT, size=COUNT)},
+        )
+    ),
     "GET /api/jobs/{job_id}/download-archive": ARCHIVE,
     "POST /api/jobs/batch": ENQUEUED_BATCH,
     "POST /api/batches": ENQUEUED_BATCH,

@@ -14,6 +14,7 @@ from ..errors import NotFound
 from ..files import Found
 from ..job import FINAL
 from .access import Caller
+from .envelope import success
 from .errors import OLDER_ROUTES
 from .jobs import desk_of
 from .sending import Ranges, sent_from_depot, validators
@@ -29,10 +30,16 @@ SHOWN = frozenset(
     {
         "application/pdf", "application/json", "text/plain", "text/markdown", "text/vtt",
         "text/csv", "image/png", "image/jpeg", "image/gif", "image/webp", "audio/mpeg",
-        "audio/wav", "audio/x-wav", "audio/ogg", "audio/flac", "video/mp4", "video/webm",
+        "audio/wav", "audio/x-wav", "audio/ogg", "audio/flac", "audio/aac", "audio/mp4",
+        "audio/webm", "video/mp4", "video/webm",
     }
 )  # fmt: skip
-TYPES = {".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp"}
+#: Where systems differ, or know nothing.
+TYPES = {
+    ".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp",
+    ".m4a": "audio/mp4", ".aac": "audio/aac", ".weba": "audio/webm", ".wav": "audio/wav",
+    ".flac": "audio/flac", ".ogg": "audio/ogg",
+}  # fmt: skip
 
 FILE: dict[str, Any] = {
     "response_class": FileResponse,
@@ -79,6 +86,19 @@ async def download_archive(request: Request, job_id: str, user: Caller) -> Respo
     if job.status not in FINAL:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
     return _sent(request, await desk.files.archive(job), saved=True)
+
+
+@router.get("/api/jobs/{job_id}/files")
+async def list_files(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """The files that a job has made, also while it runs: a page is there as soon as it is done."""
+    desk = desk_of(request)
+    job = await desk.outline(job_id, user=user)
+    made = await desk.files.made_so_far(job)
+    files = [
+        {"name": name, "url": f"/api/files/{job_id}/{quote(name)}", "size": size}
+        for name, size in made
+    ]
+    return success(request, "files", {"attempt": job.attempt, "files": files}, process_id=job_id)
 
 
 async def _located(request: Request, path: str, user: str | None) -> Found:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from ..desk import Desk
 from ..errors import InvalidParameters
@@ -50,7 +51,12 @@ async def submit_job(
     request: Request, job: JobRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in a job."""
-    stored = await desk_of(request).submit(traced(request, job), user=user, key=key)
+    return _enqueued(
+        request, await desk_of(request).submit(traced(request, job), user=user, key=key)
+    )
+
+
+def _enqueued(request: Request, stored: Job) -> JSONResponse:
     data = {
         "job_id": stored.job_id,
         "job_ids": [stored.job_id],
@@ -123,6 +129,22 @@ async def cancel_job(request: Request, job_id: str, user: Caller) -> JSONRespons
 async def restart_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Run an ended job again; its results, error and progress are cleared."""
     return _told(request, await desk_of(request).restart(job_id, user=user))
+
+
+class Changes(BaseModel):
+    """What is to be otherwise this time; null takes a parameter back."""
+
+    parameters: dict[str, Any] = {}
+
+
+@router.post("/jobs/{job_id}/again", status_code=202)
+async def do_again(
+    request: Request, job_id: str, changes: Changes, user: Caller, key: Key = None
+) -> JSONResponse:
+    """Hand in another job like this one, with changed parameters. It has the file that came with
+    this one as long as that is kept, and no webhook."""
+    desk = desk_of(request)
+    return _enqueued(request, await desk.again(job_id, changes.parameters, user=user, key=key))
 
 
 @router.post("/jobs/{job_id}/archive")

@@ -136,9 +136,11 @@ async def _workshop(where: Where, files: Sequence[Path]) -> AsyncIterator[Place]
         storage = {
             "data_dir": directory,
             "mongodb_uri": None,
+            "files": "directory",
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
-        settings = Where(config=where.config).settings(storage=storage)
+        media = {"keep_recording_mb": 0}  # who converts a recording has it
+        settings = Where(config=where.config).settings(storage=storage, media=media)
         log_quietly(settings)
         async with workshop(settings, slots=_slots()) as desk:
             yield Here(settings, desk)

@@ -77,6 +77,7 @@ function drawFailure(error) {
   const said = error.code === "OFFLINE" ? t("error.offline") : error.message;
   render(main, html`<section class="empty" role="alert">
     <h1>${missing ? t("error.missing") : t("error.title")}</h1><p>${said}</p>
+    ${error.code && html`<p class="remedy">${t(`remedy.${error.code}`, {}, "")}</p>`}
     <p><button type="button" id="again">${t("error.again")}</button> <a class="button quiet" href="#/jobs">${t("menu.jobs")}</a></p>
   </section>`);
   main.querySelector("#again").addEventListener("click", show);

@@ -86,10 +86,12 @@ function fileName(path) {
   return short || path;
 }
 
-/** A step like `processing_pages:3/20`, in words. */
+/** A step like `processing_pages:3/20` or `video/transcribing:3/20`, in words. */
 export function step(progress) {
-  const [name, count] = String(progress?.step ?? "").split(":");
-  const known = t(`step.${name}`, {}, name.replaceAll("_", " "));
+  const [path, count] = String(progress?.step ?? "").split(":");
+  const [name, part] = path.split("/").reverse();
+  const words = t(`step.${name}`, {}, name.replaceAll("_", " "));
+  const known = part ? `${t(`part.${part}`, {}, part)}: ${words}` : words;
   const of = count && /^(transcribing|decoding|looking_for_slides)$/.test(name)
     ? count.split("/").map((n) => clock(Number(n))).join(" / ")
     : count?.replace("/", " / ");

@@ -1,41 +1,65 @@
 // One job: what came out; or why it failed, and what can be done.
 
 import { get, post, save, send, stream } from "./api.js";
-import { ago, bar, clock, duration, eta, exact, nameOf, number, saying, size, state, step, took } from "./format.js";
-import { flag, html, render, safeLink } from "./html.js";
+import { failureOf } from "./failure.js";
+import { ago, duration, nameOf, state, took } from "./format.js";
+import { flag, html, render } from "./html.js";
 import { statusOf } from "./jobs.js";
+import { attempts, deliveries, isTelling, resources } from "./ledger.js";
+import { Log } from "./logs.js";
 import { announce, complain, confirmed, connection, doing, tell } from "./notices.js";
+import { PagesSoFar } from "./pages.js";
+import { drawParameters, hasUploadKept, isGone } from "./parameters.js";
 import { drawResult } from "./result.js";
+import { Steps } from "./steps.js";
 import { t } from "./words.js";
 
 const TABS = ["result", "logs", "attempts", "parameters", "deliveries", "resources"];
 const READ_AGAIN = 1500;
+const TOLD_AGAIN = 3000;
 const ENDED = ["completed", "failed", "cancelled"];
+/** Their pages can be read while they run. */
+const PAGED = ["pdf", "office", "imageocr"];
 
 export async function show(root, { id, query, left, shown }) {
-  const page = new Page(root, id, query.get("tab"), left);
+  const page = new Page(root, id, query, left);
   await page.load();
   page.draw();
   shown();
+  page.log?.toEnd(); // nothing scrolls before it is shown
   page.follow();
 }
 
 class Page {
-  constructor(root, id, tab, left) {
+  constructor(root, id, query, left) {
     Object.assign(this, { root, id, left });
-    this.tab = TABS.includes(tab) ? tab : null;
+    this.tab = TABS.includes(query.get("tab")) ? query.get("tab") : null;
+    this.field = query.get("change");
     this.reading = null;
     this.off = () => {};
     left.addEventListener("abort", () => {
       this.off();
       clearTimeout(this.reading);
+      clearInterval(this.ticking);
     });
-    this.ticking = setInterval(() => this.job?.status === "processing" && this.drawProgress(), 1000);
-    left.addEventListener("abort", () => clearInterval(this.ticking));
+    this.ticking = setInterval(() => this.tick(), 1000);
   }
 
   get address() {
     return `/api/jobs/${encodeURIComponent(this.id)}`;
+  }
+
+  get ended() {
+    return ENDED.includes(this.job.status);
+  }
+
+  tick() {
+    if (!this.job) return;
+    const { tab } = this.root.querySelector("#panel")?.dataset ?? {};
+    if (this.job.status === "processing") this.drawProgress();
+    // Lines of the log are no news of the stream, and those of the webhook come after the end.
+    if (tab === "logs" && this.job.status === "processing") this.read(READ_AGAIN);
+    if (tab === "deliveries" && isTelling(this.job)) this.read(TOLD_AGAIN);
   }
 
   async load() {
@@ -46,7 +70,7 @@ class Page {
   }
 
   follow() {
-    if (ENDED.includes(this.job.status)) return;
+    if (this.ended) return;
     this.off();
     this.off = stream(`${this.address}/stream`, ({ data }) => this.heard(data), connection(this.left));
   }
@@ -63,6 +87,7 @@ class Page {
       // The stream tells of the state; steps, attempts and the log are in the document.
       this.read(status === this.job.status ? READ_AGAIN : 0);
       this.drawProgress();
+      this.soFar?.look();
     }
   }
 
@@ -78,15 +103,29 @@ class Page {
         return complain(error);
       }
       if (before === this.job.status) this.drawParts();
-      else this.draw();
+      else this.redraw();
       return undefined;
     }, after);
   }
 
+  /** Another state: all of it is drawn anew, but what someone fills in, and where they read. */
+  redraw() {
+    const { scrollY } = window;
+    const following = this.log?.follow.checked;
+    if (this.root.querySelector("form[data-dirty]")) {
+      this.drawParts();
+      this.drawActions();
+    } else this.draw();
+    window.scrollTo(0, scrollY);
+    if (following) this.log?.toEnd(true);
+  }
+
   draw() {
     const { job } = this;
-    const tab = this.tab ?? (job.results ? "result" : job.status === "failed" && !job.logs.length ? "attempts" : "logs");
-    const hidden = { deliveries: !job.webhook && !job.deliveries.length, resources: !Object.keys(job.resources ?? {}).length };
+    const tab = this.tab ?? this.bestTab();
+    const hidden = { deliveries: !job.webhook && !job.deliveries.length, resources: !job.processing_started_at && !job.attempts.length };
+    this.soFar?.stop();
+    this.soFar = null;
     render(this.root, html`
       <p class="crumbs"><a href="#/jobs">${t("menu.jobs")}</a>${job.batch_id && html` · <a href="#/batch/${job.batch_id}">${t("job.batch")}</a>`}</p>
       <header class="head"><div><h1>${nameOf(job)}</h1><p class="facts" id="facts"></p></div><div class="actions" id="actions"></div></header>
@@ -94,9 +133,23 @@ class Page {
       <div class="tabs" role="tablist" aria-label="${t("job.parts")}">${TABS.filter((name) => !hidden[name]).map((name) => html`<a role="tab" id="tab-${name}"
         href="#/job/${job.job_id}?tab=${name}" aria-controls="panel" aria-selected="${name === tab ? "true" : "false"}">${t(`tab.${name}`)}</a>`)}</div>
       <section id="panel" role="tabpanel" aria-labelledby="tab-${tab}" tabindex="0" data-tab="${tab}"></section>`);
+    this.steps = new Steps(this.root.querySelector("#progress"));
+    this.drawPanel(this.root.querySelector("#panel"), tab);
     this.drawParts();
-    if (tab === "result") this.drawResult();
     this.drawActions();
+  }
+
+  /** What answers the question without a click. */
+  bestTab() {
+    const { job } = this;
+    if (job.results || (PAGED.includes(job.job_type) && job.status === "processing")) return "result";
+    return job.status === "failed" && !job.logs.length ? "attempts" : "logs";
+  }
+
+  drawPanel(panel, tab) {
+    if (tab === "result") this.drawResult(panel);
+    if (tab === "parameters") drawParameters(panel, this.job, { field: this.field, left: this.left });
+    this.log = tab === "logs" ? new Log(panel, !this.ended) : null;
   }
 
   drawParts() {
@@ -104,18 +157,16 @@ class Page {
     const { tab } = panel.dataset;
     render(this.root.querySelector("#facts"), facts(this.job));
     this.drawProgress();
-    render(this.root.querySelector("#error"), problem(this.job));
+    render(this.root.querySelector("#error"), failureOf(this.job));
     this.root.querySelector("#error [data-fix]")?.addEventListener("click", (event) => this.fix(event.currentTarget));
-    if (tab !== "result") this.drawPanel(panel, tab);
+    this.log?.update(this.job.logs);
+    this.soFar?.look();
+    const table = { attempts, deliveries, resources }[tab];
+    if (table && !panel.querySelector("details[open]")) this.drawTable(panel, table);
   }
 
-  drawPanel(panel, tab) {
-    const log = panel.querySelector(".log");
-    const atEnd = !log || log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-    const drawn = { logs, attempts, parameters, deliveries, resources }[tab](this.job);
-    render(panel, drawn);
-    const now = panel.querySelector(".log");
-    if (now && atEnd) now.scrollTop = now.scrollHeight;
+  drawTable(panel, table) {
+    render(panel, table(this.job));
     for (const button of panel.querySelectorAll("[data-replay]")) {
       button.addEventListener("click", () => doing(button, async () => {
         await post(`${this.address}/deliveries/${button.dataset.replay}/replay`);
@@ -125,45 +176,41 @@ class Page {
     }
   }
 
-  drawResult() {
-    const panel = this.root.querySelector("#panel");
-    if (this.job.results) drawResult(panel, this.job, this.left);
-    else render(panel, html`<p class="empty">${t(ENDED.includes(this.job.status) ? "result.none" : "result.not_yet")}</p>`);
+  drawResult(panel) {
+    const { job } = this;
+    if (job.results) drawResult(panel, job, this.left);
+    else if (PAGED.includes(job.job_type) && job.status === "processing") this.soFar = new PagesSoFar(panel, job, this.left);
+    else render(panel, html`<p class="empty">${t(this.ended ? "result.none" : "result.not_yet")}</p>`);
   }
 
   drawProgress() {
-    const { job } = this;
     const place = this.root.querySelector("#progress");
     if (!place) return;
-    if (ENDED.includes(job.status)) return void render(place, null);
-    const waiting = job.status === "pending";
-    const said = waiting ? (job.run_at ? t("job.waits_until", { time: exact(job.run_at) }) : t("job.waits")) : step(job.progress);
-    const message = waiting || saying(job.progress) === said ? "" : saying(job.progress);
-    if (!place.querySelector("progress")) render(place, html`<div class="card running">${bar(job)}<p><strong></strong> <span></span> <span class="faint right"></span></p></div>`);
-    place.querySelector("progress").value = job.progress.percent;
-    const [strong, text, right] = place.querySelectorAll("p > *");
-    strong.textContent = waiting ? t("state.pending") : `${job.progress.percent} %`;
-    text.textContent = [said, message].filter(Boolean).join(" · ");
-    const seconds = took(job);
-    right.textContent = waiting ? "" : [seconds === null ? "" : clock(seconds), eta(job)].filter(Boolean).join(" · ");
-    announceTenth(job);
-    return undefined;
+    if (this.ended) render(place, null);
+    else this.steps.draw(this.job);
   }
 
   drawActions() {
-    const { job } = this;
-    const ended = ENDED.includes(job.status);
+    const { job, ended } = this;
     const place = this.root.querySelector("#actions");
     const archive = job.results?.archive_url;
     render(place, html`
       ${!ended && html`<button type="button" data-do="cancel" data-key="c" ${flag("disabled", job.cancel_requested)}>${t("do.cancel")}</button>`}
       ${archive && html`<button type="button" data-do="zip">↓ ${t("do.zip")}</button>`}
-      ${ended && html`<button type="button" class="quiet" data-do="restart" data-key="r">${t("do.restart")}</button>`}
+      ${ended && this.restart()}
+      ${ended && html`<a class="button quiet" href="#/job/${job.job_id}?tab=parameters&change=">${t("do.change")}</a>`}
       ${ended && !job.archived && html`<button type="button" class="quiet" data-do="archive">${t("do.archive")}</button>`}
       ${ended && html`<button type="button" class="quiet danger" data-do="delete">${t("do.delete")}</button>`}`);
     for (const button of place.querySelectorAll("[data-do]")) {
       button.addEventListener("click", () => doing(button, () => this.act(button.dataset.do)));
     }
+  }
+
+  /** A file that came with a completed job is gone, unless it was kept as its recording. */
+  restart() {
+    const { job } = this;
+    if (isGone(job)) return html`<a class="button quiet" href="#/new?again=${job.job_id}" data-key="r">${t("do.restart")}</a>`;
+    return html`<button type="button" class="quiet" data-do="${hasUploadKept(job) ? "again" : "restart"}" data-key="r">${t("do.restart")}</button>`;
   }
 
   fix(button) {
@@ -179,20 +226,18 @@ class Page {
       location.hash = "#/jobs";
       return undefined;
     }
+    if (name === "again") {
+      const { job_id } = await post(`${this.address}/again`, {});
+      tell(t("submit.made", { n: 1 }));
+      location.hash = `#/job/${job_id}`;
+      return undefined;
+    }
     await post(`${this.address}/${name}`);
     tell(t(`done.${name}`));
     await this.load();
     this.draw();
     return this.follow();
   }
-}
-
-let announced = "";
-function announceTenth(job) {
-  const tenth = `${job.job_id} ${Math.floor(job.progress.percent / 10)}`;
-  if (job.status !== "processing" || tenth === announced) return;
-  announced = tenth;
-  announce(`${job.progress.percent} %`);
 }
 
 function facts(job) {
@@ -209,74 +254,4 @@ function facts(job) {
     html`<code class="id">${job.job_id}</code>`,
   ];
   return html`${parts.filter(Boolean)}`;
-}
-
-/** What went wrong, in words, and what helps. */
-function problem(job) {
-  if (!job.error || job.status === "completed") return null;
-  if (job.status === "cancelled") return html`<p class="card calm">${job.error.message}</p>`;
-  const { code, message, details } = job.error;
-  const attempt = job.attempts.at(-1);
-  const again = job.status === "pending";
-  const known = details && Object.keys(details).length;
-  return html`<section class="card failure" role="${again ? "status" : "alert"}">
-    <h2>${t(`code.${code}`, {}, code)} <span class="code">${code}</span></h2>
-    <p>${message}</p>
-    <p class="remedy"><strong>${t("job.remedy")}</strong> ${t(`remedy.${code}`, {}, t("remedy.other"))}</p>
-    ${attempt && html`<p class="faint">${t("job.in_attempt", { n: attempt.attempt })}${again ? ` ${t("job.tries_again")}` : ""}</p>`}
-    ${known ? html`<details><summary>${t("job.details")}</summary><pre>${JSON.stringify(details, null, 2)}</pre></details>` : ""}
-    ${!again && html`<p class="actions"><button type="button" data-fix="restart">${t("do.restart")}</button>
-      <a class="button quiet" href="#/new?again=${job.job_id}">${t("do.change")}</a></p>`}
-  </section>`;
-}
-
-function logs(job) {
-  if (!job.logs.length) return html`<p class="empty">${t("logs.none")}</p>`;
-  return html`<ol class="log" tabindex="0" aria-label="${t("tab.logs")}">${job.logs.map((entry) => html`<li class="level-${entry.level}">
-    <time datetime="${entry.timestamp}" title="${exact(entry.timestamp)}">${new Date(entry.timestamp).toLocaleTimeString()}</time>
-    <span class="level">${entry.level}</span> <span>${entry.message}</span></li>`)}</ol>`;
-}
-
-function attempts(job) {
-  if (!job.attempts.length) return html`<p class="empty">${t("attempts.none")}</p>`;
-  return html`<table class="list"><thead><tr><th scope="col">#</th><th scope="col">${t("col.started")}</th><th scope="col">${t("col.took")}</th>
-    <th scope="col">${t("col.worker")}</th><th scope="col">${t("col.outcome")}</th></tr></thead><tbody>${job.attempts.map((one) => html`<tr>
-    <td>${one.attempt}</td><td>${ago(one.started_at)}</td>
-    <td>${one.ended_at ? duration((new Date(one.ended_at) - new Date(one.started_at)) / 1000) : t("attempts.running")}</td>
-    <td><code>${one.worker_id ?? "–"}</code></td>
-    <td>${one.error ? html`<span class="code">${one.error.code}</span> ${one.error.message}` : one.ended_at ? "✓" : ""}</td></tr>`)}</tbody></table>`;
-}
-
-function value(given) {
-  if (given !== null && typeof given === "object") return html`<pre>${JSON.stringify(given, null, 2)}</pre>`;
-  const link = safeLink(given);
-  return link ? html`<a href="${link}" rel="noreferrer noopener" target="_blank">${link}</a>` : String(given);
-}
-
-function parameters(job) {
-  const { password, ...given } = job.parameters;
-  const rows = Object.entries(password ? { ...given, password: "••••" } : given).filter(([, one]) => one !== null);
-  const about = { priority: job.priority, run_at: job.run_at, max_attempts: job.max_attempts, timeout_s: job.timeout_s };
-  return html`<table class="pairs"><tbody>${[...rows, ...Object.entries(about).filter(([, one]) => one)].map(([name, one]) => html`<tr>
-    <th scope="row"><code>${name}</code></th><td>${value(one)}</td></tr>`)}</tbody></table>
-    <p><a class="button quiet" href="#/new?again=${job.job_id}">${t("do.change")}</a></p>`;
-}
-
-function deliveries(job) {
-  const where = job.webhook && html`<p>${t("delivery.to")} <code>${job.webhook.url}</code></p>`;
-  if (!job.deliveries.length) return html`${where}<p class="empty">${t("delivery.none")}</p>`;
-  return html`${where}<table class="list"><thead><tr><th scope="col">#</th><th scope="col">${t("delivery.event")}</th><th scope="col">${t("col.state")}</th>
-    <th scope="col">${t("delivery.tries")}</th><td></td></tr></thead><tbody>${job.deliveries.map((one) => {
-    const last = one.tries.at(-1);
-    return html`<tr><td>${one.n}</td><td>${one.event}</td>
-      <td>${one.delivered_at ? html`${t("delivery.done")} ${ago(one.delivered_at)}` : one.gave_up ? t("delivery.gave_up") : one.next_try_at ? html`${t("delivery.next")} ${ago(one.next_try_at)}` : "–"}</td>
-      <td>${one.tried}${last && html` <span class="faint">${last.status ?? last.error} · ${number(last.duration_ms)} ms</span>`}</td>
-      <td>${one.event !== "progress" && html`<button type="button" class="quiet" data-replay="${one.n}">${t("delivery.replay")}</button>`}</td></tr>`;
-  })}</tbody></table>`;
-}
-
-function resources(job) {
-  const told = (name, amount) => (/bytes/.test(name) ? size(amount) : /seconds|_s$/.test(name) ? duration(amount) : number(amount));
-  return html`<table class="pairs"><tbody>${Object.entries(job.resources).map(([name, amount]) => html`<tr>
-    <th scope="row">${t(`resource.${name}`, {}, name.replaceAll("_", " "))}</th><td>${told(name, amount)}</td></tr>`)}</tbody></table>`;
 }

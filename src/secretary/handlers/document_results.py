@@ -6,7 +6,13 @@ from typing import Any
 from urllib.parse import quote
 
 from ..job import MORE_IN, Job
-from ..processors.assembly import MARKDOWN_FILE, RESULTS_FILE, TEXT_FILE, Assembled
+from ..processors.assembly import (
+    MARKDOWN_FILE,
+    PAGES_FILE,
+    RESULTS_FILE,
+    TEXT_FILE,
+    Assembled,
+)
 from ..sources import SourceFile
 
 PREVIEWS = "previews.zip"
@@ -36,7 +42,7 @@ def document_results(
     def url(name: str, route: str = "/api/files") -> str:
         return f"{route}/{job.job_id}/{quote(name)}"
 
-    def archive(name: str) -> str | None:
+    def made(name: str) -> str | None:
         return url(name) if name in done.files else None
 
     text_route = "/api/pdf/text-content" if job.job_type == "pdf" else "/api/files/text"
@@ -46,14 +52,15 @@ def document_results(
         "extracted_text": None,
         "extracted_text_file": url(TEXT_FILE) if done.has_text else None,
         "page_texts": [url(name, text_route) for name in done.page_texts],
+        "page_markdown_file": made(PAGES_FILE),
         "assets": [url(name) for name in done.pictures],
         "asset_dir": directory,
         "target_dir": directory,
         "archive_url": f"/api/jobs/{job.job_id}/download-archive",
         "archive_filename": f"{PurePath(source.name).stem or 'document'}_files.zip",
-        "pages_archive_url": archive(IMAGES) or archive(PREVIEWS),
-        "images_archive_url": archive(IMAGES),
-        "previews_archive_url": archive(PREVIEWS),
+        "pages_archive_url": made(IMAGES) or made(PREVIEWS),
+        "images_archive_url": made(IMAGES),
+        "previews_archive_url": made(PREVIEWS),
         "context": context,
         "is_from_cache": is_from_cache,
         "metadata": {

@@ -15,6 +15,7 @@ from ..remote import Remote
 from ..sources import named_source
 from .documents import Document
 from .existing_subtitles import spoken_by_subtitles, subtitles_at, subtitles_of
+from .kept_recording import keep_recording
 from .looking import Frames
 from .origins import Origin
 from .parameters import LanguageParameters
@@ -150,6 +151,7 @@ async def concluded(
         is_from_cache=not made and not job.failures and not job.crashes,
         context=ctx.parameters.context,
     )
+    results["recording"] = await keep_recording(ctx, document, recording)
     results["llm_info"] = ctx.llm.info()
     return await with_template(ctx, results, MARKDOWN_FILE)
 

@@ -18,6 +18,8 @@ TEXT_FILE = "document.txt"
 #: What is too long for a job's document: the job refers to this file, and who reads the job gets
 #: what is in it.
 RESULTS_FILE = "texts.json"
+#: The Markdown of each page for itself, for who shows pages beside their text.
+PAGES_FILE = "pages.json"
 #: Texts up to this size are part of the results; longer ones are in the files only, so that no
 #: answer takes all the memory of a client, or ours.
 MAX_RESULTS_BYTES = 8 * 1024 * 1024
@@ -111,6 +113,10 @@ def _put_together(assembly: Assembly) -> Assembled:
     with shelf.writing(assembly.kept_as(RESULTS_FILE)) as path:
         Path(path).write_bytes(json_bytes(told.results(done)))
     done.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if done.has_text else [])]
+    if (pages_told := told.pages()) and done.has_text:
+        with shelf.writing(assembly.kept_as(PAGES_FILE)) as path:
+            Path(path).write_bytes(json_bytes(pages_told))
+        done.files.append(PAGES_FILE)
     for name in done.files:
         shelf.show(assembly.kept_as(name), name)
     return done
@@ -170,6 +176,13 @@ class _Told:
     @property
     def _fits(self) -> bool:
         return self._size <= MAX_RESULTS_BYTES
+
+    def pages(self) -> list[dict[str, Any]]:
+        if not self._fits:
+            return []
+        numbers = (content["page"] for content in self._contents)
+        pairs = zip(numbers, self._markdowns, strict=True)
+        return [{"page": number, "markdown": markdown} for number, markdown in pairs]
 
     def results(self, done: Assembled) -> dict[str, Any]:
         results: dict[str, Any] = {"metadata": {"text_contents": self._contents}}

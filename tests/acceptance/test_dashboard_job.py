@@ -1,0 +1,239 @@
+"""One job in the dashboard: its result to look at and listen to, its failure to understand."""
+
+import io
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from ..browser import Watched, looking_at, started
+from ..good_files import encrypted_pdf, words
+from ..sound_files import made, sound, speech
+from ..video_files import film, five_slides, shown
+from .program import Program, Running
+
+WIDE = {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with started() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    program = Program(
+        tmp_path_factory.mktemp("service"),
+        SECRETARY_HANDLERS="tests.telling_handlers:register",
+        SECRETARY_GENERIC_WORKER__PROCESSES="1",
+    )
+    with program.serving() as running:
+        yield running
+
+
+@pytest.fixture
+def watched(browser: Any, service: Running) -> Iterator[Watched]:
+    with looking_at(browser, service.url, viewport=WIDE) as watched:
+        yield watched
+
+
+def hand_in(service: Running, route: str, name: str, content: bytes, **fields: str) -> str:
+    url, files = f"{service.url}/api/{route}/process", {"file": (name, content)}
+    response = httpx.post(url, files=files, data=fields, trust_env=False, timeout=30)
+    assert response.status_code == 202, response.text
+    job_id: str = response.json()["job_id"]
+    return job_id
+
+
+@cache
+def scan(pages: int) -> bytes:
+    pictures = [words(text=f"Forty two apples {number}") for number in range(pages)]
+    tall = [_on_paper(picture) for picture in pictures]
+    file = io.BytesIO()
+    tall[0].save(file, "PDF", resolution=150, save_all=True, append_images=tall[1:])
+    return file.getvalue()
+
+
+def _on_paper(picture: Image.Image) -> Image.Image:
+    paper = Image.new("L", (1240, 1754), 255)
+    for line in range(20):
+        paper.paste(picture, (100, 100 + line * 75))
+    return paper
+
+
+@cache
+def two_sentences() -> bytes:
+    """With silence between them, so that they are two lines."""
+    directory = Path(mkdtemp(prefix="dashboard_job_"))
+    one, other = speech("It was the age of wisdom."), speech("Please bring a coat.")
+    placed = "[1]adelay=9000[b];[0][b]amix=inputs=2:normalize=0"
+    inputs = ("-i", one, "-i", other, "-filter_complex", placed, "-c:a", "libvorbis")
+    return made(directory / "two.ogg", *inputs).read_bytes()
+
+
+@cache
+def talk() -> bytes:
+    """Five slides, and someone who speaks, in what every browser plays."""
+    directory = Path(mkdtemp(prefix="dashboard_job_"))
+    pictures = film(directory / "pictures.mp4", shown(five_slides(), (4, 3, 5, 3, 4)))
+    coding = ("-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-c:a", "libopus")
+    path = made(directory / "talk.webm", "-i", pictures, "-i", speech(), *coding)
+    return path.read_bytes()
+
+
+class TestPages:
+    def test_pages_appear_while_the_job_runs_and_are_its_result(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = hand_in(
+            service, "pdf", "scan.pdf", scan(5), extraction_method="ocr", include_images="true"
+        )
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        page.locator(".steps [aria-current=step]").wait_for()
+        page.locator(".partial").get_by_text("so far").wait_for()
+        first = page.locator(".sheet .words").first
+        watched.until("words => words.innerText.includes('Forty two')", first.element_handle())
+        assert service.job(job_id)["status"] == "processing"
+        service.wait_until(job_id, "completed", seconds=60)
+        page.locator("#facts .is-completed").wait_for()
+        watched.until("document.querySelectorAll('.sheet .words .prose').length === 5")
+        assert page.locator(".partial").count() == 0
+        picture = page.locator(".sheet img").first
+        watched.until("image => image.naturalWidth > 100", picture.element_handle())
+        page.get_by_role("button", name="Plain", exact=True).click()
+        assert "Forty two" in page.locator(".sheet pre").first.inner_text()
+        page.get_by_role("button", name="How it was read").click()
+        assert "ocr_confidence" in page.locator(".sheet .words").first.inner_text()
+
+
+class TestRecordings:
+    def test_a_line_of_the_transcript_is_played_from_where_it_is_said(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = hand_in(service, "audio", "talk.ogg", two_sentences())
+        job = service.wait_until(job_id, "completed", seconds=60)
+        first, last = job["results"]["transcription"]["segments"]
+        assert first["end"] < 8 < last["start"]
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        media = "document.querySelector('#player audio')"
+        watched.until(f"{media}?.readyState > 0")
+        line = page.locator(".transcript li").last
+        line.get_by_text(last["text"]).click()
+        watched.until(f"{media}.currentTime >= {last['start']} && !{media}.paused")
+        assert line.get_attribute("aria-current") == "true"
+        page.evaluate(f"{media}.currentTime = 0")
+        watched.until("document.querySelector('.transcript li').ariaCurrent === 'true'")
+        page.get_by_placeholder("Find in the transcript").fill("wisdom")
+        page.get_by_text("1 place").wait_for()
+        assert page.locator(".transcript mark").inner_text() == "wisdom"
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save as VTT").click()
+        assert Path(saved.value.path()).read_text().startswith("WEBVTT")
+
+    def test_a_slide_of_a_video_leads_to_its_moment(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = hand_in(service, "video", "talk.webm", talk())
+        job = service.wait_until(job_id, "completed", seconds=60)
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        media = "document.querySelector('#player video')"
+        watched.until(f"{media}?.readyState > 0 && {media}.videoWidth > 0")
+        third = page.locator(".frames li").nth(2)
+        third.locator("img").click()
+        time = job["results"]["frames"][2]["time"]
+        watched.until(f"{media}.currentTime >= {time} && {media}.currentTime < {time} + 4")
+        assert third.get_attribute("aria-current") == "true"
+
+    def test_one_that_was_not_kept_is_said_so_and_all_else_is_there(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = hand_in(service, "audio", "a.aiff", sound("a.aiff").read_bytes())
+        service.wait_until(job_id, "completed", seconds=60)
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        page.get_by_text("browsers cannot play files of this kind").wait_for()
+        assert page.locator(".transcript li").count() > 0
+        page.locator("#media").set_input_files(str(sound("a.ogg")))
+        watched.until("document.querySelector('#player audio')?.readyState > 0")
+
+
+class TestFailures:
+    def test_a_file_that_wants_a_password_gets_it_by_the_button(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = hand_in(service, "pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
+        service.wait_until(job_id, "failed")
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        failure = page.get_by_role("alert")
+        failure.get_by_role("heading", name="The file is encrypted").wait_for()
+        assert "In attempt 1" in failure.inner_text()
+        failure.get_by_role("link", name="Again with changes").click()
+        page.get_by_label("Password").wait_for()
+        watched.until("document.activeElement.name === 'password'")
+        page.get_by_label("Password").fill("sesame")
+        page.get_by_role("button", name="Run it so").click()
+        page.locator("#facts .is-completed").wait_for()
+        page.get_by_text("Apples and pears").first.wait_for()
+        assert service.job(job_id)["status"] == "failed"
+
+
+class TestParts:
+    def test_the_log_goes_on_by_itself_and_can_be_filtered(
+        self, watched: Watched, service: Running
+    ) -> None:
+        parameters = {"lines": 300, "seconds": 6}
+        job_id = service.submit(job_type="chatty", parameters=parameters)
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}?tab=logs")
+        count = "document.querySelectorAll('.log li').length"
+        watched.until(f"{count} > 0 && {count} < 200")
+        early = page.evaluate(count)
+        page.evaluate("document.querySelector('.log li').dataset.mine = 'yes'")
+        # What is there is not drawn anew when more comes, and the end is in view.
+        watched.until(f"{count} > {early} && document.querySelector('.log li[data-mine]')")
+        watched.until(f"{count} === 300")
+        log = "document.querySelector('.log')"
+        watched.until(f"{log}.scrollHeight - {log}.scrollTop - {log}.clientHeight < 40")
+        page.get_by_label("Show").select_option("warning")
+        page.get_by_text("30 of 300 lines").wait_for()
+        assert page.locator(".log li:visible").count() == 30
+
+    def test_a_document_comes_with_its_facts_its_pictures_and_what_is_missing(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = service.submit(job_type="gathered")
+        service.wait_until(job_id, "completed")
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}")
+        facts = page.locator(".prose .front")
+        facts.get_by_text("Minutes of the board").wait_for()
+        assert "Anna, Bert" in facts.inner_text() and "heating, roof" in facts.inner_text()
+        picture = page.locator(".prose img")
+        watched.until("image => image.naturalWidth === 1", picture.element_handle())
+        assert page.locator(".prose a", has_text="outside").get_attribute("href") is None
+        missing = page.locator(".missing").inner_text()
+        assert "Video: The source could not be fetched. The server answered with 404" in missing
+        page.get_by_role("button", name="Data").click()
+        assert page.locator(".data table.list td", has_text="Heating").count() == 1
+        page.get_by_text("3 files").click()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="numbers.txt").click()
+        assert Path(saved.value.path()).read_text() == "1 2 3"
+
+    def test_what_it_used_is_told(self, watched: Watched, service: Running) -> None:
+        job_id = service.submit(parameters={"seconds": 0})
+        service.wait_until(job_id, "completed")
+        watched.page.goto(f"{service.url}/#/job/{job_id}?tab=resources")
+        table = watched.page.locator("#panel table")
+        table.get_by_text("Waited").wait_for()
+        assert "Most memory" in table.inner_text()
