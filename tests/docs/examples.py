@@ -66,6 +66,8 @@ class Terminal:
         program.chmod(0o755)
         self.environment["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self.environment["XDG_CACHE_HOME"] = str(directory / "caches")
+        self.environment["HOME"] = str(directory)
+        (directory / ".config" / "fish" / "completions").mkdir(parents=True)
 
     def type(self, lines: str, url: str = "") -> str:
         """Run the lines of an example, against a service that listens elsewhere."""

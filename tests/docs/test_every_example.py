@@ -78,7 +78,12 @@ EXPECTED = {
     (CLIENT, "from secretary.client import Client, Task"): {"completed 3\n": 1},
     (CLIENT, f"{WITH_CLIENT}client.submit"): {r"^completed (job|batch)-\S+ 100 ": 1},
     (f"{REFERENCE}/event-job.md", "curl"): {'"status":"success"': 2, "Two talks": 1},
-    (f"{REFERENCE}/ingress.md", "curl"): {'"accepted"': 2, r'"--- Seite 1 ---\\nHello"': 1},
+    (f"{REFERENCE}/operations.md", "curl http://127.0.0.1:5000/api/jobs/bulk"): {'"success"': 1},
+    (f"{REFERENCE}/ingress.md", "curl http://127.0.0.1:5000/api/batches"): {'"total_jobs":2': 1},
+    (f"{REFERENCE}/ingress.md", "curl http://127.0.0.1:5000/api/pdf"): {
+        '"accepted"': 2,
+        r'"--- Seite 1 ---\\nHello"': 1,
+    },
     (f"{REFERENCE}/streams.md", "curl -N"): {"^id: ": 1},
     (f"{REFERENCE}/webhooks.md", "curl"): {'"status":"success"': 1},
 }
