@@ -1,6 +1,6 @@
 """Fills a store of Secretary with ended jobs, as months of work leave them behind.
 
-Three jobs are brought to their ends by the store itself. All others are copies of what it wrote,
+A few jobs are brought to their ends by the store itself. All others are copies of what it wrote,
 inserted in bulk, with ids, types, owners, batches and times of their own.
 """
 
@@ -27,9 +27,14 @@ USERS = [f"user-{n:03}" for n in range(200)]
 #: Of twenty ended jobs so many ended in this way.
 ENDS: list[tuple[Outcome, int]] = [
     (Completed({"filename": "report.md", "pages": 12, "summary": "Nothing to report. " * 10}), 16),
-    (Failed(JobError(code="NETWORK_ERROR", message="The page did not answer")), 3),
+    (Failed(JobError(code="DOWNLOAD_FAILED", message="The page did not answer")), 1),
+    (Failed(JobError(code="FILE_CORRUPT", message="The file is damaged")), 1),
+    (Failed(JobError(code="PROCESSING_TIMEOUT", message="It took longer than an hour")), 1),
     (Cancelled(), 1),
 ]
+NAMES = ("Annual report", "Invoice", "Minutes", "Lecture", "Interview", "Contract", "Leaflet")
+#: How long a job waited and how long it ran, in turn.
+WAITS_S, RUNS_S = (0.02, 0.3, 2.0, 5.0, 40.0), (0.5, 8.0, 90.0)
 INTERVAL = timedelta(seconds=30)
 BATCH = 1000
 CHUNK = 10_000
@@ -43,7 +48,10 @@ class Ended(NamedTuple):
     job_type: str
     user_id: str
     batch_id: str | None
+    job_name: str
     created_at: datetime
+    started_at: datetime
+    ended_at: datetime
 
 
 async def enlist(store: JobStore) -> None:
@@ -81,12 +89,18 @@ async def add_pending(store: JobStore, count: int) -> None:
 
 
 async def add_ended(
-    store: JobStore, url: str, templates: Sequence[str], count: int, *, until: datetime
+    store: JobStore,
+    url: str,
+    templates: Sequence[str],
+    count: int,
+    *,
+    until: datetime,
+    interval: timedelta = INTERVAL,
 ) -> None:
-    """So many ended jobs, one each `INTERVAL`, the newest at `until`. Half of them in batches."""
+    """So many ended jobs, one each `interval`, the newest at `until`. Half of them in batches."""
     batches = [Batch() for _ in range(count // BATCH // 2 + 1)]
     await asyncio.gather(*(store.add([], batch=batch) for batch in batches))
-    jobs = _ended(templates, count, batches, until=until)
+    jobs = _ended(templates, count, batches, until=until, interval=interval)
     if url.startswith("sqlite://"):
         await asyncio.to_thread(_fill_sqlite, Path(url.removeprefix("sqlite://")), templates, jobs)
     else:
@@ -94,18 +108,28 @@ async def add_ended(
 
 
 def _ended(
-    templates: Sequence[str], count: int, batches: Sequence[Batch], *, until: datetime
+    templates: Sequence[str],
+    count: int,
+    batches: Sequence[Batch],
+    *,
+    until: datetime,
+    interval: timedelta,
 ) -> Iterator[Ended]:
     for n in range(count):
         mixed = n * 7919  # a prime: type, owner and end do not go together
         batch = batches[n // BATCH // 2] if n // BATCH % 2 else None
+        created_at = until - (count - n) * interval
+        started_at = created_at + timedelta(seconds=WAITS_S[mixed // 50 % len(WAITS_S)])
         yield Ended(
-            template=templates[mixed // 1000 % len(templates)],
+            template=templates[n * 104_729 // 1000 % len(templates)],
             job_id=new_id("job"),
             job_type=TYPES[mixed % len(TYPES)],
             user_id=USERS[mixed // 10 % len(USERS)],
             batch_id=batch.batch_id if batch else None,
-            created_at=until - (count - n) * INTERVAL,
+            job_name=f"{NAMES[mixed // 3 % len(NAMES)]} {n:07}.pdf",
+            created_at=created_at,
+            started_at=started_at,
+            ended_at=started_at + timedelta(seconds=RUNS_S[mixed // 70 % len(RUNS_S)]),
         )
 
 
@@ -139,16 +163,16 @@ def _row(db: apsw.Connection, table: str, key: str, value: object) -> dict[str, 
 
 
 def _changed(seq: int, job: Ended) -> dict[str, Any]:
-    created_at = microseconds(job.created_at)
-    ended_at = created_at + 10_000_000
+    ended_at = microseconds(job.ended_at)
     return {
         "seq": seq,
         "job_id": job.job_id,
         "job_type": job.job_type,
         "user_id": job.user_id,
         "batch_id": job.batch_id,
-        "created_at": created_at,
-        "processing_started_at": created_at + 2_000_000,
+        "job_name": job.job_name,
+        "created_at": microseconds(job.created_at),
+        "processing_started_at": microseconds(job.started_at),
         "completed_at": ended_at,
         "updated_at": ended_at,
     }
@@ -177,7 +201,7 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
 
 
 def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
-    ended_at = stamp(job.created_at + timedelta(seconds=10))
+    ended_at = stamp(job.ended_at)
     fields = {
         "_id": job.job_id,
         "job_id": job.job_id,
@@ -187,7 +211,8 @@ def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
         "arrival": arrival,
         "listed_at": listing(job.created_at, arrival),
         "created_at": stamp(job.created_at),
-        "processing_started_at": stamp(job.created_at + timedelta(seconds=2)),
+        "job_name": job.job_name,
+        "processing_started_at": stamp(job.started_at),
         "completed_at": ended_at,
         "updated_at": ended_at,
     }

@@ -1,5 +1,6 @@
 """The routes for jobs."""
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,10 @@ from .envelope import enqueued, success
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["jobs"])
+
+#: A list looks for jobs for so long. Then it gives what it has found, and where to go on.
+SEARCH_SECONDS = 0.05
+WHOLE_ID = re.compile(r"(job|batch)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 #: What a list leaves out unless `include` asks for it.
 BIG = frozenset({"results", "logs"})
@@ -79,7 +84,8 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: str | None = None,
 ) -> JSONResponse:
-    """Jobs, the newest first."""
+    """Jobs, the newest first. What takes long to find comes in short pages: `searched_to` says how
+    far back this one looked, and `next_cursor` goes on from there."""
     included = _included(include)
     query = JobQuery(
         status=statuses(status),
@@ -91,13 +97,26 @@ async def list_jobs(
         error_code=error_code or None,
         created_after=created_after,
         created_before=created_before,
+        search_seconds=SEARCH_SECONDS,
         include=included,
         limit=limit,
         cursor=cursor,
     )
-    page = await desk_of(request).jobs(query, user=user)
+    page = await desk_of(request).jobs(by_whole_id(query), user=user)
     jobs = [job.document(without=BIG - included) for job in page.items]
-    return success(request, "jobs", {"jobs": jobs, "next_cursor": page.next_cursor})
+    searched_to = page.searched_to.isoformat().replace("+00:00", "Z") if page.searched_to else None
+    data = {"jobs": jobs, "next_cursor": page.next_cursor, "searched_to": searched_to}
+    return success(request, "jobs", data)
+
+
+def by_whole_id(query: JobQuery) -> JobQuery:
+    """Who looks for a whole id wants that job, or the jobs of that batch, wherever they are."""
+    if query.text is None or not WHOLE_ID.fullmatch(query.text):
+        return query
+    term = "job_id" if query.text.startswith("job-") else "batch_id"
+    if getattr(query, term) is not None:
+        return query
+    return query.model_copy(update={term: query.text, "text": None})
 
 
 @router.get("/jobs/{job_id}")

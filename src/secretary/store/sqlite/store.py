@@ -34,10 +34,24 @@ from .. import (
     Wanted,
     WorkerInfo,
 )
+from ..activity import Activity
 from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
-from . import add, change, ending, line, outbox, reading, report, rescue, tidy, workers
+from . import (
+    activity,
+    add,
+    change,
+    ending,
+    line,
+    outbox,
+    reading,
+    report,
+    rescue,
+    searching,
+    tidy,
+    workers,
+)
 from .changes import changes
 from .claim import Claims
 from .errors import unavailable_error
@@ -61,6 +75,7 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
+        self._sweep = activity.Sweep()
         self._writer.invited = self._claims.offer
 
     async def open(self) -> None:
@@ -100,6 +115,9 @@ class SqliteStore:
         return await self._readers.call_on_loop(partial(reading.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
+        if query.search_seconds is not None and query.job_id is None:
+            search = partial(searching.search_jobs, query=query, seconds=query.search_seconds)
+            return await self._readers.call(search)
         read = self._readers.call if query.job_id is None else self._readers.call_on_loop
         return await read(partial(reading.find_jobs, query=query))
 
@@ -155,6 +173,16 @@ class SqliteStore:
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await self._readers.call(reading.count_jobs)
 
+    async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
+        return await self._readers.call(partial(reading.count_jobs_of_user, user_id=user_id))
+
+    async def activity(
+        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
+    ) -> list[Activity]:
+        return await self._readers.call(
+            lambda db: activity.read(db, since, step=step, parts=parts, user_id=user_id)
+        )
+
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await self._readers.call(line.waiting_since)
 
@@ -168,6 +196,9 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._readers.call(workers.all_workers)
+
+    async def busy_slots(self) -> Mapping[str, int]:
+        return await self._readers.call(workers.busy_slots)
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
         order = (worker_id, wanted)
@@ -251,7 +282,7 @@ class SqliteStore:
         return await self._readers.call(lambda db: tidy.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        await self._writer.call(tidy.tidy, heavy=True)
+        await self._writer.call(partial(tidy.tidy, sweep=self._sweep), heavy=True)
         await self._readers.call(tidy.checkpoint)
 
     async def describe(self) -> Mapping[str, Any]:

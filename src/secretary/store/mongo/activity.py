@@ -1,0 +1,169 @@
+"""The tallies of what ended. They are kept in the process for a moment and written together: a
+write for each job would be one request more for each. A process that is killed takes the last
+second of them with it; the jobs themselves are as safe as ever."""
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from pymongo import UpdateOne
+from pymongo.errors import PyMongoError
+
+from ...job import JobStatus, utc_now
+from ..activity import (
+    KEPT,
+    SLOT,
+    UNKNOWN,
+    Activity,
+    Ending,
+    Place,
+    scope_of,
+    slot_of,
+    tally,
+)
+from .schema import Document, Documents
+
+logger = logging.getLogger(__name__)
+
+WRITE_AFTER_S = 1.0
+#: While the server is away no more places than this are remembered.
+MOST_PLACES = 50_000
+
+#: What a part of a field's name may not hold, and how it is written there.
+SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
+
+
+class Tallies:
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._counted: Counter[Place] = Counter()
+        self._writing: asyncio.Task[None] | None = None
+
+    def note(self, endings: Iterable[Ending]) -> None:
+        self._counted += tally(endings)
+        if self._counted and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write_soon())
+
+    async def _write_soon(self) -> None:
+        while self._counted:
+            await asyncio.sleep(WRITE_AFTER_S)
+            try:
+                await self.write()
+            except PyMongoError as error:
+                logger.warning("What ended could not be counted yet: %s", type(error).__name__)
+
+    async def write(self) -> None:
+        taken, self._counted = self._counted, Counter()
+        if not taken:
+            return
+        try:
+            await self._documents.bulk_write(_updates(taken), ordered=False)
+        except BaseException:
+            if len(taken) + len(self._counted) < MOST_PLACES:
+                self._counted += taken
+            raise
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+        try:
+            await self.write()
+        except PyMongoError as error:
+            logger.warning("What ended last was not counted: %s", type(error).__name__)
+
+
+async def read(
+    documents: Documents, since: datetime, *, step: timedelta, parts: int, user_id: str | None
+) -> list[Activity]:
+    first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
+    found = documents.find(
+        {"_id": {"$gte": _id(scope, first), "$lt": _id(scope, first + width * parts)}}
+    )
+    merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+    for document in await found.to_list():
+        part = (document["slot"] - first) // width
+        for job_type, counts in document["types"].items():
+            merged[part, _read(job_type)] += _flat(counts)
+    return [_activity(part, job_type, counts) for (part, job_type), counts in merged.items()]
+
+
+async def drop_old(documents: Documents) -> None:
+    await documents.delete_many({"slot": {"$lt": slot_of(utc_now() - KEPT)}}, hint="by_slot")
+
+
+def _id(scope: str, slot: int) -> str:
+    return f"{scope}/{slot:012}"
+
+
+def _updates(counted: Counter[Place]) -> list[UpdateOne]:
+    added: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+    for place, n in counted.items():
+        fields = added[place.scope, place.slot]
+        job_type = f"types.{_written(place.job_type)}"
+        name = f".{_written(place.code)}" if place.status is JobStatus.FAILED else ""
+        fields[f"{job_type}.{place.status.value}{name}"] += n
+        if place.rung != UNKNOWN:
+            fields[f"{job_type}.waits.{place.rung}"] += n
+    return [
+        UpdateOne(
+            {"_id": _id(scope, slot)},
+            {"$inc": dict(fields), "$setOnInsert": {"slot": slot}},
+            upsert=True,
+        )
+        for (scope, slot), fields in added.items()
+    ]
+
+
+def _flat(counts: Document) -> Counter[tuple[str, str]]:
+    flat: Counter[tuple[str, str]] = Counter()
+    for name, value in counts.items():
+        if isinstance(value, dict):
+            flat.update({(name, inner): n for inner, n in value.items()})
+        else:
+            flat[name, ""] = value
+    return flat
+
+
+def _activity(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -> Activity:
+    def within(name: str) -> dict[str, int]:
+        return {inner: n for (outer, inner), n in counts.items() if outer == name}
+
+    return Activity(
+        part=part,
+        job_type=job_type,
+        completed=sum(within("completed").values()),
+        cancelled=sum(within("cancelled").values()),
+        failed={_read(code): n for code, n in within("failed").items()},
+        waits={int(rung): n for rung, n in within("waits").items()},
+    )
+
+
+def _written(text: str) -> str:
+    written = "".join(SPECIAL.get(sign, sign) for sign in text)
+    return written or "%"  # a field must have a name
+
+
+def _read(name: str) -> str:
+    if name == "%":
+        return ""
+    for sign in reversed(SPECIAL):
+        name = name.replace(SPECIAL[sign], sign)
+    return name
+
+
+def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: str) -> Ending:
+    started = job.get("processing_started_at") if job.get("attempt") == 1 else None
+    waited = None
+    if started is not None:
+        waited = datetime.fromisoformat(started) - datetime.fromisoformat(job["created_at"])
+    return Ending(
+        job_type=job["job_type"],
+        user_id=job.get("user_id"),
+        status=JobStatus(status),
+        code=error["code"] if error else None,
+        at=datetime.fromisoformat(at),
+        waited=waited,
+    )
