@@ -15,9 +15,21 @@ import apsw
 import pymongo
 
 from secretary import Batch, Job
-from secretary.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
+from secretary.job import (
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    JobStatus,
+    Outcome,
+    new_id,
+    utc_now,
+)
 from secretary.store import JobStore, Wanted, WorkerInfo
+from secretary.store.activity import KEPT, Ending, tally
+from secretary.store.mongo import activity as mongo_activity
 from secretary.store.mongo.rows import listing, stamp
+from secretary.store.sqlite import activity as sqlite_activity
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.rows import microseconds
 
@@ -138,6 +150,23 @@ def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
         yield chunk
 
 
+def _endings(jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]) -> list[Ending]:
+    """What the store would have counted: no older than it keeps."""
+    oldest = utc_now() - KEPT
+    return [
+        Ending(
+            job_type=job.job_type,
+            user_id=job.user_id,
+            status=JobStatus(ended[job.template][0]),
+            code=ended[job.template][1],
+            at=job.ended_at,
+            waited=job.started_at - job.created_at,
+        )
+        for job in jobs
+        if job.ended_at > oldest
+    ]
+
+
 def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
     db = connect(path)
     db.execute("PRAGMA synchronous = OFF")
@@ -151,6 +180,8 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         db.execute("BEGIN IMMEDIATE")
         _insert(db, "jobs", [rows[job.template] | _changed(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
+        ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
+        sqlite_activity.note(db, _endings(chunk, ended))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()
@@ -185,7 +216,8 @@ def _insert(db: apsw.Connection, table: str, rows: Sequence[Mapping[str, Any]]) 
 
 def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
     with pymongo.MongoClient[dict[str, Any]](url) as client:
-        collection = client.get_default_database()["jobs"]
+        database = client.get_default_database()
+        collection = database["jobs"]
         known = {one["_id"]: one for one in collection.find({"_id": {"$in": list(templates)}})}
         arrival = max(one["arrival"] for one in known.values())
         for chunk in _chunks(jobs):
@@ -195,6 +227,11 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
             ]
             arrival += len(chunk)
             collection.insert_many(documents, ordered=False)
+            ended = {
+                one: (doc["status"], doc.get("error", {}).get("code")) for one, doc in known.items()
+            }
+            if counted := tally(_endings(chunk, ended)):
+                database["activity"].bulk_write(mongo_activity.updates(counted), ordered=False)
         # Months of work are on disk by now; what was inserted this minute would still be written
         # while it is read.
         client.admin.command("fsync")

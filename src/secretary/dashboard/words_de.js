@@ -26,7 +26,7 @@ export const de = {
   "done.pause": "Angehalten: Kein wartender Job darin beginnt", "done.resume": "Es geht weiter", "done.restart-failed": "Die fehlgeschlagenen Jobs laufen erneut",
 
   "jobs.filters": "Filter", "jobs.filter": "Anwenden", "jobs.more": "Mehr Filter", "jobs.all": "Alle", "jobs.pages": "Seiten", "jobs.newest": "Neueste", "jobs.older": "Ältere",
-  "jobs.none": "Noch keine Jobs. Lassen Sie eine Datei irgendwo auf diese Seite fallen, oder drücken Sie n.", "jobs.none_found": "Kein Job passt zu diesen Filtern.", "jobs.clear": "Filter entfernen",
+  "jobs.none": "Noch keine Jobs. Lassen Sie eine Datei irgendwo auf diese Seite fallen, oder drücken Sie n.", "jobs.searched": "Gesucht bis zurück zum {when} …", "jobs.none_found": "Kein Job passt zu diesen Filtern.", "jobs.clear": "Filter entfernen",
   "jobs.new": "{count} neuer | {count} neue", "jobs.choose": "{name} auswählen", "jobs.choose_all": "Alle auswählen", "jobs.chosen": "1 Job | {n} Jobs", "jobs.all_that_fit": "Alle, die zu den Filtern passen", "jobs.most": "Nicht mehr als {count} auf einmal: Die neuesten sind ausgewählt.",
   "jobs.sure_cancel": "Diesen Job abbrechen? | Diese {n} Jobs abbrechen?", "jobs.sure_delete": "Diesen Job und seine Dateien löschen? | Diese {n} Jobs und ihre Dateien löschen?",
   "jobs.sure_restart": "Diesen Job erneut ausführen? | Diese {n} Jobs erneut ausführen?", "jobs.sure_archive": "Diesen Job archivieren? | Diese {n} Jobs archivieren?",
@@ -74,9 +74,10 @@ export const de = {
   "field.instructions": "Anweisungen", "field.password": "Passwort", "field.page_start": "Erste Seite", "field.page_end": "Letzte Seite", "field.ocr_language": "OCR-Sprache", "field.use_cache": "Frühere Arbeit verwenden", "field.force_refresh": "Noch einmal tun",
   "field.include_frames": "Folien", "field.include_slide_text": "Text auf Folien", "field.context": "Werte für die Vorlage", "field.template_content": "Die Vorlage selbst",
 
-  "overview.numbers": "In Zahlen", "overview.oldest": "längstes Warten jetzt", "overview.workers": "Worker, {slots} Plätze | Worker, {slots} Plätze", "overview.no_workers": "Kein Worker lebt: Jobs warten. Starten Sie einen mit „secretary worker“.",
-  "overview.running": "Läuft gerade", "overview.ended": "Eben zu Ende", "overview.idle": "Gerade läuft nichts.", "overview.none_ended": "Noch ist nichts zu Ende.", "overview.charts": "In letzter Zeit", "overview.span": "Zeitraum", "overview.partial": "ein Teil: Es war zu viel, um alles anzusehen",
-  "span.60": "letzte Stunde", "span.360": "letzte 6 Stunden", "span.1440": "letzter Tag", "chart.done": "Fertig", "chart.wait": "Warten (95 von 100 kürzer)", "chart.failed": "Fehlgeschlagen nach Code",
+  "overview.numbers": "In Zahlen", "overview.oldest": "längstes Warten jetzt", "overview.workers": "Plätze belegt, {count} Worker | Plätze belegt, {count} Worker", "overview.no_workers": "Kein Worker lebt: Jobs warten. Starten Sie einen mit „secretary worker“.",
+  "overview.running": "Läuft gerade", "overview.ended": "Eben zu Ende", "overview.idle": "Gerade läuft nichts.", "overview.none_ended": "Noch ist nichts zu Ende.", "overview.charts": "In letzter Zeit", "overview.span": "Zeitraum", "overview.own": "Jobs und Diagramme sind die von {user}.", "overview.busy": "{busy} von {slots} Plätzen belegt", "overview.storage": "Platte und Cache", "overview.cache": "Cache", "overview.cache_used": "{used} von {total} belegt",
+  "beat.good": "lebt", "beat.amber": "seit einer Weile still", "beat.red": "weg",
+  "span.60": "letzte Stunde", "span.360": "letzte 6 Stunden", "span.1440": "letzter Tag", "span.10080": "letzte Woche", "chart.done": "Fertig nach Typ", "chart.wait": "Warten (95 von 100 kürzer)", "chart.failed": "Fehlgeschlagen nach Code", "chart.other": "andere", "chart.all": "alle",
   "batches.none": "Noch keine Stapel. Geben Sie mehrere Adressen auf einmal ab, oder POST /api/batches.", "batch.ended": "{ended} von {total} zu Ende", "batch.failed": "{n} fehlgeschlagen", "batch.all": "Alle {count} Jobs",
   "batch.sure_cancel": "Alle Jobs dieses Stapels abbrechen, die nicht zu Ende sind?", "batch.sure_delete": "Diesen Stapel, seine {count} Jobs und ihre Dateien löschen?",
   "templates.what": "Eine Vorlage sagt, was ein Dokument werden soll; ein Sprachmodell füllt ihre Felder aus einem Text.", "templates.title": "Wofür", "templates.language": "Sprache", "templates.source": "Von", "templates.fields": "Felder", "templates.own": "Ihnen", "templates.shipped": "Secretary",

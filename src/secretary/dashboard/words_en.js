@@ -26,7 +26,7 @@ export const en = {
   "done.pause": "Paused: none of its waiting jobs starts", "done.resume": "It goes on", "done.restart-failed": "The failed jobs run again",
 
   "jobs.filters": "Filters", "jobs.filter": "Apply", "jobs.more": "More filters", "jobs.all": "All", "jobs.pages": "Pages", "jobs.newest": "Newest", "jobs.older": "Older",
-  "jobs.none": "No jobs yet. Drop a file anywhere on this page, or press n.", "jobs.none_found": "No job fits these filters.", "jobs.clear": "Remove filters",
+  "jobs.none": "No jobs yet. Drop a file anywhere on this page, or press n.", "jobs.none_found": "No job fits these filters.", "jobs.searched": "Searched back to {when} …", "jobs.clear": "Remove filters",
   "jobs.new": "{count} new | {count} new", "jobs.choose": "Choose {name}", "jobs.choose_all": "Choose all", "jobs.chosen": "1 job | {n} jobs", "jobs.all_that_fit": "All that fit the filters", "jobs.most": "No more than {count} at a time: the newest are chosen.",
   "jobs.sure_cancel": "Cancel this job? | Cancel these {n} jobs?", "jobs.sure_delete": "Delete this job and its files? | Delete these {n} jobs and their files?",
   "jobs.sure_restart": "Run this job again? | Run these {n} jobs again?", "jobs.sure_archive": "Archive this job? | Archive these {n} jobs?",
@@ -74,9 +74,10 @@ export const en = {
   "field.instructions": "Instructions", "field.password": "Password", "field.page_start": "First page", "field.page_end": "Last page", "field.ocr_language": "OCR language", "field.use_cache": "Use earlier work", "field.force_refresh": "Do it again",
   "field.include_frames": "Slides", "field.include_slide_text": "Text on slides", "field.context": "Values for the template", "field.template_content": "Template itself",
 
-  "overview.numbers": "In numbers", "overview.oldest": "longest wait now", "overview.workers": "worker, {slots} slots | workers, {slots} slots", "overview.no_workers": "No worker is alive: jobs wait. Start one with “secretary worker”.",
-  "overview.running": "Running", "overview.ended": "Just ended", "overview.idle": "Nothing is running.", "overview.none_ended": "Nothing has ended yet.", "overview.charts": "Lately", "overview.span": "Span", "overview.partial": "a part: it was too much to look at all",
-  "span.60": "last hour", "span.360": "last 6 hours", "span.1440": "last day", "chart.done": "Completed", "chart.wait": "Wait (95 of 100 shorter)", "chart.failed": "Failed by code",
+  "overview.numbers": "In numbers", "overview.oldest": "longest wait now", "overview.workers": "slots busy, {count} worker | slots busy, {count} workers", "overview.no_workers": "No worker is alive: jobs wait. Start one with “secretary worker”.",
+  "overview.running": "Running", "overview.ended": "Just ended", "overview.idle": "Nothing is running.", "overview.none_ended": "Nothing has ended yet.", "overview.charts": "Lately", "overview.span": "Span", "overview.own": "Jobs and charts are those of {user}.", "overview.busy": "{busy} of {slots} slots busy", "overview.storage": "Disk and cache", "overview.cache": "Cache", "overview.cache_used": "{used} of {total} used",
+  "beat.good": "alive", "beat.amber": "silent for a while", "beat.red": "gone",
+  "span.60": "last hour", "span.360": "last 6 hours", "span.1440": "last day", "span.10080": "last week", "chart.done": "Completed by type", "chart.wait": "Wait (95 of 100 shorter)", "chart.failed": "Failed by code", "chart.other": "others", "chart.all": "all",
   "batches.none": "No batches yet. Hand in several addresses at once, or POST /api/batches.", "batch.ended": "{ended} of {total} ended", "batch.failed": "{n} failed", "batch.all": "All {count} jobs",
   "batch.sure_cancel": "Cancel all jobs of this batch that have not ended?", "batch.sure_delete": "Delete this batch, its {count} jobs and their files?",
   "templates.what": "A template says what a document is to be; a language model fills its fields from a text.", "templates.title": "For", "templates.language": "Language", "templates.source": "From", "templates.fields": "Fields", "templates.own": "your own", "templates.shipped": "Secretary",

@@ -7,6 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 from pymongo import UpdateOne
@@ -29,6 +30,8 @@ from .schema import Document, Documents
 logger = logging.getLogger(__name__)
 
 WRITE_AFTER_S = 1.0
+#: Everything is counted in single slots and in hours.
+WIDTHS = (1, timedelta(hours=1) // SLOT)
 #: While the server is away no more places than this are remembered.
 MOST_PLACES = 50_000
 
@@ -60,7 +63,7 @@ class Tallies:
         if not taken:
             return
         try:
-            await self._documents.bulk_write(_updates(taken), ordered=False)
+            await self._documents.bulk_write(updates(taken), ordered=False)
         except BaseException:
             if len(taken) + len(self._counted) < MOST_PLACES:
                 self._counted += taken
@@ -79,9 +82,10 @@ async def read(
     documents: Documents, since: datetime, *, step: timedelta, parts: int, user_id: str | None
 ) -> list[Activity]:
     first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
-    found = documents.find(
-        {"_id": {"$gte": _id(scope, first), "$lt": _id(scope, first + width * parts)}}
-    )
+    # The widest slots that fit, as fewest documents have to be read then.
+    slots = max(one for one in WIDTHS if width % one == first % one == 0)
+    ends = (_id(scope, slots, slot) for slot in (first, first + width * parts))
+    found = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
     merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
     for document in await found.to_list():
         part = (document["slot"] - first) // width
@@ -94,14 +98,14 @@ async def drop_old(documents: Documents) -> None:
     await documents.delete_many({"slot": {"$lt": slot_of(utc_now() - KEPT)}}, hint="by_slot")
 
 
-def _id(scope: str, slot: int) -> str:
-    return f"{scope}/{slot:012}"
+def _id(scope: str, width: int, slot: int) -> str:
+    return f"{scope}/{width}/{slot:012}"
 
 
-def _updates(counted: Counter[Place]) -> list[UpdateOne]:
-    added: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
-    for place, n in counted.items():
-        fields = added[place.scope, place.slot]
+def updates(counted: Counter[Place]) -> list[UpdateOne]:
+    added: dict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
+    for (place, n), width in product(counted.items(), WIDTHS):
+        fields = added[place.scope, width, place.slot // width * width]
         job_type = f"types.{_written(place.job_type)}"
         name = f".{_written(place.code)}" if place.status is JobStatus.FAILED else ""
         fields[f"{job_type}.{place.status.value}{name}"] += n
@@ -109,11 +113,11 @@ def _updates(counted: Counter[Place]) -> list[UpdateOne]:
             fields[f"{job_type}.waits.{place.rung}"] += n
     return [
         UpdateOne(
-            {"_id": _id(scope, slot)},
+            {"_id": _id(scope, width, slot)},
             {"$inc": dict(fields), "$setOnInsert": {"slot": slot}},
             upsert=True,
         )
-        for (scope, slot), fields in added.items()
+        for (scope, width, slot), fields in added.items()
     ]
 
 
