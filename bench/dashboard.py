@@ -99,10 +99,11 @@ def _measure(row: Row, plan: Plan, directory: Path) -> None:
         store_url = Settings(storage=storage).store_url
         command = (*SERVE[:-1], str(directory / "data"), "--no-worker")
         server = Server(row.name, command, settings=settings)
+        templates: list[str] = []
         for amount, timings in ((plan.few, row.few), (plan.many, row.many)):
             _say(f"{row.name}: filling up to {amount:,} jobs")
             started = time.monotonic()
-            facts = asyncio.run(dashboard_filling.fill(store_url, amount))
+            facts = asyncio.run(dashboard_filling.fill(store_url, amount, templates))
             row.filled_s = time.monotonic() - started
             _say(f"{row.name}: filled in {row.filled_s:.0f} s; measuring")
             with running(server, directory) as service:

@@ -10,25 +10,23 @@ from secretary.store import BatchQuery, JobQuery, Wanted, open_store
 
 DAYS = 30
 USERS = len(seeding.USERS)
-PENDING, RUNNING = 2_000, 6
+PENDING, RUNNING, SLOTS = 2_000, 6, 8
 #: Where the older pages begin that are measured.
 DEEP = timedelta(days=DAYS - 1)
 
 
-async def fill(url: str, amount: int) -> Facts:
-    """Up to so many jobs; what is there already stays."""
+async def fill(url: str, amount: int, templates: list[str]) -> Facts:
+    """Up to so many jobs; what is there already stays. `templates` is filled the first time."""
     store = open_store(url)
     await store.open()
     try:
-        counts = await store.counts()
-        there = sum(n for by_state in counts.values() for n in by_state.values())
-        if not there:
-            await seeding.enlist(store)
+        if not templates:
+            await seeding.enlist(store, slots=SLOTS)
+            templates += await seeding.make_templates(store)
             await seeding.add_pending(store, min(PENDING, amount // 5))
             await store.claim(seeding.WORKER, Wanted(slots=RUNNING))
-            there = min(PENDING, amount // 5)
-        templates = await seeding.make_templates(store)
-        missing = max(amount - there - len(set(templates)), 0)
+        counts = await store.counts()
+        missing = amount - sum(n for by_state in counts.values() for n in by_state.values())
         interval = timedelta(days=DAYS) / max(missing, 1)
         await seeding.add_ended(store, url, templates, missing, until=utc_now(), interval=interval)
         some = (await store.find(JobQuery(status=frozenset({JobStatus.COMPLETED}), limit=1))).items

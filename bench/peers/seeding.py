@@ -66,16 +66,23 @@ class Ended(NamedTuple):
     ended_at: datetime
 
 
-async def enlist(store: JobStore) -> None:
+async def enlist(store: JobStore, *, slots: int = 1) -> None:
     now = utc_now()
     worker = WorkerInfo(
-        worker_id=WORKER, host="", pid=0, birth="", slots=1, version="", started_at=now, seen_at=now
+        worker_id=WORKER,
+        host="",
+        pid=0,
+        birth="",
+        slots=slots,
+        version="",
+        started_at=now,
+        seen_at=now,
     )
     await store.enlist(worker, timedelta(days=1))
 
 
 async def make_templates(store: JobStore) -> list[str]:
-    """Twenty ids of jobs to copy, some of them often."""
+    """Twenty ids of jobs to copy, some of them often. Nothing else may wait in the store."""
     ids: list[str] = []
     for outcome, share in ENDS:
         parameters = {"url": "https://example.org/documents/report.pdf", "language": "de"}

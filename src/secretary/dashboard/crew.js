@@ -14,11 +14,11 @@ function beat(worker) {
 }
 
 export function crew(workers) {
-  if (!workers.length) return html`<p class="card failure">${t("overview.no_workers")}</p>`;
+  if (!workers.length) return html`<p class="empty">–</p>`;
   return html`<ul class="crew">${workers.map((one) => html`<li>
     <span class="beat ${beat(one)}" aria-hidden="true">♥</span><span class="unseen">${t(`beat.${beat(one)}`)}</span>
     <span class="who"><strong>${one.host}</strong> <code class="faint">${one.worker_id}</code>${one.draining ? html` <span class="tag">${t("system.draining")}</span>` : ""}</span>
-    <span class="slots">${slots(one)}</span> <span class="faint">${t("system.seen")} ${ago(one.seen_at)}</span></li>`)}</ul>`;
+    <span class="slots">${slots(one)}</span> <span class="faint"><span class="unseen">${t("system.seen")}</span> ${ago(one.seen_at)}</span></li>`)}</ul>`;
 }
 
 function slots({ busy, slots }) {

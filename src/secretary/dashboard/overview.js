@@ -76,6 +76,7 @@ class Page {
         <p class="fact"><strong>${wait === null ? "–" : clock(wait)}</strong> <span>${t("overview.oldest")}</span></p>
         <a class="fact ${workers ? "" : "bad"}" href="#/system"><strong>${number(busy)} / ${number(slots)}</strong> <span>${t("overview.workers", { n: workers, count: number(workers) })}</span></a>
       </section>
+      ${workers ? "" : html`<p class="card failure">${t("overview.no_workers")}</p>`}
       ${this.overview.of_user && html`<p class="faint">${t("overview.own", { user: this.overview.of_user })}</p>`}
       ${charts(this.overview, this.minutes)}
       <section aria-labelledby="running"><h2 id="running">${t("overview.running")}</h2><div id="running-list"></div></section>
