@@ -20,7 +20,6 @@ from secretary.job import (
     Completed,
     Failed,
     JobError,
-    JobStatus,
     Outcome,
     new_id,
     utc_now,
@@ -164,7 +163,7 @@ def _endings(jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]])
         Ending(
             job_type=job.job_type,
             user_id=job.user_id,
-            status=JobStatus(ended[job.template][0]),
+            status=ended[job.template][0],
             code=ended[job.template][1],
             at=job.ended_at,
             waited=job.started_at - job.created_at,
@@ -188,7 +187,7 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         _insert(db, "jobs", [rows[job.template] | _changed(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
         ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
-        sqlite_activity.note(db, _endings(chunk, ended))
+        sqlite_activity.write(db, tally(_endings(chunk, ended)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()

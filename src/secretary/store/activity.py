@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
+from typing import NamedTuple
 
 from ..job import Job, JobStatus
 
@@ -19,38 +20,36 @@ KEPT = timedelta(days=8)
 #: of any number of jobs are a few numbers, and quantiles are right to within a tenth.
 SHORTEST_S = 0.001
 RUNGS_PER_OCTAVE = 4
+EVERYBODY = "all"
+FAILED = JobStatus.FAILED.value
 #: The rung of those who never started, or whose first start is not the one that ended.
 UNKNOWN = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """The end of one job, as far as tallies go."""
+class Ending(NamedTuple):
+    """The end of one job, as far as tallies go. A tuple, as there is one for each job."""
 
     job_type: str
     user_id: str | None
-    status: JobStatus
-    code: str | None = None
+    status: str
     at: datetime
+    code: str | None = None
     waited: timedelta | None = None
 
     @classmethod
     def of(cls, job: Job, status: JobStatus, at: datetime) -> "Ending":
         started = job.processing_started_at if job.attempt == 1 else None
         waited = started - job.created_at if started else None
-        return cls(
-            job_type=job.job_type, user_id=job.user_id, status=status, at=at, waited=waited
-        )  # fmt: skip
+        return cls(job.job_type, job.user_id, status.value, at, waited=waited)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where the end of a job is counted."""
 
     scope: str
     slot: int
     job_type: str
-    status: JobStatus
+    status: str
     code: str
     rung: int
 
@@ -71,7 +70,7 @@ class Activity:
 
 def scope_of(user_id: str | None) -> str:
     """Everything is counted for all together, and for its owner."""
-    return "all" if user_id is None else f"user:{user_id}"
+    return EVERYBODY if user_id is None else f"user:{user_id}"
 
 
 def slot_of(at: datetime) -> int:
@@ -85,17 +84,13 @@ def start_of(slot: int) -> datetime:
 def tally(endings: Iterable[Ending]) -> Counter[Place]:
     counted: Counter[Place] = Counter()
     for ending in endings:
-        failed = ending.status is JobStatus.FAILED
-        for scope in {scope_of(None), scope_of(ending.user_id)}:
-            place = Place(
-                scope,
-                slot_of(ending.at),
-                ending.job_type,
-                ending.status,
-                (ending.code or "") if failed else "",
-                rung_of(ending.waited),
-            )
-            counted[place] += 1
+        code = (ending.code or "") if ending.status == FAILED else ""
+        counted_as = (
+            slot_of(ending.at), ending.job_type, ending.status, code, rung_of(ending.waited),
+        )  # fmt: skip
+        counted[Place(EVERYBODY, *counted_as)] += 1
+        if ending.user_id is not None:
+            counted[Place(scope_of(ending.user_id), *counted_as)] += 1
     return counted
 
 

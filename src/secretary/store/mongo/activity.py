@@ -1,20 +1,16 @@
-"""The tallies of what ended. They are kept in the process for a moment and written together: a
-write for each job would be one request more for each. A process that is killed takes the last
-second of them with it; the jobs themselves are as safe as ever."""
+"""The tallies of what ended: a document for each owner and slot, and for each owner and hour."""
 
-import asyncio
-import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
 from pymongo import UpdateOne
-from pymongo.errors import PyMongoError
 
-from ...job import JobStatus, utc_now
+from ...job import utc_now
 from ..activity import (
+    FAILED,
     KEPT,
     SLOT,
     UNKNOWN,
@@ -23,59 +19,17 @@ from ..activity import (
     Place,
     scope_of,
     slot_of,
-    tally,
 )
 from .schema import Document, Documents
 
-logger = logging.getLogger(__name__)
-
-WRITE_AFTER_S = 1.0
 #: Everything is counted in single slots and in hours.
 WIDTHS = (1, timedelta(hours=1) // SLOT)
-#: While the server is away no more places than this are remembered.
-MOST_PLACES = 50_000
-
 #: What a part of a field's name may not hold, and how it is written there.
 SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
 
 
-class Tallies:
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
-        self._counted: Counter[Place] = Counter()
-        self._writing: asyncio.Task[None] | None = None
-
-    def note(self, endings: Iterable[Ending]) -> None:
-        self._counted += tally(endings)
-        if self._counted and (self._writing is None or self._writing.done()):
-            self._writing = asyncio.create_task(self._write_soon())
-
-    async def _write_soon(self) -> None:
-        while self._counted:
-            await asyncio.sleep(WRITE_AFTER_S)
-            try:
-                await self.write()
-            except PyMongoError as error:
-                logger.warning("What ended could not be counted yet: %s", type(error).__name__)
-
-    async def write(self) -> None:
-        taken, self._counted = self._counted, Counter()
-        if not taken:
-            return
-        try:
-            await self._documents.bulk_write(updates(taken), ordered=False)
-        except BaseException:
-            if len(taken) + len(self._counted) < MOST_PLACES:
-                self._counted += taken
-            raise
-
-    async def close(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-        try:
-            await self.write()
-        except PyMongoError as error:
-            logger.warning("What ended last was not counted: %s", type(error).__name__)
+async def write(documents: Documents, counted: Counter[Place]) -> None:
+    await documents.bulk_write(updates(counted), ordered=False)
 
 
 async def read(
@@ -107,8 +61,8 @@ def updates(counted: Counter[Place]) -> list[UpdateOne]:
     for (place, n), width in product(counted.items(), WIDTHS):
         fields = added[place.scope, width, place.slot // width * width]
         job_type = f"types.{_written(place.job_type)}"
-        name = f".{_written(place.code)}" if place.status is JobStatus.FAILED else ""
-        fields[f"{job_type}.{place.status.value}{name}"] += n
+        name = f".{_written(place.code)}" if place.status == FAILED else ""
+        fields[f"{job_type}.{place.status}{name}"] += n
         if place.rung != UNKNOWN:
             fields[f"{job_type}.waits.{place.rung}"] += n
     return [
@@ -166,7 +120,7 @@ def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: s
     return Ending(
         job_type=job["job_type"],
         user_id=job.get("user_id"),
-        status=JobStatus(status),
+        status=status,
         code=error["code"] if error else None,
         at=datetime.fromisoformat(at),
         waited=waited,

@@ -37,6 +37,7 @@ from .. import (
 from ..activity import Activity
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
+from ..tallies import Tallies
 from . import activity, add, ending, events, reading, rescue, searching, tidy, workers
 from .calls import Calls, cancellable
 from .change import Change, apply, change_found, release_held
@@ -119,7 +120,7 @@ class MongoStore:
         self._feed: Follower | Poller
         self._additions: Group[add.NewJob, None]
         self._endings: Group[Change, bool]
-        self._tallies: activity.Tallies
+        self._tallies: Tallies
 
     @_translated
     async def open(self) -> None:
@@ -144,7 +145,8 @@ class MongoStore:
             db.note_times_of_change()
             self._feed = Poller(db, self._own_writes)
         self._db = db
-        self._tallies = activity.Tallies(db.activity)
+        write = partial(activity.write, db.activity)
+        self._tallies = Tallies(write, unavailable=PyMongoError)
         db.count_endings = self._tallies.note
         self._claims = Claims(db)
         self._caretaker = tidy.Caretaker(db)

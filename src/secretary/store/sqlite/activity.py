@@ -1,4 +1,5 @@
-"""The tallies of what ended, written in the transaction that ends the jobs."""
+"""The tallies of what ended. Those of completed jobs, which are many, are written together a
+moment later; all others in the transaction that ends the job."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -8,24 +9,19 @@ from typing import Any
 import apsw
 
 from ...job import JobStatus, utc_now
-from ..activity import KEPT, SLOT, UNKNOWN, Activity, Ending, scope_of, slot_of, tally
+from ..activity import KEPT, SLOT, UNKNOWN, Activity, Ending, Place, scope_of, slot_of, tally
 from .rows import moment
 
 #: Of so many owners the old tallies are dropped at a time.
 SCOPES_SWEPT = 200
 
 
-def note(db: apsw.Connection, endings: Iterable[Ending]) -> None:
-    rows = [
-        (place.scope, place.slot, place.job_type, place.status.value, place.code, place.rung, n)
-        for place, n in tally(endings).items()
-    ]
-    if rows:
-        db.executemany(
-            "INSERT INTO activity VALUES (?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET n = n + excluded.n",
-            rows,
-        )
+def write(db: apsw.Connection, counted: Counter[Place]) -> None:
+    db.executemany(
+        "INSERT INTO activity VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        [(*place, n) for place, n in counted.items()],
+    )
 
 
 def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
@@ -39,12 +35,12 @@ def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: in
     ending = Ending(
         job_type=job_type,
         user_id=user_id,
-        status=status,
+        status=status.value,
         code=code,
         at=moment(at),
         waited=moment(started_at) - moment(created_at) if first else None,
     )
-    note(db, [ending])
+    write(db, tally([ending]))
 
 
 def read(

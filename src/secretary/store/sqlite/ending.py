@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import apsw
 
 from ...errors import LeaseLost
-from ...job import Cancelled, Failed, Job, JobStatus, Released, utc_now
-from ..activity import Ending
+from ...job import Cancelled, Failed, Job, Released, utc_now
 from ..json_text import dumps
-from . import activity, outbox
+from . import outbox
 from .changes import NEXT_REVISION
 from .report import HELD_BY, fence
-from .rows import microseconds, moment
+from .rows import microseconds
 from .states import back_to_line, cancel_job, ended, fail, settle_batch
 
 #: Results up to this length are written together with those of other jobs.
@@ -80,8 +79,6 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     )
     kept = [c for c in completions if c.job.job_id in held]
     _keep_results(db, [(held[c.job.job_id][0], c.results, c.resources) for c in kept])
-    at = moment(now)
-    activity.note(db, [Ending.of(c.job, JobStatus.COMPLETED, at) for c in kept])
     for completion in kept:
         if completion.job.webhook is not None:
             outbox.note_end(db, completion.job.job_id, completion.job.webhook, "completed", now)

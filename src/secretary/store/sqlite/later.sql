@@ -1,7 +1,7 @@
 -- What came after the first tables. All of it is made whenever it is missing, and a program that
 -- does not know it does no harm to it.
 
--- How many jobs ended when: see store/activity.py. Here it changes with the jobs themselves.
+-- How many jobs ended when: see store/activity.py.
 CREATE TABLE IF NOT EXISTS activity (
   scope    TEXT NOT NULL,
   slot     INTEGER NOT NULL,

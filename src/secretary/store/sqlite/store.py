@@ -1,6 +1,7 @@
 """Jobs in one SQLite file: the embedded store, for everything that runs on one machine."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import apsw
 
+from ...errors import StoreUnavailable
 from ...job import (
     Batch,
     Completed,
@@ -19,6 +21,7 @@ from ...job import (
     Outcome,
     Progress,
     Try,
+    utc_now,
 )
 from ...machine import boot_id
 from .. import (
@@ -34,10 +37,11 @@ from .. import (
     Wanted,
     WorkerInfo,
 )
-from ..activity import Activity
+from ..activity import Activity, Ending, Place
 from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
+from ..tallies import Tallies
 from . import (
     activity,
     add,
@@ -76,6 +80,7 @@ class SqliteStore:
         self._boot = boot_id()
         self._claims = Claims()
         self._sweep = activity.Sweep()
+        self._tallies = Tallies(self._write_tallies, unavailable=StoreUnavailable)
         self._writer.invited = self._claims.offer
 
     async def open(self) -> None:
@@ -90,6 +95,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._wakeup.close()
+        await self._tallies.close()
         await self._writer.close()
         self._readers.close()
 
@@ -179,6 +185,7 @@ class SqliteStore:
     async def activity(
         self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
     ) -> list[Activity]:
+        await self._tallies.write()  # who ended a job here sees it at once
         return await self._readers.call(
             lambda db: activity.read(db, since, step=step, parts=parts, user_id=user_id)
         )
@@ -227,6 +234,7 @@ class SqliteStore:
             used = dumps(resources) if resources else None
             completion = ending.Completion(job, results, used)
             await self._writer.call_with_others(ending.complete, completion, durable=True)
+            self._tallies.note([Ending.of(job, JobStatus.COMPLETED, utc_now())])
             return
         unfinished = outcome
         await self._writer.call(
@@ -298,6 +306,9 @@ class SqliteStore:
             }
 
         return await self._readers.call(work)
+
+    async def _write_tallies(self, counted: Counter[Place]) -> None:
+        await self._writer.call(lambda db: activity.write(db, counted))
 
     async def _change(
         self, query: JobQuery, wish: Callable[[apsw.Connection, JobQuery], list[str]]

@@ -1,0 +1,64 @@
+"""Keeps the tallies of what ended for a moment and writes them together: a write for each job
+would cost each job. A process that is killed takes the last second of them with it; the jobs
+themselves are as safe as ever."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+from .activity import Ending, Place, tally
+
+logger = logging.getLogger(__name__)
+
+WRITE_AFTER_S = 1.0
+#: While the store does not answer no more places than this are remembered.
+MOST_PLACES = 50_000
+
+
+class Tallies:
+    def __init__(
+        self,
+        write: Callable[[Counter[Place]], Awaitable[object]],
+        *,
+        unavailable: type[Exception],
+    ) -> None:
+        """`unavailable` is what `write` raises when the store does not answer."""
+        self._write = write
+        self._unavailable = unavailable
+        self._ended: list[Ending] = []
+        self._counted: Counter[Place] = Counter()
+        self._writing: asyncio.Task[None] | None = None
+
+    def note(self, endings: Iterable[Ending]) -> None:
+        self._ended += endings
+        if self._ended and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._write_soon())
+
+    async def _write_soon(self) -> None:
+        while self._ended or self._counted:
+            await asyncio.sleep(WRITE_AFTER_S)
+            try:
+                await self.write()
+            except self._unavailable as error:
+                logger.warning("What ended could not be counted yet: %s", type(error).__name__)
+
+    async def write(self) -> None:
+        ended, self._ended = self._ended, []
+        taken, self._counted = self._counted + tally(ended), Counter()
+        if not taken:
+            return
+        try:
+            await self._write(taken)
+        except BaseException:
+            if len(taken) < MOST_PLACES:
+                self._counted += taken
+            raise
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+        try:
+            await self.write()
+        except self._unavailable as error:
+            logger.warning("What ended last was not counted: %s", type(error).__name__)
