@@ -20,6 +20,9 @@ KEPT = timedelta(days=8)
 #: of any number of jobs are a few numbers, and quantiles are right to within a tenth.
 SHORTEST_S = 0.001
 RUNGS_PER_OCTAVE = 4
+#: Everything is counted in single slots and in hours, so that long spans are few numbers too.
+WIDTHS = (1, timedelta(hours=1) // SLOT)
+
 EVERYBODY = "all"
 FAILED = JobStatus.FAILED.value
 #: The rung of those who never started, or whose first start is not the one that ended.
@@ -92,6 +95,11 @@ def tally(endings: Iterable[Ending]) -> Counter[Place]:
         if ending.user_id is not None:
             counted[Place(scope_of(ending.user_id), *counted_as)] += 1
     return counted
+
+
+def width_for(first: int, width: int) -> int:
+    """The widest slots of which parts of this width, from this slot on, are made up."""
+    return max(one for one in WIDTHS if width % one == first % one == 0)
 
 
 def rung_of(waited: timedelta | None) -> int:

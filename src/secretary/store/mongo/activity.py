@@ -14,16 +14,16 @@ from ..activity import (
     KEPT,
     SLOT,
     UNKNOWN,
+    WIDTHS,
     Activity,
     Ending,
     Place,
     scope_of,
     slot_of,
+    width_for,
 )
 from .schema import Document, Documents
 
-#: Everything is counted in single slots and in hours.
-WIDTHS = (1, timedelta(hours=1) // SLOT)
 #: What a part of a field's name may not hold, and how it is written there.
 SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
 
@@ -36,8 +36,7 @@ async def read(
     documents: Documents, since: datetime, *, step: timedelta, parts: int, user_id: str | None
 ) -> list[Activity]:
     first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
-    # The widest slots that fit, as fewest documents have to be read then.
-    slots = max(one for one in WIDTHS if width % one == first % one == 0)
+    slots = width_for(first, width)
     ends = (_id(scope, slots, slot) for slot in (first, first + width * parts))
     found = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
     merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)

@@ -4,12 +4,25 @@ moment later; all others in the transaction that ends the job."""
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 import apsw
 
 from ...job import JobStatus, utc_now
-from ..activity import KEPT, SLOT, UNKNOWN, Activity, Ending, Place, scope_of, slot_of, tally
+from ..activity import (
+    KEPT,
+    SLOT,
+    UNKNOWN,
+    WIDTHS,
+    Activity,
+    Ending,
+    Place,
+    scope_of,
+    slot_of,
+    tally,
+    width_for,
+)
 from .rows import moment
 
 #: Of so many owners the old tallies are dropped at a time.
@@ -17,10 +30,14 @@ SCOPES_SWEPT = 200
 
 
 def write(db: apsw.Connection, counted: Counter[Place]) -> None:
+    rows: Counter[Place] = Counter()
+    for (place, n), width in product(counted.items(), WIDTHS):
+        scope, slot = f"{width}/{place.scope}", place.slot // width * width
+        rows[place._replace(scope=scope, slot=slot)] += n
     db.executemany(
         "INSERT INTO activity VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET n = n + excluded.n",
-        [(*place, n) for place, n in counted.items()],
+        [(*place, n) for place, n in rows.items()],
     )
 
 
@@ -53,7 +70,7 @@ def read(
     rows: Iterable[Any] = db.execute(
         "SELECT (slot - ?1) / ?2, job_type, status, code, rung, sum(n) FROM activity"
         " WHERE scope = ?3 AND slot >= ?1 AND slot < ?1 + ?2 * ?4 GROUP BY 1, 2, 3, 4, 5",
-        (first, width, scope_of(user_id), parts),
+        (first, width, f"{width_for(first, width)}/{scope_of(user_id)}", parts),
     )
     for part, job_type, status, code, rung, n in rows:
         ended[part, job_type][status] += n

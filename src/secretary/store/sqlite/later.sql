@@ -3,7 +3,7 @@
 
 -- How many jobs ended when: see store/activity.py.
 CREATE TABLE IF NOT EXISTS activity (
-  scope    TEXT NOT NULL,
+  scope    TEXT NOT NULL,      -- width of the slot, and whose jobs
   slot     INTEGER NOT NULL,
   job_type TEXT NOT NULL,
   status   TEXT NOT NULL,
