@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from ..desk import Desk
 from ..errors import InvalidParameters
@@ -20,7 +22,7 @@ from .tracing import traced
 router = APIRouter(prefix="/api", tags=["jobs"])
 
 #: A list looks for jobs for so long. Then it gives what it has found, and where to go on.
-SEARCH_SECONDS = 0.05
+SEARCH_SECONDS = 0.04
 WHOLE_ID = re.compile(r"(job|batch)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 #: What a list leaves out unless `include` asks for it.
@@ -205,5 +207,15 @@ def _described(handler: Handler[Any]) -> dict[str, Any]:
         "timeout_s": handler.timeout.total_seconds() if handler.timeout else None,
         "max_attempts": handler.max_attempts,
     }
-    schema = handler.parameters.model_json_schema()
-    return {"job_type": handler.job_type, "parameters": schema, "limits": limits}
+    parameters: Any = handler.parameters
+    return {
+        "job_type": handler.job_type,
+        "parameters": _schema(parameters),
+        "limits": limits,
+    }
+
+
+@cache
+def _schema(parameters: type[BaseModel]) -> dict[str, Any]:
+    """Pydantic makes it anew each time, and that takes longer than all the rest."""
+    return parameters.model_json_schema()
