@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from .activity import Ending, Place, tally
 
@@ -29,6 +30,7 @@ class Tallies:
         self._ended: list[Ending] = []
         self._counted: Counter[Place] = Counter()
         self._writing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
 
     def note(self, endings: Iterable[Ending]) -> None:
         self._ended += endings
@@ -37,11 +39,15 @@ class Tallies:
 
     async def _write_soon(self) -> None:
         while self._ended or self._counted:
-            await asyncio.sleep(WRITE_AFTER_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_AFTER_S):
+                    await self._closing.wait()
             try:
                 await self.write()
             except self._unavailable as error:
                 logger.warning("What ended could not be counted yet: %s", type(error).__name__)
+                if self._closing.is_set():
+                    return
 
     async def write(self) -> None:
         ended, self._ended = self._ended, []
@@ -56,9 +62,9 @@ class Tallies:
             raise
 
     async def close(self) -> None:
+        """Not by cancelling: nobody could tell whether a write that was under way was made."""
+        self._closing.set()
         if self._writing is not None:
-            self._writing.cancel()
-        try:
-            await self.write()
-        except self._unavailable as error:
-            logger.warning("What ended last was not counted: %s", type(error).__name__)
+            await self._writing
+        if self._ended or self._counted:
+            logger.warning("What ended last was not counted")
