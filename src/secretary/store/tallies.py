@@ -56,7 +56,7 @@ class Tallies:
             return
         try:
             await self._write(taken)
-        except BaseException:
+        except self._unavailable:
             if len(taken) < MOST_PLACES:
                 self._counted += taken
             raise
