@@ -56,6 +56,9 @@ bench-media: .venv/.dev ## Recordings beside the bare engines and ffmpeg, in one
 bench-knowledge: .venv/.dev ## Transformer jobs beside bare calls of a model; ARGS="--quick" is handed on
 	@$(BIN)/python bench/knowledge.py $(ARGS)
 
+bench-dashboard: .venv/.dev ## Every view with a million jobs beside ten thousand; ARGS="--quick" is handed on
+	@$(BIN)/python bench/dashboard.py $(ARGS)
+
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 

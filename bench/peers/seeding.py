@@ -1,6 +1,6 @@
 """Fills a store of Secretary with ended jobs, as months of work leave them behind.
 
-Three jobs are brought to their ends by the store itself. All others are copies of what it wrote,
+A few jobs are brought to their ends by the store itself. All others are copies of what it wrote,
 inserted in bulk, with ids, types, owners, batches and times of their own.
 """
 
@@ -15,9 +15,20 @@ import apsw
 import pymongo
 
 from secretary import Batch, Job
-from secretary.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
+from secretary.job import (
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Outcome,
+    new_id,
+    utc_now,
+)
 from secretary.store import JobStore, Wanted, WorkerInfo
+from secretary.store.activity import KEPT, Ending, tally
+from secretary.store.mongo import activity as mongo_activity
 from secretary.store.mongo.rows import listing, stamp
+from secretary.store.sqlite import activity as sqlite_activity
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.rows import microseconds
 
@@ -27,9 +38,14 @@ USERS = [f"user-{n:03}" for n in range(200)]
 #: Of twenty ended jobs so many ended in this way.
 ENDS: list[tuple[Outcome, int]] = [
     (Completed({"filename": "report.md", "pages": 12, "summary": "Nothing to report. " * 10}), 16),
-    (Failed(JobError(code="NETWORK_ERROR", message="The page did not answer")), 3),
+    (Failed(JobError(code="DOWNLOAD_FAILED", message="The page did not answer")), 1),
+    (Failed(JobError(code="FILE_CORRUPT", message="The file is damaged")), 1),
+    (Failed(JobError(code="PROCESSING_TIMEOUT", message="It took longer than an hour")), 1),
     (Cancelled(), 1),
 ]
+NAMES = ("Annual report", "Invoice", "Minutes", "Lecture", "Interview", "Contract", "Leaflet")
+#: How long a job waited and how long it ran, in turn.
+WAITS_S, RUNS_S = (0.02, 0.3, 2.0, 5.0, 40.0), (0.5, 8.0, 90.0)
 INTERVAL = timedelta(seconds=30)
 BATCH = 1000
 CHUNK = 10_000
@@ -43,19 +59,29 @@ class Ended(NamedTuple):
     job_type: str
     user_id: str
     batch_id: str | None
+    job_name: str
     created_at: datetime
+    started_at: datetime
+    ended_at: datetime
 
 
-async def enlist(store: JobStore) -> None:
+async def enlist(store: JobStore, *, slots: int = 1) -> None:
     now = utc_now()
     worker = WorkerInfo(
-        worker_id=WORKER, host="", pid=0, birth="", slots=1, version="", started_at=now, seen_at=now
+        worker_id=WORKER,
+        host="",
+        pid=0,
+        birth="",
+        slots=slots,
+        version="",
+        started_at=now,
+        seen_at=now,
     )
     await store.enlist(worker, timedelta(days=1))
 
 
 async def make_templates(store: JobStore) -> list[str]:
-    """Twenty ids of jobs to copy, some of them often."""
+    """Twenty ids of jobs to copy, some of them often. Nothing else may wait in the store."""
     ids: list[str] = []
     for outcome, share in ENDS:
         parameters = {"url": "https://example.org/documents/report.pdf", "language": "de"}
@@ -81,12 +107,18 @@ async def add_pending(store: JobStore, count: int) -> None:
 
 
 async def add_ended(
-    store: JobStore, url: str, templates: Sequence[str], count: int, *, until: datetime
+    store: JobStore,
+    url: str,
+    templates: Sequence[str],
+    count: int,
+    *,
+    until: datetime,
+    interval: timedelta = INTERVAL,
 ) -> None:
-    """So many ended jobs, one each `INTERVAL`, the newest at `until`. Half of them in batches."""
+    """So many ended jobs, one each `interval`, the newest at `until`. Half of them in batches."""
     batches = [Batch() for _ in range(count // BATCH // 2 + 1)]
     await asyncio.gather(*(store.add([], batch=batch) for batch in batches))
-    jobs = _ended(templates, count, batches, until=until)
+    jobs = _ended(templates, count, batches, until=until, interval=interval)
     if url.startswith("sqlite://"):
         await asyncio.to_thread(_fill_sqlite, Path(url.removeprefix("sqlite://")), templates, jobs)
     else:
@@ -94,24 +126,51 @@ async def add_ended(
 
 
 def _ended(
-    templates: Sequence[str], count: int, batches: Sequence[Batch], *, until: datetime
+    templates: Sequence[str],
+    count: int,
+    batches: Sequence[Batch],
+    *,
+    until: datetime,
+    interval: timedelta,
 ) -> Iterator[Ended]:
     for n in range(count):
         mixed = n * 7919  # a prime: type, owner and end do not go together
         batch = batches[n // BATCH // 2] if n // BATCH % 2 else None
+        created_at = until - (count - n) * interval
+        started_at = created_at + timedelta(seconds=WAITS_S[mixed // 50 % len(WAITS_S)])
         yield Ended(
-            template=templates[mixed // 1000 % len(templates)],
+            template=templates[n * 104_729 // 1000 % len(templates)],
             job_id=new_id("job"),
             job_type=TYPES[mixed % len(TYPES)],
             user_id=USERS[mixed // 10 % len(USERS)],
             batch_id=batch.batch_id if batch else None,
-            created_at=until - (count - n) * INTERVAL,
+            job_name=f"{NAMES[mixed // 3 % len(NAMES)]} {n:07}.pdf",
+            created_at=created_at,
+            started_at=started_at,
+            ended_at=started_at + timedelta(seconds=RUNS_S[mixed // 70 % len(RUNS_S)]),
         )
 
 
 def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
     while chunk := list(islice(jobs, CHUNK)):
         yield chunk
+
+
+def _endings(jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]) -> list[Ending]:
+    """What the store would have counted: no older than it keeps."""
+    oldest = utc_now() - KEPT
+    return [
+        Ending(
+            job_type=job.job_type,
+            user_id=job.user_id,
+            status=ended[job.template][0],
+            code=ended[job.template][1],
+            at=job.ended_at,
+            waited=job.started_at - job.created_at,
+        )
+        for job in jobs
+        if job.ended_at > oldest
+    ]
 
 
 def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
@@ -127,6 +186,8 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         db.execute("BEGIN IMMEDIATE")
         _insert(db, "jobs", [rows[job.template] | _changed(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
+        ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
+        sqlite_activity.write(db, tally(_endings(chunk, ended)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()
@@ -139,16 +200,16 @@ def _row(db: apsw.Connection, table: str, key: str, value: object) -> dict[str, 
 
 
 def _changed(seq: int, job: Ended) -> dict[str, Any]:
-    created_at = microseconds(job.created_at)
-    ended_at = created_at + 10_000_000
+    ended_at = microseconds(job.ended_at)
     return {
         "seq": seq,
         "job_id": job.job_id,
         "job_type": job.job_type,
         "user_id": job.user_id,
         "batch_id": job.batch_id,
-        "created_at": created_at,
-        "processing_started_at": created_at + 2_000_000,
+        "job_name": job.job_name,
+        "created_at": microseconds(job.created_at),
+        "processing_started_at": microseconds(job.started_at),
         "completed_at": ended_at,
         "updated_at": ended_at,
     }
@@ -161,7 +222,8 @@ def _insert(db: apsw.Connection, table: str, rows: Sequence[Mapping[str, Any]]) 
 
 def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> None:
     with pymongo.MongoClient[dict[str, Any]](url) as client:
-        collection = client.get_default_database()["jobs"]
+        database = client.get_default_database()
+        collection = database["jobs"]
         known = {one["_id"]: one for one in collection.find({"_id": {"$in": list(templates)}})}
         arrival = max(one["arrival"] for one in known.values())
         for chunk in _chunks(jobs):
@@ -171,13 +233,18 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
             ]
             arrival += len(chunk)
             collection.insert_many(documents, ordered=False)
+            ended = {
+                one: (doc["status"], doc.get("error", {}).get("code")) for one, doc in known.items()
+            }
+            if counted := tally(_endings(chunk, ended)):
+                database["activity"].bulk_write(mongo_activity.updates(counted), ordered=False)
         # Months of work are on disk by now; what was inserted this minute would still be written
         # while it is read.
         client.admin.command("fsync")
 
 
 def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
-    ended_at = stamp(job.created_at + timedelta(seconds=10))
+    ended_at = stamp(job.ended_at)
     fields = {
         "_id": job.job_id,
         "job_id": job.job_id,
@@ -187,7 +254,8 @@ def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
         "arrival": arrival,
         "listed_at": listing(job.created_at, arrival),
         "created_at": stamp(job.created_at),
-        "processing_started_at": stamp(job.created_at + timedelta(seconds=2)),
+        "job_name": job.job_name,
+        "processing_started_at": stamp(job.started_at),
         "completed_at": ended_at,
         "updated_at": ended_at,
     }

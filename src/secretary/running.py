@@ -68,10 +68,12 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             proxies = settings.server.trusted_proxies
             server = HttpServer(api, listener, _settled(ready), trusted_proxies=proxies)
             on_signals(partial(_stop, stopping, server, hub, parts))
+            counting = asyncio.create_task(metrics.vitals.begin())
             try:
                 async with sending(sender):
                     await _run_together(server, hub, parts, stopping)
             finally:
+                counting.cancel()
                 await hub.close()
 
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Generic, TypeVar
 
 from .desk import Desk
@@ -21,7 +24,20 @@ PATIENCE_SECONDS = 2.0
 COUNTING_SHARE = 20
 LONGEST_USE = 60.0
 
-Counts = Mapping[str, Mapping[JobStatus, int]]
+#: A page does not wait longer for numbers that it knows, if from before.
+SOON_SECONDS = 0.03
+#: Of so many users it is remembered how many jobs they have.
+USERS_KNOWN = 1000
+
+StateCounts = Mapping[JobStatus, int]
+Counts = Mapping[str, StateCounts]
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T]):
+    value: T
+    #: When it was found out.
+    at: datetime
 
 
 class Shared(Generic[T]):
@@ -32,21 +48,37 @@ class Shared(Generic[T]):
         self._find = find
         self._finding: asyncio.Task[T] | None = None
         self._use_until = 0.0
+        self._known: Known[T] | None = None
 
     async def get(self) -> T:
+        # Who does not wait to the end must not spoil it for the others.
+        return await asyncio.shield(self._task())
+
+    async def get_soon(self, seconds: float) -> Known[T]:
+        """What is known, if finding it out anew takes longer than this."""
+        task = self._task()
+        if self._known is not None and not task.done():
+            await asyncio.wait([task], timeout=seconds)
+            if not task.done():
+                return self._known
+        await asyncio.shield(task)
+        assert self._known is not None
+        return self._known
+
+    def _task(self) -> asyncio.Task[T]:
         task = self._finding
         if task is None or (task.done() and time.monotonic() >= self._use_until):
             task = self._finding = asyncio.create_task(self._find_out())
             task.add_done_callback(_heard)
-        # Who does not wait to the end must not spoil it for the others.
-        return await asyncio.shield(task)
+        return task
 
     async def _find_out(self) -> T:
-        began = time.monotonic()
+        began, at = time.monotonic(), utc_now()
         self._use_until = 0.0
         found = await self._find()
         took = time.monotonic() - began
         self._use_until = began + took + min(took * COUNTING_SHARE, LONGEST_USE)
+        self._known = Known(found, at)
         return found
 
 
@@ -73,6 +105,7 @@ class Vitals:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._counts: Shared[Counts] = Shared(self._count)
+        self._of_users: OrderedDict[str, Shared[StateCounts]] = OrderedDict()
         self._started = time.monotonic()
 
     @property
@@ -86,6 +119,29 @@ class Vitals:
     async def jobs(self) -> Counts:
         """How many jobs there are, by type and state; with millions of them some seconds old."""
         return await _in_time(self._counts.get())
+
+    async def jobs_by_state(self, user: str | None) -> Known[StateCounts]:
+        """How many jobs there are, or how many this user owns, by state. What takes long to count
+        is told as it was counted last."""
+        if user is not None:
+            return await _in_time(self._of_user(user).get_soon(SOON_SECONDS))
+        known = await _in_time(self._counts.get_soon(SOON_SECONDS))
+        summed: Counter[JobStatus] = Counter()
+        for by_state in known.value.values():
+            summed.update(by_state)
+        return Known(summed, known.at)
+
+    def _of_user(self, user: str) -> Shared[StateCounts]:
+        if user not in self._of_users:
+            self._of_users[user] = Shared(partial(self._desk.store.counts_of_user, user))
+            if len(self._of_users) > USERS_KNOWN:
+                self._of_users.popitem(last=False)
+        return self._of_users[user]
+
+    async def begin(self) -> None:
+        """Count for the first time, before anybody asks."""
+        with suppress(StoreUnavailable):
+            await self._counts.get()
 
     async def waiting(self) -> Mapping[str, timedelta]:
         """How long the next job of each type has been waiting."""

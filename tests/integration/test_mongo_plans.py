@@ -32,6 +32,7 @@ from secretary.store.mongo import MongoStore
 from secretary.store.mongo.poll import Poller
 from secretary.store.news import News
 from secretary.store.outbox import EventsWanted
+from secretary.store.stretches import Stretches
 
 from ..contract.given import LEASE, worker
 from ..mongod import Mongod
@@ -306,6 +307,18 @@ class TestLists:
             query = JobQuery(batch_id=some["batch_id"], limit=PAGE, status=status)
             found = await statements(database, store.find(query))
             assert_walks(found, keys=PAGE + 15, documents=PAGE + 1)
+
+    @pytest.mark.parametrize(
+        "terms",
+        [{"archived": False}, {"user_id": "u1", "archived": False}, {"archived": True}],
+        ids=str,
+    )
+    async def test_a_search_goes_a_stretch_at_a_time(
+        self, store: MongoStore, database: Documents, terms: dict[str, Any]
+    ) -> None:
+        query = JobQuery(limit=PAGE, search_seconds=5.0, **terms)
+        found = await statements(database, store.find(query))
+        assert_walks(found, keys=Stretches.FIRST + 15)
 
     async def test_a_later_page_costs_what_the_first_does(
         self, store: MongoStore, database: Documents

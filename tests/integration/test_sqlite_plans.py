@@ -14,7 +14,7 @@ from secretary.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_
 from secretary.store import JobQuery, Wanted, open_store
 from secretary.store.outbox import EventsWanted
 from secretary.store.policy import Turns
-from secretary.store.sqlite import changes, claim, ending, line, outbox, reading, report
+from secretary.store.sqlite import changes, claim, ending, line, outbox, reading, report, searching
 
 from ..contract.given import LEASE, worker
 
@@ -148,6 +148,27 @@ def test_completing_and_reporting_go_by_key(db: apsw.Connection) -> None:
 
     for text in plans_of(db, work):
         assert "SCAN jobs" not in text and "SCAN contents" not in text, text
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"archived": False},
+        {"user_id": "u1", "archived": False},
+        {"job_type": "t1", "user_id": "u1"},
+    ],
+    ids=str,
+)
+def test_a_search_goes_a_stretch_at_a_time(db: apsw.Connection, terms: dict[str, Any]) -> None:
+    """The jobs are 3,000, a stretch is 200: a page that fills there walks no further."""
+    query = JobQuery(limit=20, search_seconds=5.0, **terms)
+
+    def work() -> None:
+        assert len(searching.search(db, query, limit=21, seconds=5.0).rows) == 21
+
+    for text in plans_of(db, work):
+        assert "SCAN jobs" not in text or "INDEX" in text, text
+    assert rows_walked(db, work) < 15
 
 
 CURSOR = "1700000000000000.5"

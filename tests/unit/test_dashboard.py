@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -13,11 +12,9 @@ from secretary import errors
 from secretary.api import create_api
 from secretary.api.dashboard import KINDS
 from secretary.api.errors import CODES
-from secretary.api.overview import PARTS, series
 from secretary.desk import Desk
 from secretary.handlers import BUILTIN
 from secretary.handlers.kept_recording import WhyNot
-from secretary.job import Job, JobError, JobStatus
 from secretary.registry import Registry
 from secretary.store import JobStore
 from tests.places import files_in
@@ -181,36 +178,3 @@ class TestWords:
         known = self.words("en")
         for why in get_args(WhyNot):
             assert f"player.not_kept.{why}" in known
-
-
-class TestSeries:
-    UNTIL = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    SINCE = UNTIL - timedelta(minutes=PARTS)
-
-    def job(self, minute: float, status: JobStatus, code: str | None = None) -> Job:
-        ended = self.SINCE + timedelta(minutes=minute)
-        return Job(
-            status=status,
-            created_at=ended - timedelta(seconds=30),
-            processing_started_at=ended - timedelta(seconds=10),
-            completed_at=ended,
-            attempt=1,
-            error=JobError(code=code, message="") if code else None,
-        )
-
-    def test_each_job_counts_in_the_part_in_which_it_ended(self) -> None:
-        jobs = [
-            self.job(0.5, JobStatus.COMPLETED),
-            self.job(0.6, JobStatus.FAILED, "FILE_CORRUPT"),
-            self.job(PARTS, JobStatus.CANCELLED, "CANCELLED"),
-            self.job(PARTS + 1, JobStatus.COMPLETED),
-        ]
-        told = series(jobs, self.SINCE, self.UNTIL)
-        assert len(told) == PARTS
-        first, last = told[0], told[-1]
-        assert (first["completed"], first["failed"]) == (1, 1)
-        assert first["failures"] == {"FILE_CORRUPT": 1}
-        assert first["wait_p95_s"] == 20
-        assert (last["cancelled"], last["completed"], last["failures"]) == (1, 0, {})
-        assert told[5]["wait_p95_s"] is None
-        assert first["from"] == "2026-01-01T11:30:00Z"

@@ -60,3 +60,24 @@ async def test_a_failure_is_told_and_not_kept() -> None:
     with pytest.raises(StoreUnavailable):
         await shared.get()
     assert await shared.get() == 7
+
+
+async def test_who_is_in_a_hurry_gets_what_is_known() -> None:
+    count = Count()
+    shared = Shared(count)
+    count.go_on.set()
+    first = await shared.get_soon(0.01)
+    count.go_on.clear()
+    async with asyncio.timeout(10):
+        while count.begun < 2:  # it is used for a moment before it is counted again
+            assert await shared.get_soon(0.001) == first
+    assert first.value == 1
+    count.go_on.set()
+    assert await shared.get() == 2
+
+
+async def test_the_first_answer_is_waited_for() -> None:
+    count = Count()
+    shared = Shared(count)
+    asyncio.get_running_loop().call_later(0.05, count.go_on.set)
+    assert (await shared.get_soon(0.001)).value == 1

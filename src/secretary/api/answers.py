@@ -41,6 +41,7 @@ TRUTH: Schema = {"type": "boolean"}
 NULL: Schema = {"type": "null"}
 ANYTHING: Schema = {"type": "object"}
 MOMENT: Schema = {"type": "string", "format": "date-time", "pattern": "Z$"}
+MAYBE_MOMENT: Schema = {"anyOf": [MOMENT, NULL]}
 
 #: The parts of answers that have a name of their own.
 ENVELOPES: Schema = {
@@ -115,18 +116,32 @@ ENVELOPES: Schema = {
     ),
     "Overview": _object(
         jobs=_object(**dict.fromkeys(JobStatus, COUNT)),
+        counted_at=MOMENT,
+        of_user={"type": ["string", "null"]},
         oldest_wait_s={"type": ["number", "null"]},
         workers=COUNT,
         slots=COUNT,
+        busy=COUNT,
+        crew={
+            "type": "array",
+            "items": {"allOf": [ref("Worker")], **_object(busy=COUNT)},
+        },
+        part_s=NUMBER,
         series={"type": "array", "items": ref("PartOfTime")},
-        is_partial=TRUTH,
     ),
-    "PartOfTime": _object(
-        **{"from": MOMENT},
+    "PartOfTime": {
+        "allOf": [ref("Ended")],
+        **_object(
+            **{"from": MOMENT},
+            failures={"type": "object", "additionalProperties": COUNT},
+            types={"type": "object", "additionalProperties": ref("Ended")},
+        ),
+    },
+    "Ended": _object(
         completed=COUNT,
         failed=COUNT,
         cancelled=COUNT,
-        failures={"type": "object", "additionalProperties": COUNT},
+        wait_p50_s={"type": ["number", "null"]},
         wait_p95_s={"type": ["number", "null"]},
     ),
     "System": _object(
@@ -250,7 +265,7 @@ CREATED_BATCH = {
 #: Every route has its line.
 ANSWERS: dict[str, Answers] = {
     "POST /api/jobs": ENQUEUED_JOB,
-    "GET /api/jobs": _told(_object(jobs=list_of("ListedJob"), **PAGE)),
+    "GET /api/jobs": _told(_object(jobs=list_of("ListedJob"), searched_to=MAYBE_MOMENT, **PAGE)),
     "POST /api/jobs/bulk": _told(ref("Bulk")),
     "GET /api/jobs/{job_id}": JOB,
     "DELETE /api/jobs/{job_id}": _told(_object(job_id=TEXT, deleted={"const": True})),

@@ -1,17 +1,19 @@
 """The routes that show at a glance how the service is and what it did lately. Read only."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..desk import Desk, is_alive
-from ..job import FINAL, Job, JobStatus, utc_now
-from ..store import JobQuery, WorkerInfo
+from ..desk import is_alive
+from ..job import JobStatus, utc_now
+from ..store import WorkerInfo
+from ..store.activity import EPOCH, Activity, quantile
 from ..vitals import Vitals
 from .access import Caller
 from .envelope import success
@@ -19,76 +21,102 @@ from .jobs import desk_of
 
 router = APIRouter(prefix="/api", tags=["overview"])
 
-#: A span of time is told in so many parts.
-PARTS = 30
-#: So many jobs are looked at, the newest: an answer must not take longer the busier it was.
-MOST_JOBS, PAGE = 2000, 1000
+#: A span of time is told in so many parts at the most.
+MOST_PARTS = 30
+#: They begin where clocks do: a bar keeps its height when the page looks again.
+STEPS = [timedelta(minutes=n) for n in (2, 4, 6, 10, 12, 20, 30, 60, 120, 180, 240, 360)]
 
 Minutes = Annotated[int, Query(ge=5, le=10_080, description="How far back the series goes")]
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time in parts of equal length; now is in the last of them."""
+
+    since: datetime
+    step: timedelta
+    parts: int
+
+    @classmethod
+    def up_to(cls, now: datetime, length: timedelta) -> "Span":
+        step = next(step for step in STEPS if length <= step * MOST_PARTS)
+        parts = -(-length // step)
+        last = EPOCH + (now - EPOCH) // step * step
+        return cls(last - (parts - 1) * step, step, parts)
+
+
 @router.get("/overview")
 async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) -> JSONResponse:
-    """Jobs by state, the longest wait, the workers, and what ended lately."""
+    """Jobs by state, the longest wait, the workers, and what ended lately; of jobs a user is told
+    of their own."""
     vitals: Vitals = request.app.state.vitals
-    counts, waiting, crew = await asyncio.gather(vitals.jobs(), vitals.waiting(), vitals.crew())
-    until = utc_now()
-    since = until - timedelta(minutes=minutes)
-    jobs, is_partial = await _ended(desk_of(request), since, user)
+    span = Span.up_to(utc_now(), timedelta(minutes=minutes))
+    store = desk_of(request).store
+    counts, waiting, workers, busy, ended = await asyncio.gather(
+        vitals.jobs_by_state(user),
+        vitals.waiting(),
+        store.workers(),
+        store.busy_slots(),
+        store.activity(span.since, step=span.step, parts=span.parts, user_id=user),
+    )
+    alive = [worker for worker in workers if is_alive(worker)]
     told = {
-        "jobs": {
-            status.value: sum(by_status.get(status, 0) for by_status in counts.values())
-            for status in JobStatus
-        },
+        "jobs": {status.value: counts.value.get(status, 0) for status in JobStatus},
+        "counted_at": _written(counts.at),
+        "of_user": user,
         "oldest_wait_s": max((one.total_seconds() for one in waiting.values()), default=None),
-        "workers": crew.workers,
-        "slots": crew.slots,
-        "series": series(jobs, since, until),
-        "is_partial": is_partial,
+        "workers": len(alive),
+        "slots": sum(worker.slots for worker in alive),
+        "busy": sum(busy.get(worker.worker_id, 0) for worker in alive),
+        "crew": [worker_document(one) | {"busy": busy.get(one.worker_id, 0)} for one in workers],
+        "part_s": span.step.total_seconds(),
+        "series": series(ended, span),
     }
     return success(request, "overview", told)
 
 
-def series(jobs: Iterable[Job], since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """What ended in each part of a span of time, and how long what started had waited."""
-    step = (until - since) / PARTS
-    ended: list[list[Job]] = [[] for _ in range(PARTS)]
-    for job in jobs:
-        if job.completed_at is not None and since <= job.completed_at <= until:
-            ended[min(int((job.completed_at - since) / step), PARTS - 1)].append(job)
-    return [_part(since + i * step, part) for i, part in enumerate(ended)]
+def series(ended: Iterable[Activity], span: Span) -> list[dict[str, Any]]:
+    """What ended in each part of a span of time, all together and by type."""
+    parts: dict[int, dict[str, Activity]] = defaultdict(dict)
+    for one in ended:
+        parts[one.part][one.job_type] = one
+    return [
+        {"from": _written(span.since + part * span.step), **_part(parts[part])}
+        for part in range(span.parts)
+    ]
 
 
-def _part(start: datetime, jobs: list[Job]) -> dict[str, Any]:
-    states = Counter(job.status for job in jobs)
-    codes = Counter(
-        job.error.code for job in jobs if job.status is JobStatus.FAILED and job.error is not None
-    )
-    waits = sorted(
-        (job.processing_started_at - job.created_at).total_seconds()
-        for job in jobs
-        if job.processing_started_at is not None and job.attempt == 1
-    )
+def _part(types: Mapping[str, Activity]) -> dict[str, Any]:
+    codes: Counter[str] = Counter()
+    for one in types.values():
+        codes.update(one.failed)
     return {
-        "from": start.isoformat().replace("+00:00", "Z"),
-        "completed": states[JobStatus.COMPLETED],
-        "failed": states[JobStatus.FAILED],
-        "cancelled": states[JobStatus.CANCELLED],
+        **_counts(types.values()),
         "failures": dict(sorted(codes.items())),
-        "wait_p95_s": round(max(waits[int(len(waits) * 0.95)], 0.0), 3) if waits else None,
+        "types": {job_type: _counts([types[job_type]]) for job_type in sorted(types)},
     }
 
 
-async def _ended(desk: Desk, since: datetime, user: str | None) -> tuple[list[Job], bool]:
-    """Jobs of that time that have ended, and whether there are more than were looked at."""
-    found: list[Job] = []
-    query = JobQuery(status=FINAL, created_after=since, limit=PAGE)
-    while True:
-        page = await desk.jobs(query, user=user)
-        found += page.items
-        if page.next_cursor is None or len(found) >= MOST_JOBS:
-            return found, page.next_cursor is not None
-        query = query.model_copy(update={"cursor": page.next_cursor})
+def _counts(ended: Iterable[Activity]) -> dict[str, Any]:
+    ended = list(ended)
+    waits: Counter[int] = Counter()
+    for one in ended:
+        waits.update(one.waits)
+    return {
+        "completed": sum(one.completed for one in ended),
+        "failed": sum(sum(one.failed.values()) for one in ended),
+        "cancelled": sum(one.cancelled for one in ended),
+        "wait_p50_s": _rounded(quantile(waits, 0.5)),
+        "wait_p95_s": _rounded(quantile(waits, 0.95)),
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def _written(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
 
 
 def worker_document(worker: WorkerInfo) -> dict[str, Any]:

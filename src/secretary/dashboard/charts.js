@@ -1,4 +1,4 @@
-// Small charts: stacked bars and lines, each with a table for those who cannot see them.
+// Small charts: stacked bars and lines, each with a legend, and a table for those who cannot see them.
 
 import { html } from "./html.js";
 import { number } from "./format.js";
@@ -6,40 +6,80 @@ import { number } from "./format.js";
 const WIDTH = 320;
 const HEIGHT = 72;
 
-function frame(title, value, body, table) {
+/** What all charts are given: `points` [{label, values: one for each name}], and a class for each name. */
+function frame({ title, value, points, names, classes, told, totals }, body) {
   return html`<figure class="chart"><figcaption><span>${title}</span> <strong>${value}</strong></figcaption>
-    <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true" focusable="false">${body}</svg>${table}</figure>`;
+    <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true" focusable="false">${body}${hits(points, names, told)}</svg>
+    <p class="axis faint" aria-hidden="true"><span>${points[0]?.label}</span> <span>${points.at(-1)?.label}</span></p>
+    ${totals && names.length ? html`<ul class="legend" aria-hidden="true">${names.map((name, k) => html`<li><span class="swatch ${classes[k]}"></span>${name} <span class="faint">${told(totals[k])}</span></li>`)}</ul>` : ""}
+    ${hidden(title, points, names, told)}</figure>`;
+}
+
+const said = (value, told) => (value === null || value === undefined ? "–" : told(value));
+
+/** Over each point something that tells it to the pointer. */
+function hits(points, names, told) {
+  const width = WIDTH / Math.max(points.length, 1);
+  return points.map((point, i) => {
+    const lines = names.map((name, k) => [name, point.values[k]]).filter(([, value]) => value).map(([name, value]) => `${name} ${told(value)}`);
+    return html`<rect class="hit" x="${(i * width).toFixed(1)}" y="0" width="${width.toFixed(1)}" height="${HEIGHT}" data-tip="${[point.label, ...(lines.length ? lines : ["–"])].join("\n")}"/>`;
+  });
 }
 
 function hidden(title, points, names, told) {
   return html`<table class="unseen"><caption>${title}</caption><thead><tr><td></td>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
-    <tbody>${points.map((point) => html`<tr><th scope="row">${point.label}</th>${point.values.map((value) => html`<td>${told(value)}</td>`)}</tr>`)}</tbody></table>`;
+    <tbody>${points.map((point) => html`<tr><th scope="row">${point.label}</th>${point.values.map((value) => html`<td>${said(value, told)}</td>`)}</tr>`)}</tbody></table>`;
 }
 
-/** `points`: [{label, values: [one for each name]}]; each name has a class. */
-export function bars({ title, value, points, names, classes, told = number }) {
+export function bars({ points, names, classes, told = number, ...rest }) {
   const top = Math.max(1, ...points.map((point) => point.values.reduce((a, b) => a + b, 0)));
   const width = WIDTH / Math.max(points.length, 1);
+  const totals = names.map((_, k) => points.reduce((sum, point) => sum + point.values[k], 0));
   const drawn = points.map((point, i) => {
     let y = HEIGHT;
-    const parts = point.values.map((amount, k) => {
+    return point.values.map((amount, k) => {
       const height = (amount / top) * (HEIGHT - 4);
       y -= height;
       return amount ? html`<rect class="${classes[k]}" x="${(i * width + 0.5).toFixed(1)}" y="${y.toFixed(1)}" width="${Math.max(width - 1, 0.5).toFixed(1)}" height="${height.toFixed(1)}"/>` : "";
     });
-    const said = names.map((name, k) => `${name} ${told(point.values[k])}`).join(", ");
-    return html`<g>${parts}<rect class="hit" x="${(i * width).toFixed(1)}" y="0" width="${width.toFixed(1)}" height="${HEIGHT}"><title>${point.label}: ${said}</title></rect></g>`;
   });
-  return frame(title, value, html`${drawn}`, hidden(title, points, names, told));
+  return frame({ points, names, classes, told, totals, ...rest }, html`${drawn}`);
 }
 
-export function line({ title, value, points, name, told = number }) {
-  const top = Math.max(1e-9, ...points.map((point) => point.values[0] ?? 0));
+/** A value that is null leaves a gap; `totals` stand in the legend. */
+export function lines({ points, names, classes, told = number, ...rest }) {
+  const top = Math.max(1e-9, ...points.flatMap((point) => point.values.map((value) => value ?? 0)));
   const width = WIDTH / Math.max(points.length, 1);
-  const at = (point, i) => [(i + 0.5) * width, HEIGHT - 2 - ((point.values[0] ?? 0) / top) * (HEIGHT - 6)];
-  const path = points.map((point, i) => `${i ? "L" : "M"}${at(point, i).map((n) => n.toFixed(1)).join(" ")}`).join("");
-  const hits = points.map((point, i) => html`<rect class="hit" x="${(i * width).toFixed(1)}" y="0" width="${width.toFixed(1)}" height="${HEIGHT}"><title>${point.label}: ${told(point.values[0] ?? 0)}</title></rect>`);
-  return frame(title, value, html`<path class="line" d="${path}"/>${hits}`, hidden(title, points, [name], told));
+  const y = (value) => (HEIGHT - 2 - (value / top) * (HEIGHT - 6)).toFixed(1);
+  const path = (k) => points.map((point, i) => {
+    const value = point.values[k];
+    if (value === null || value === undefined) return "";
+    const x = (i + 0.5) * width;
+    // One alone would be a line without length.
+    if ((points[i - 1]?.values[k] ?? null) === null) return `M${(x - width / 4).toFixed(1)} ${y(value)}H${x.toFixed(1)}`;
+    return `L${x.toFixed(1)} ${y(value)}`;
+  }).join("");
+  return frame({ points, names, classes, told, ...rest }, html`${names.map((_, k) => html`<path class="line ${classes[k]}" d="${path(k)}"/>`)}`);
+}
+
+/** Tells what is under the pointer, beside it. */
+export function listenToCharts(root) {
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  tip.setAttribute("aria-hidden", "true");
+  const show = (event) => {
+    const text = event.target.closest?.("[data-tip]")?.dataset.tip;
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    root.append(tip);
+    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+    tip.style.left = `${Math.max(8, Math.min(event.clientX + 12, room))}px`;
+    tip.style.top = `${event.clientY + 16}px`;
+  };
+  root.addEventListener("pointermove", show);
+  root.addEventListener("pointerleave", () => (tip.hidden = true));
 }
 
 /** How a batch is made up, in one bar. */

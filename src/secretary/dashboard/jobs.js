@@ -2,7 +2,7 @@
 
 import { get, stream } from "./api.js";
 import { drawBulk } from "./bulk.js";
-import { ago, bar, duration, eta, nameOf, number, saying, state, took } from "./format.js";
+import { ago, bar, duration, eta, exact, nameOf, number, saying, state, took } from "./format.js";
 import { element, flag, html, render } from "./html.js";
 import { announce, complain, connection } from "./notices.js";
 import { t } from "./words.js";
@@ -21,6 +21,7 @@ export async function show(root, { query, left, shown }) {
   shown();
   const off = stream("/api/events", (event) => list.heard(event), connection(left));
   left.addEventListener("abort", off);
+  if (list.searchedTo) await list.searchOn();
 }
 
 /** The address of the list with these filters. */
@@ -48,10 +49,30 @@ class List {
     this.take(await this.page(this.cursor));
   }
 
-  take({ jobs, next_cursor }) {
+  take({ jobs, next_cursor, searched_to }) {
     this.jobs = jobs;
     this.next = next_cursor;
+    this.searchedTo = searched_to ?? null;
     this.fresh = null;
+  }
+
+  /** A search that takes long comes in short pages: they are put together until one is full. */
+  async searchOn() {
+    while (this.searchedTo && this.jobs.length < PAGE && !this.left.aborted) {
+      const shown = this.jobs;
+      const page = await this.page(this.next, PAGE - shown.length);
+      if (this.jobs !== shown) return; // something newer is shown by now
+      this.take({ ...page, jobs: [...shown, ...page.jobs] });
+      const typing = this.root.contains(document.activeElement) && document.activeElement.closest("form, .bulk");
+      if (page.jobs.length && !typing && !this.chosen.size) this.draw();
+      else this.drawSearched();
+    }
+    if (!this.left.aborted) this.draw();
+  }
+
+  drawSearched() {
+    const place = this.root.querySelector("#searched");
+    place.textContent = this.searchedTo ? t("jobs.searched", { when: exact(this.searchedTo) }) : "";
   }
 
   draw() {
@@ -60,13 +81,15 @@ class List {
       ${this.filterForm()}
       <div class="bulk" id="bulk" hidden></div>
       <p class="fresh"><button type="button" id="fresh" hidden></button></p>
-      ${this.jobs.length ? this.table() : this.nothing()}
+      ${this.jobs.length ? this.table() : this.searchedTo ? "" : this.nothing()}
+      <p class="faint" id="searched"></p>
       <nav class="pages" aria-label="${t("jobs.pages")}">
         ${this.cursor && html`<a class="button quiet" href="${listAddress(this.filters)}">${t("jobs.newest")}</a>`}
         ${this.next && html`<a class="button quiet" rel="next" href="${listAddress({ ...this.filters, cursor: this.next })}">${t("jobs.older")} →</a>`}
       </nav>`);
     this.listen();
     this.drawBulk();
+    this.drawSearched();
   }
 
   filterForm() {

@@ -1,16 +1,17 @@
 // Is all well, and what is running?
 
 import { get, post, stream } from "./api.js";
-import { bars, line } from "./charts.js";
-import { ago, bar, clock, duration, eta, nameOf, number, saying, state } from "./format.js";
-import { flag, html, render } from "./html.js";
+import { listenToCharts } from "./charts.js";
+import { crew, storage } from "./crew.js";
+import { ago, bar, clock, eta, nameOf, number, saying, state } from "./format.js";
+import { html, render } from "./html.js";
 import { statusOf } from "./jobs.js";
+import { SPANS, charts } from "./lately.js";
 import { complain, connection, doing, tell } from "./notices.js";
-import { language, t } from "./words.js";
+import { t } from "./words.js";
 
 const REFRESH = 10000;
 const SOON = 800;
-const SPANS = [60, 360, 1440];
 const RUNNING = 20;
 const ENDED = 8;
 
@@ -18,6 +19,7 @@ export async function show(root, { query, left, shown }) {
   const page = new Page(root, SPANS.find((span) => String(span) === query.get("minutes")) ?? 60, left);
   await page.load();
   page.draw();
+  listenToCharts(root);
   shown();
   const off = stream("/api/events", ({ data }) => page.heard(data), connection(left));
   const timer = setInterval(() => page.refresh(), REFRESH);
@@ -36,12 +38,13 @@ class Page {
 
   async load() {
     const ask = (path) => get(path, { signal: this.left });
-    const [overview, running, ended] = await Promise.all([
+    const [overview, running, ended, system] = await Promise.all([
       ask(`/api/overview?minutes=${this.minutes}`),
       ask(`/api/jobs?status=processing&limit=${RUNNING}`),
       ask(`/api/jobs?status=completed,failed&limit=${ENDED}`),
+      ask("/api/system"),
     ]);
-    Object.assign(this, { overview, running: running.jobs, ended: ended.jobs });
+    Object.assign(this, { overview, running: running.jobs, ended: ended.jobs, system });
   }
 
   async refresh() {
@@ -63,7 +66,7 @@ class Page {
   }
 
   draw() {
-    const { jobs, oldest_wait_s: wait, workers, slots } = this.overview;
+    const { jobs, oldest_wait_s: wait, workers, slots, busy } = this.overview;
     const fact = (count, status) => html`<a class="fact" href="#/jobs?status=${status}"><strong>${number(count)}</strong> <span>${state(status)}</span></a>`;
     const active = this.root.contains(document.activeElement) ? document.activeElement : null;
     const row = active?.closest("[data-id]")?.dataset.id;
@@ -71,32 +74,19 @@ class Page {
       <section class="facts-row" aria-label="${t("overview.numbers")}">
         ${["pending", "processing", "completed", "failed"].map((status) => fact(jobs[status], status))}
         <p class="fact"><strong>${wait === null ? "–" : clock(wait)}</strong> <span>${t("overview.oldest")}</span></p>
-        <a class="fact ${workers ? "" : "bad"}" href="#/system"><strong>${number(workers)}</strong> <span>${t("overview.workers", { n: workers, slots: number(slots) })}</span></a>
+        <a class="fact ${workers ? "" : "bad"}" href="#/system"><strong>${number(busy)} / ${number(slots)}</strong> <span>${t("overview.workers", { n: workers, count: number(workers) })}</span></a>
       </section>
       ${workers ? "" : html`<p class="card failure">${t("overview.no_workers")}</p>`}
-      ${this.charts()}
+      ${this.overview.of_user && html`<p class="faint">${t("overview.own", { user: this.overview.of_user })}</p>`}
+      ${charts(this.overview, this.minutes)}
       <section aria-labelledby="running"><h2 id="running">${t("overview.running")}</h2><div id="running-list"></div></section>
+      <div class="house"><section aria-labelledby="crew"><h2 id="crew">${t("system.workers")}</h2>${crew(this.overview.crew)}</section>
+        <section aria-labelledby="storage"><h2 id="storage">${t("overview.storage")}</h2>${storage(this.system)}</section></div>
       <section aria-labelledby="ended"><h2 id="ended">${t("overview.ended")}</h2>${this.endedList()}</section>`);
     this.drawRunning();
     this.root.querySelector("#span").addEventListener("change", (event) => (location.hash = `#/overview?minutes=${event.target.value}`));
     const again = active?.id ? `#${CSS.escape(active.id)}` : row && `[data-id="${CSS.escape(row)}"]`;
     if (again) this.root.querySelector(again)?.focus({ preventScroll: true });
-  }
-
-  charts() {
-    const { series, is_partial: partial } = this.overview;
-    const label = (point) => new Intl.DateTimeFormat(language(), { hour: "2-digit", minute: "2-digit" }).format(new Date(point.from));
-    const points = (read) => series.map((point) => ({ label: label(point), values: read(point) }));
-    const sum = (name) => series.reduce((total, point) => total + point[name], 0);
-    const codes = [...new Set(series.flatMap((point) => Object.keys(point.failures)))].sort();
-    const waits = series.map((point) => point.wait_p95_s).filter((one) => one !== null);
-    return html`<section class="charts" aria-label="${t("overview.charts")}">
-      ${bars({ title: t("chart.done"), value: number(sum("completed")), points: points((p) => [p.completed]), names: [t("state.completed")], classes: ["is-completed"] })}
-      ${line({ title: t("chart.wait"), value: waits.length ? duration(Math.max(...waits)) : "–", points: points((p) => [p.wait_p95_s ?? 0]), name: t("chart.wait"), told: duration })}
-      ${bars({ title: t("chart.failed"), value: number(sum("failed")), points: points((p) => codes.map((code) => p.failures[code] ?? 0)), names: codes.length ? codes : [t("state.failed")],
-        classes: codes.map((_, i) => `shade-${i % 4}`) })}
-      <p class="span"><label for="span">${t("overview.span")}</label> <select id="span">${SPANS.map((span) => html`<option value="${span}" ${flag("selected", span === this.minutes)}>${t(`span.${span}`)}</option>`)}</select>
-      ${partial && html`<span class="tag">${t("overview.partial")}</span>`}</p></section>`;
   }
 
   drawRunning() {

@@ -89,9 +89,9 @@ export const de = {
   "field.instructions": "Anweisungen", "field.password": "Passwort", "field.page_start": "Erste Seite", "field.page_end": "Letzte Seite", "field.ocr_language": "OCR-Sprache", "field.use_cache": "Frühere Arbeit verwenden", "field.force_refresh": "Noch einmal tun",
   "field.include_frames": "Folien", "field.include_slide_text": "Text auf Folien", "field.context": "Werte für die Vorlage", "field.template_content": "Die Vorlage selbst",
 
-  "overview.numbers": "In Zahlen", "overview.oldest": "längstes Warten jetzt", "overview.workers": "Worker, {slots} Plätze | Worker, {slots} Plätze", "overview.no_workers": "Kein Worker lebt: Jobs warten. Starten Sie einen mit „secretary worker“.",
-  "overview.running": "Läuft gerade", "overview.ended": "Eben zu Ende", "overview.idle": "Gerade läuft nichts.", "overview.none_ended": "Noch ist nichts zu Ende.", "overview.charts": "In letzter Zeit", "overview.span": "Zeitraum", "overview.partial": "ein Teil: Es war zu viel, um alles anzusehen",
-  "span.60": "letzte Stunde", "span.360": "letzte 6 Stunden", "span.1440": "letzter Tag", "chart.done": "Fertig", "chart.wait": "Warten (95 von 100 kürzer)", "chart.failed": "Fehlgeschlagen nach Code",
+  "overview.numbers": "In Zahlen", "overview.oldest": "längstes Warten jetzt", "overview.workers": "Plätze belegt, {count} Worker | Plätze belegt, {count} Worker", "overview.no_workers": "Kein Worker lebt: Jobs warten. Starten Sie einen mit „secretary worker“.",
+  "overview.running": "Läuft gerade", "overview.ended": "Eben zu Ende", "overview.idle": "Gerade läuft nichts.", "overview.none_ended": "Noch ist nichts zu Ende.", "overview.charts": "In letzter Zeit", "overview.span": "Zeitraum",
+  "span.60": "letzte Stunde", "span.360": "letzte 6 Stunden", "span.1440": "letzter Tag", "chart.done": "Fertig nach Typ", "chart.wait": "Warten (95 von 100 kürzer)", "chart.failed": "Fehlgeschlagen nach Code",
   "batches.none": "Noch keine Stapel. Lassen Sie mehrere Dateien fallen, geben Sie mehrere Adressen auf einmal ab, oder POST /api/batches.", "batches.current": "Aktuell", "batches.archived": "Archiviert", "batches.none_archived": "Kein Stapel ist archiviert.", "batch.ended": "{ended} von {total} zu Ende", "batch.failed": "{n} fehlgeschlagen", "batch.all": "Alle {count} Jobs",
   "batch.sure_cancel": "Alle Jobs dieses Stapels abbrechen, die nicht zu Ende sind?", "batch.sure_delete": "Diesen Stapel, seine {count} Jobs und ihre Dateien löschen?",
   "templates.what": "Eine Vorlage sagt, was ein Dokument werden soll; ein Sprachmodell füllt ihre Felder aus einem Text.", "templates.title": "Wofür", "templates.language": "Sprache", "templates.source": "Von", "templates.fields": "Felder", "templates.own": "Ihnen", "templates.shipped": "Secretary",
@@ -105,4 +105,10 @@ export const de = {
 
   "value.native": "native: die Textebene", "value.ocr": "ocr: die Bilder lesen", "value.both": "both: Textebene und OCR", "value.auto": "auto: was je Seite passt", "value.preview": "preview: Bilder der Seiten", "value.preview_and_native": "preview und Textebene",
   "value.llm": "llm: ein Bildmodell", "value.llm_and_native": "llm und Textebene", "value.llm_and_ocr": "llm und OCR", "value.tesseract_ocr": "ocr (älterer Name)", "value.short": "kurz", "value.normal": "mittel", "value.detailed": "ausführlich",
+
+  "jobs.searched": "Gesucht bis zurück zum {when} …",
+  "overview.own": "Jobs und Diagramme sind die von {user}.", "overview.busy": "{busy} von {slots} Plätzen belegt", "overview.storage": "Platte und Cache", "overview.cache": "Cache", "overview.cache_used": "{used} von {total} belegt",
+  "beat.good": "lebt", "beat.amber": "seit einer Weile still", "beat.red": "weg",
+  "span.10080": "letzte Woche",
+  "chart.other": "andere", "chart.all": "alle",
 };

@@ -89,9 +89,9 @@ export const en = {
   "field.instructions": "Instructions", "field.password": "Password", "field.page_start": "First page", "field.page_end": "Last page", "field.ocr_language": "OCR language", "field.use_cache": "Use earlier work", "field.force_refresh": "Do it again",
   "field.include_frames": "Slides", "field.include_slide_text": "Text on slides", "field.context": "Values for the template", "field.template_content": "Template itself",
 
-  "overview.numbers": "In numbers", "overview.oldest": "longest wait now", "overview.workers": "worker, {slots} slots | workers, {slots} slots", "overview.no_workers": "No worker is alive: jobs wait. Start one with “secretary worker”.",
-  "overview.running": "Running", "overview.ended": "Just ended", "overview.idle": "Nothing is running.", "overview.none_ended": "Nothing has ended yet.", "overview.charts": "Lately", "overview.span": "Span", "overview.partial": "a part: it was too much to look at all",
-  "span.60": "last hour", "span.360": "last 6 hours", "span.1440": "last day", "chart.done": "Completed", "chart.wait": "Wait (95 of 100 shorter)", "chart.failed": "Failed by code",
+  "overview.numbers": "In numbers", "overview.oldest": "longest wait now", "overview.workers": "slots busy, {count} worker | slots busy, {count} workers", "overview.no_workers": "No worker is alive: jobs wait. Start one with “secretary worker”.",
+  "overview.running": "Running", "overview.ended": "Just ended", "overview.idle": "Nothing is running.", "overview.none_ended": "Nothing has ended yet.", "overview.charts": "Lately", "overview.span": "Span",
+  "span.60": "last hour", "span.360": "last 6 hours", "span.1440": "last day", "chart.done": "Completed by type", "chart.wait": "Wait (95 of 100 shorter)", "chart.failed": "Failed by code",
   "batches.none": "No batches yet. Drop several files or hand in several addresses at once, or POST /api/batches.", "batches.current": "Current", "batches.archived": "Archived", "batches.none_archived": "No batch is archived.", "batch.ended": "{ended} of {total} ended", "batch.failed": "{n} failed", "batch.all": "All {count} jobs",
   "batch.sure_cancel": "Cancel all jobs of this batch that have not ended?", "batch.sure_delete": "Delete this batch, its {count} jobs and their files?",
   "templates.what": "A template says what a document is to be; a language model fills its fields from a text.", "templates.title": "For", "templates.language": "Language", "templates.source": "From", "templates.fields": "Fields", "templates.own": "your own", "templates.shipped": "Secretary",
@@ -105,4 +105,10 @@ export const en = {
 
   "value.native": "native: the text layer", "value.ocr": "ocr: read the pictures", "value.both": "both: text layer and OCR", "value.auto": "auto: page by page what fits", "value.preview": "preview: pictures of the pages", "value.preview_and_native": "preview and text layer",
   "value.llm": "llm: a vision model", "value.llm_and_native": "llm and text layer", "value.llm_and_ocr": "llm and OCR", "value.tesseract_ocr": "ocr (its older name)", "value.short": "short", "value.normal": "normal", "value.detailed": "detailed",
+
+  "jobs.searched": "Searched back to {when} …",
+  "overview.own": "Jobs and charts are those of {user}.", "overview.busy": "{busy} of {slots} slots busy", "overview.storage": "Disk and cache", "overview.cache": "Cache", "overview.cache_used": "{used} of {total} used",
+  "beat.good": "alive", "beat.amber": "silent for a while", "beat.red": "gone",
+  "span.10080": "last week",
+  "chart.other": "others", "chart.all": "all",
 };

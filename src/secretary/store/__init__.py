@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from ..depot import Depot
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
+from .activity import Activity
 from .outbox import Outbox
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ class JobQuery(Snapshot):
     created_before: AwareDatetime | None = None
     #: Only what this user may read; None: everything.
     visible_to: str | None = None
+    #: Look for so long only; then a page may be short, and `Page.searched_to` tells how far it got.
+    search_seconds: float | None = None
     #: `results` and `logs` are big; they come only when asked for.
     include: frozenset[str] = frozenset()
     limit: int = Field(default=100, ge=1, le=1000)
@@ -62,6 +65,8 @@ class BatchQuery(Snapshot):
 class Page(Generic[T]):
     items: list[T]
     next_cursor: str | None = None
+    #: All jobs down to this time were looked at, those before it not yet: `next_cursor` goes on.
+    searched_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +246,20 @@ class JobStore(Outbox, Protocol):
         """How many jobs there are, by type and state."""
         ...
 
+    async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
+        """How many jobs this user owns, by state."""
+        ...
+
+    async def activity(
+        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
+    ) -> list[Activity]:
+        """What ended in each part of a span of time, by type: of all jobs, or of a user's own.
+
+        `since` is the start of a slot and `step` some slots long (`activity.SLOT`); what was
+        restarted or deleted since then stays counted. Cheap, however many jobs there are.
+        """
+        ...
+
     async def waiting_since(self) -> Mapping[str, datetime]:
         """Since when the next job of each type waits that could start now; of the priorities of
         a type the one that waits longest counts. Cheap, however many jobs there are."""
@@ -258,6 +277,10 @@ class JobStore(Outbox, Protocol):
         ...
 
     async def workers(self) -> list[WorkerInfo]: ...
+
+    async def busy_slots(self) -> Mapping[str, int]:
+        """How many jobs each worker runs; who runs none is left out."""
+        ...
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
         """Give the jobs that should start next to this worker.

@@ -12,6 +12,7 @@ from pymongo.errors import PyMongoError
 
 from ...job import Job, JobStatus
 from .. import JobQuery
+from ..activity import Ending
 from .outbox import told
 from .reading import find_documents
 from .rows import STAGED, UNENDED, now_stamp, stamp
@@ -32,6 +33,8 @@ class Change:
     update: Document
     #: The batch that this may bring to its end.
     ends_batch: str | None = None
+    #: What is counted of it when it is the end of the job.
+    ending: Ending | None = None
 
 
 def held_by(job: Job) -> Document:
@@ -63,6 +66,9 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
         found = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
         written = {job.get("receipt") async for job in found}
         done = [receipt in written for receipt in receipts]
+    db.count_endings(
+        [change.ending for change, ok in zip(changes, done, strict=True) if ok and change.ending]
+    )
     ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}
     with suppress(PyMongoError):  # the jobs did end; what is missing now, `tidy` does
         await asyncio.gather(*(settle_batch(db, batch_id) for batch_id in ended if batch_id))

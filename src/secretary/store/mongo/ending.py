@@ -19,6 +19,7 @@ from ...job import (
     Released,
 )
 from .. import JobQuery
+from .activity import ending_of
 from .change import (
     Change,
     change_found,
@@ -131,6 +132,7 @@ def _document(job: Job) -> Document:
         "processing_started_at": stamp(job.processing_started_at),
         "user_id": job.user_id,
         "batch_id": job.batch_id,
+        "created_at": stamp(job.created_at),
     }
     return document | ({"webhook": job.webhook} if job.webhook else {})
 
@@ -165,7 +167,8 @@ def _ended(
     now = now_stamp()
     update = placed({}, completed_at=now, updated_at=now, run_at=None, **fields)
     update = merged(update, told(job, event, now))
-    return Change(job["_id"], only, update, ends_batch=job.get("batch_id"))
+    ending = ending_of(job, fields["status"], fields.get("error"), now)
+    return Change(job["_id"], only, update, ends_batch=job.get("batch_id"), ending=ending)
 
 
 def _completed(job: Job, values: Document, used: Any) -> Change:

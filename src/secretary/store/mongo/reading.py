@@ -22,7 +22,7 @@ from .rows import (
     job_from,
     stamp,
 )
-from .schema import Database, Document
+from .schema import Database, Document, Settlement
 
 #: Behind every time that starts with the same characters.
 LAST = "~"
@@ -50,15 +50,24 @@ async def get_job(db: Database, job_id: str) -> Job:
 
 
 async def find_jobs(db: Database, query: JobQuery) -> Page[Job]:
-    without = set(DETAILS) - ({"results", "results_in"} if "results" in query.include else set())
-    projection = dict.fromkeys(without, 0)
-    found = await find_documents(db, query, limit=query.limit + 1, projection=projection)
-    page = await committed(db, found[: query.limit], projection)
+    found = await find_documents(
+        db, query, limit=query.limit + 1, projection=without_details(query)
+    )  # fmt: skip
+    jobs = await listed_jobs(db, query, found[: query.limit])
+    return Page(jobs, found[query.limit - 1]["listed_at"] if len(found) > query.limit else None)
+
+
+def without_details(query: JobQuery) -> dict[str, int]:
+    wanted = {"results", "results_in"} if "results" in query.include else set()
+    return dict.fromkeys(set(DETAILS) - wanted, 0)
+
+
+async def listed_jobs(db: Database, query: JobQuery, page: Sequence[Document]) -> list[Job]:
+    page = await committed(db, page, without_details(query))
     logs: Mapping[str, Any] = {}
     if "logs" in query.include:
         logs = await logs_of(db, [document["_id"] for document in page])
-    jobs = [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
-    return Page(jobs, found[query.limit - 1]["listed_at"] if len(found) > query.limit else None)
+    return [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
 
 
 async def find_documents(
@@ -81,7 +90,13 @@ async def find_documents(
 
 
 def index_for(query: JobQuery) -> str:
-    return next((name for term, name in INDEXES if getattr(query, term) is not None), "by_status")
+    return indexes_for(query)[0]
+
+
+def indexes_for(query: JobQuery) -> list[str]:
+    """Those that fit one of the terms; without any the one that gives all jobs in order."""
+    fit = [name for term, name in INDEXES if getattr(query, term) is not None]
+    return fit or ["archived" if query.archived else "by_status"]
 
 
 def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
@@ -144,6 +159,27 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
 
 
 async def _counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
+    """What has settled is counted once: it changes only in ways that its document tells."""
+    known = {batch["_id"]: db.settled.get(_settlement(batch)) for batch in batches}
+    counts = await _count(db, [batch for batch in batches if known[batch["_id"]] is None])
+    for batch in batches:
+        if (settlement := _settlement(batch)) is not None and batch["_id"] in counts:
+            db.settled.put(settlement, counts[batch["_id"]])
+    return [
+        batch_from(batch, known[batch["_id"]] or counts.get(batch["_id"], {})) for batch in batches
+    ]
+
+
+def _settlement(batch: Document) -> Settlement | None:
+    """Tells one end of a batch from another, and what was lost since then."""
+    if "completed_at" not in batch or "open" in batch or "staged" in batch:
+        return None
+    return batch["_id"], batch["completed_at"], batch.get("losses", 0)
+
+
+async def _count(db: Database, batches: Sequence[Document]) -> dict[str, dict[JobStatus, int]]:
+    if not batches:
+        return {}
     counts: dict[str, dict[JobStatus, int]] = defaultdict(dict)
     added = {batch["_id"] for batch in batches if "staged" in batch}
     for group in await (await db.jobs.aggregate(**count_by_batch(batches))).to_list():
@@ -153,7 +189,7 @@ async def _counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
         if status in LISTED:
             known = counts[batch_id].get(JobStatus(status), 0)
             counts[batch_id][JobStatus(status)] = known + group["n"]
-    return [batch_from(batch, counts[batch["_id"]]) for batch in batches]
+    return counts
 
 
 def count_by_batch(batches: Sequence[Document]) -> Document:
@@ -165,6 +201,16 @@ def count_by_batch(batches: Sequence[Document]) -> Document:
         {"$group": {"_id": {"batch_id": "$batch_id", "status": "$status"}, "n": {"$sum": 1}}},
     ]
     return {"pipeline": pipeline, "hint": "by_batch"}
+
+
+async def count_jobs_of_user(db: Database, user_id: str) -> dict[JobStatus, int]:
+    counted = await asyncio.gather(
+        *(
+            db.jobs.count_documents({"user_id": user_id, "status": status.value}, hint="by_user")
+            for status in JobStatus
+        )
+    )
+    return {status: n for status, n in zip(JobStatus, counted, strict=True) if n}
 
 
 async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:

@@ -1,6 +1,8 @@
 """The collections of the MongoDB store, their indexes and how safely each write is kept."""
 
 import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymongo
@@ -13,6 +15,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
 from ...errors import StoreUnavailable
+from ...job import JobStatus
+from ..activity import Ending
 
 Document = dict[str, Any]
 Documents = AsyncCollection[Document]
@@ -47,6 +51,8 @@ class Collections:
         #: What was deleted, for those who follow the changes.
         self.traces: Documents = kept["traces"]
         self.meta: Documents = kept["meta"]
+        #: How many jobs ended when (see activity.py).
+        self.activity: Documents = kept["activity"]
 
 
 class Database(Collections):
@@ -59,10 +65,13 @@ class Database(Collections):
         #: To read what stays, whatever server is lost.
         self.committed = Collections(database, DURABLE, "majority")
         self.arrivals = Arrivals()
+        self.settled = Settled()
         #: Parts of every update and every new document that clients can see. Only a server
         #: without change streams needs to note when that was (see poll.py).
         self.touch: Document = {}
         self.touched: Document = {}
+        #: Told of the jobs that ended.
+        self.count_endings: Callable[[Sequence[Ending]], None] = lambda endings: None
 
     def note_times_of_change(self) -> None:
         self.touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
@@ -71,6 +80,27 @@ class Database(Collections):
     async def command(self, name: str) -> Document:
         admin = self.jobs.database.client.admin
         return await admin.command(name, codec_options=self.jobs.codec_options)
+
+
+#: A batch, when it ended, and how often jobs of it were deleted.
+Settlement = tuple[str, str, int]
+
+
+class Settled:
+    """The counters of batches that have ended, by what would change if they did."""
+
+    MOST = 10_000
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[Settlement, Mapping[JobStatus, int]] = OrderedDict()
+
+    def get(self, settlement: Settlement | None) -> Mapping[JobStatus, int] | None:
+        return self._counts.get(settlement) if settlement is not None else None
+
+    def put(self, settlement: Settlement, counts: Mapping[JobStatus, int]) -> None:
+        self._counts[settlement] = dict(counts)
+        if len(self._counts) > self.MOST:
+            self._counts.popitem(last=False)
 
 
 class Arrivals:
@@ -123,6 +153,11 @@ JOB_INDEXES = [
     _index("by_user", ("user_id", UP), ("status", UP), ("listed_at", DOWN), where="user_id"),
     _index("by_batch", ("batch_id", UP), ("status", UP), ("listed_at", DOWN), where="batch_id"),
     _index("by_error", ("error.code", UP), ("status", UP), ("listed_at", DOWN), where="error.code"),
+    IndexModel(
+        [("status", UP), ("listed_at", DOWN)],
+        name="archived",
+        partialFilterExpression={"archived": True},
+    ),
     _index("ended", ("status", UP), ("completed_at", UP), where="completed_at"),
     *OUTBOX_INDEXES,
 ]
@@ -161,5 +196,6 @@ async def prepare(db: Database) -> None:
         await db.durable.batches.create_indexes(BATCH_INDEXES)
         await db.durable.keys.create_indexes([_index("expiry", ("expires_at", UP))])
         await db.durable.traces.create_indexes([_index("by_time", ("at", UP))])
+        await db.durable.activity.create_indexes([_index("by_slot", ("slot", UP))])
         await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])

@@ -34,9 +34,11 @@ from .. import (
     Wanted,
     WorkerInfo,
 )
+from ..activity import Activity
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
-from . import add, ending, events, gridfs, reading, rescue, tidy, workers
+from ..tallies import Tallies
+from . import activity, add, ending, events, gridfs, reading, rescue, searching, tidy, workers
 from .calls import Calls, cancellable
 from .change import Change, apply, change_found, release_held
 from .claim import Claims
@@ -120,6 +122,7 @@ class MongoStore:
         self._feed: Follower | Poller
         self._additions: Group[add.NewJob, None]
         self._endings: Group[Change, bool]
+        self._tallies: Tallies
 
     @_translated
     async def open(self) -> None:
@@ -145,6 +148,9 @@ class MongoStore:
             db.note_times_of_change()
             self._feed = Poller(db, self._own_writes)
         self._db = db
+        write = partial(activity.write, db.activity)
+        self._tallies = Tallies(write, unavailable=PyMongoError)
+        db.count_endings = self._tallies.note
         self._claims = Claims(db)
         self._caretaker = tidy.Caretaker(db)
         self._additions = Group(partial(add.add_jobs, db))
@@ -156,6 +162,7 @@ class MongoStore:
         await self._claims.close()
         await self._additions.close()
         await self._endings.close()
+        await self._tallies.close()
         await self._feed.close()
         await self._client.close()
 
@@ -197,6 +204,8 @@ class MongoStore:
 
     @_translated
     async def find(self, query: JobQuery) -> Page[Job]:
+        if query.search_seconds is not None and query.job_id is None:
+            return await searching.search_jobs(self._db, query, query.search_seconds)
         return await reading.find_jobs(self._db, query)
 
     @_translated
@@ -286,6 +295,19 @@ class MongoStore:
         return await reading.count_jobs(self._db)
 
     @_translated
+    async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
+        return await reading.count_jobs_of_user(self._db, user_id)
+
+    @_translated
+    async def activity(
+        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
+    ) -> list[Activity]:
+        await self._tallies.write()  # who ended a job here sees it at once
+        return await activity.read(
+            self._db.activity, since, step=step, parts=parts, user_id=user_id
+        )  # fmt: skip
+
+    @_translated
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await waiting_since(self._db)
 
@@ -303,6 +325,10 @@ class MongoStore:
     @_translated
     async def workers(self) -> list[WorkerInfo]:
         return await workers.all_workers(self._db)
+
+    @_translated
+    async def busy_slots(self) -> Mapping[str, int]:
+        return await workers.busy_slots(self._db)
 
     @_translated
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ...job import utc_now
+from .activity import drop_old
 from .add import publish, unstage
 from .change import release_held, settle_batch
 from .rows import DELETED, STAGED, now_stamp, stamp, without_none
@@ -32,6 +33,7 @@ class Caretaker:
         await _remove_staged(db)
         await _remove_deleted(db)
         await _settle_open(db)
+        await drop_old(db.activity)
         await self._sweep(db.logs)
         # A job's parameters are written shortly before the job itself.
         await self._sweep(db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
@@ -97,8 +99,13 @@ async def forget(db: Database, job_ids: Sequence[str]) -> None:
     if job_ids:
         among = {"$in": list(job_ids)}
         deleted = db.jobs.find({"_id": among, "status": DELETED}, {"batch_id": 1}, hint="_id_")
+        batches = set()
         async for job in deleted:
             await leave_trace(db, job_id=job["_id"], batch_id=job.get("batch_id"))
+            batches.add(job.get("batch_id"))
+        if batches := batches - {None}:
+            # Else who has counted them before would not count them again.
+            await db.batches.update_many({"_id": {"$in": sorted(batches)}}, {"$inc": {"losses": 1}})
         await db.logs.delete_many({"job_id": among})
         await db.contents.delete_many({"job_id": among})
         await db.jobs.delete_many({"_id": among, "status": DELETED}, hint="_id_")

@@ -18,6 +18,17 @@ async def enlist(db: Database, worker: WorkerInfo, lease: timedelta) -> None:
     )
 
 
+async def busy_slots(db: Database) -> dict[str, int]:
+    groups = await db.jobs.aggregate(
+        [
+            {"$match": {"worker_id": {"$gt": ""}, "status": "processing"}},
+            {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}},
+        ],
+        hint="running",
+    )
+    return {group["_id"]: group["n"] async for group in groups}
+
+
 async def all_workers(db: Database) -> list[WorkerInfo]:
     return [_worker_from(document) async for document in db.workers.find(sort=[("_id", 1)])]
 

@@ -17,7 +17,7 @@ from .rows import (
     deliveries_of,
     job_from,
     logs_of,
-    microseconds,
+    microseconds_or_none,
 )
 
 Term = tuple[str, tuple[Any, ...]]
@@ -42,12 +42,12 @@ def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
         found = find_seqs(db, query, limit=query.limit + 1)
         more = len(found) > query.limit
         page = found[: query.limit]
-        jobs = [_listed_job(db, seq, query.include) for seq, _ in page]
+        jobs = [listed_job(db, seq, query.include) for seq, _ in page]
     cursor = f"{page[-1][1]}.{page[-1][0]}" if more else None
     return Page(jobs, cursor)
 
 
-def _listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
+def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
     results = "results" if "results" in include else "NULL"
     row = db.execute(
         f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
@@ -75,7 +75,7 @@ def find_sql(
     walks: list[str] = []
     bindings: list[Any] = []
     for source, table, ground in _grounds(query.visible_to):
-        terms = [*_terms(query), *_times(query, table), *only]
+        terms = [*terms_of(query), *_times(query, table), *only]
         for status in sorted(query.status) if query.status else [None]:
             parts = [*terms, *ground]
             if status is not None:
@@ -113,7 +113,7 @@ def _grounds(user: str | None) -> list[tuple[str, str, list[Term]]]:
     ]
 
 
-def _terms(query: JobQuery) -> list[Term]:
+def terms_of(query: JobQuery) -> list[Term]:
     terms: list[Term] = []
     for column in ("job_id", "job_type", "batch_id", "user_id", "error_code"):
         value = getattr(query, column)
@@ -129,17 +129,28 @@ def _terms(query: JobQuery) -> list[Term]:
 
 
 def _times(query: JobQuery, table: str) -> list[Term]:
+    return times_of(
+        table,
+        after=microseconds_or_none(query.created_after),
+        before=microseconds_or_none(query.created_before),
+        behind=place_of(query.cursor) if query.cursor is not None else None,
+    )
+
+
+def times_of(
+    table: str, *, after: int | None, before: int | None, behind: tuple[int, int] | None
+) -> list[Term]:
     terms: list[Term] = []
-    if query.created_after is not None:
-        terms.append((f"{table}.created_at > ?", (microseconds(query.created_after),)))
-    if query.created_before is not None:
-        terms.append((f"{table}.created_at < ?", (microseconds(query.created_before),)))
-    if query.cursor is not None:
-        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", _place(query.cursor)))
+    if after is not None:
+        terms.append((f"{table}.created_at > ?", (after,)))
+    if before is not None:
+        terms.append((f"{table}.created_at < ?", (before,)))
+    if behind is not None:
+        terms.append((f"({table}.created_at, {table}.seq) < (?, ?)", behind))
     return terms
 
 
-def _place(cursor: str) -> tuple[int, int]:
+def place_of(cursor: str) -> tuple[int, int]:
     """Where a page ended. ValueError if no list gave out this cursor."""
     if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
         raise ValueError(cursor)
@@ -166,7 +177,7 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         mine = "(readers IS NULL OR EXISTS (SELECT 1 FROM json_each(readers) WHERE value = ?))"
         terms.append((mine, (query.visible_to,)))
     if query.cursor is not None:
-        terms.append(("(created_at, seq) < (?, ?)", _place(query.cursor)))
+        terms.append(("(created_at, seq) < (?, ?)", place_of(query.cursor)))
     rows = db.execute(
         f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
@@ -177,6 +188,14 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
     if len(rows) > query.limit:
         cursor = f"{page[-1][12]}.{page[-1][-1]}"
     return Page([batch_from(row[:-1]) for row in page], cursor)
+
+
+def count_jobs_of_user(db: apsw.Connection, user_id: str) -> dict[JobStatus, int]:
+    rows = db.execute(
+        "SELECT status, count(*) FROM jobs INDEXED BY jobs_by_user WHERE user_id = ? GROUP BY 1",
+        (user_id,),
+    )
+    return {JobStatus(status): n for status, n in rows}
 
 
 def count_jobs(db: apsw.Connection) -> dict[str, dict[JobStatus, int]]:

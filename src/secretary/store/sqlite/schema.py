@@ -31,6 +31,7 @@ def prepare(path: Path) -> None:
             db.execute((files(__package__) / "schema.sql").read_text())
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute((files(__package__) / "later.sql").read_text())
         db.execute("COMMIT")
     finally:
         db.close()

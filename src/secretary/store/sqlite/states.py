@@ -6,9 +6,9 @@ from typing import Any
 
 import apsw
 
-from ...job import MAX_ATTEMPTS_KEPT, Attempt, JobError, Webhook, utc_now
+from ...job import MAX_ATTEMPTS_KEPT, Attempt, JobError, JobStatus, Webhook, utc_now
 from ..json_text import dumps
-from . import outbox
+from . import activity, outbox
 from .changes import NEXT_REVISION
 from .line import Line
 from .rows import JOBS, microseconds, moment
@@ -23,6 +23,7 @@ def fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> No
         (error.code, not crashed, crashed, now, now, seq),
     )
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
+    activity.note_one(db, seq, JobStatus.FAILED, error.code, now)
 
 
 def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
@@ -35,6 +36,7 @@ def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
     )
     error = JobError(code="CANCELLED", message=reason)
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
+    activity.note_one(db, seq, JobStatus.CANCELLED, error.code, now)
 
 
 def back_to_line(

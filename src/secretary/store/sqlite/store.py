@@ -1,6 +1,7 @@
 """Jobs in one SQLite file: the embedded store, for everything that runs on one machine."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import apsw
 
+from ...errors import StoreUnavailable
 from ...job import (
     Batch,
     Completed,
@@ -19,6 +21,7 @@ from ...job import (
     Outcome,
     Progress,
     Try,
+    utc_now,
 )
 from ...machine import boot_id
 from .. import (
@@ -34,10 +37,25 @@ from .. import (
     Wanted,
     WorkerInfo,
 )
+from ..activity import Activity, Ending, Place
 from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
-from . import add, change, ending, line, outbox, reading, report, rescue, tidy, workers
+from ..tallies import Tallies
+from . import (
+    activity,
+    add,
+    change,
+    ending,
+    line,
+    outbox,
+    reading,
+    report,
+    rescue,
+    searching,
+    tidy,
+    workers,
+)
 from .changes import changes
 from .claim import Claims
 from .errors import unavailable_error
@@ -62,6 +80,8 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
+        self._sweep = activity.Sweep()
+        self._tallies = Tallies(self._write_tallies, unavailable=StoreUnavailable)
         self._writer.invited = self._claims.offer
 
     async def open(self) -> None:
@@ -76,6 +96,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._wakeup.close()
+        await self._tallies.close()
         await self._writer.close()
         self._readers.close()
 
@@ -101,6 +122,9 @@ class SqliteStore:
         return await self._readers.call_on_loop(partial(reading.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
+        if query.search_seconds is not None and query.job_id is None:
+            search = partial(searching.search_jobs, query=query, seconds=query.search_seconds)
+            return await self._readers.call(search)
         read = self._readers.call if query.job_id is None else self._readers.call_on_loop
         return await read(partial(reading.find_jobs, query=query))
 
@@ -156,6 +180,17 @@ class SqliteStore:
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await self._readers.call(reading.count_jobs)
 
+    async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
+        return await self._readers.call(partial(reading.count_jobs_of_user, user_id=user_id))
+
+    async def activity(
+        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
+    ) -> list[Activity]:
+        await self._tallies.write()  # who ended a job here sees it at once
+        return await self._readers.call(
+            lambda db: activity.read(db, since, step=step, parts=parts, user_id=user_id)
+        )
+
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await self._readers.call(line.waiting_since)
 
@@ -169,6 +204,9 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._readers.call(workers.all_workers)
+
+    async def busy_slots(self) -> Mapping[str, int]:
+        return await self._readers.call(workers.busy_slots)
 
     async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
         order = (worker_id, wanted)
@@ -197,6 +235,7 @@ class SqliteStore:
             used = dumps(resources) if resources else None
             completion = ending.Completion(job, results, used)
             await self._writer.call_with_others(ending.complete, completion, durable=True)
+            self._tallies.note([Ending.of(job, JobStatus.COMPLETED, utc_now())])
             return
         unfinished = outcome
         await self._writer.call(
@@ -252,7 +291,7 @@ class SqliteStore:
         return await self._readers.call(lambda db: tidy.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        await self._writer.call(tidy.tidy, heavy=True)
+        await self._writer.call(partial(tidy.tidy, sweep=self._sweep), heavy=True)
         await self._readers.call(tidy.checkpoint)
 
     def depot(self) -> None:
@@ -271,6 +310,9 @@ class SqliteStore:
             }
 
         return await self._readers.call(work)
+
+    async def _write_tallies(self, counted: Counter[Place]) -> None:
+        await self._writer.call(lambda db: activity.write(db, counted))
 
     async def _change(
         self, query: JobQuery, wish: Callable[[apsw.Connection, JobQuery], list[str]]

@@ -6,6 +6,7 @@ from datetime import datetime
 import apsw
 
 from ...job import JobStatus, utc_now
+from .activity import Sweep
 from .changes import drop_old_traces
 from .rows import microseconds
 
@@ -25,10 +26,11 @@ def find_expired(
     return found
 
 
-def tidy(db: apsw.Connection) -> None:
+def tidy(db: apsw.Connection, sweep: Sweep) -> None:
     now = microseconds(utc_now())
     db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
     drop_old_traces(db)
+    sweep(db)
     db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
 

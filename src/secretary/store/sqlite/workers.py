@@ -35,6 +35,14 @@ def dismiss(db: apsw.Connection, worker_id: str) -> None:
     db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
 
 
+def busy_slots(db: apsw.Connection) -> dict[str, int]:
+    rows = db.execute(
+        "SELECT worker_id, count(*) FROM jobs INDEXED BY jobs_running"
+        " WHERE status = 'processing' GROUP BY 1"
+    )
+    return {worker_id: n for worker_id, n in rows if worker_id is not None}
+
+
 def all_workers(db: apsw.Connection) -> list[WorkerInfo]:
     rows = db.execute("SELECT info, seen_at FROM workers ORDER BY worker_id")
     return [_worker_from(info, seen_at) for info, seen_at in rows]

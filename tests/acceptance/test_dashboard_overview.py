@@ -1,0 +1,58 @@
+"""The overview in a real browser: what ended by type, who works, what room there is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ..browser import Watched, looking_at, started
+from .program import Program, Running
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Watched, Running]]:
+    """One service in which two jobs have ended, and one runs."""
+    program = Program(tmp_path_factory.mktemp("service"))
+    with started() as browser, program.serving() as service:
+        done = service.submit(job_type="selftest", parameters={"seconds": 0.01, "steps": 1})
+        failed = service.submit(job_type="unheard-of", parameters={})
+        service.wait_until(done, "completed")
+        service.wait_until(failed, "failed")
+        runs = service.submit(job_type="selftest", parameters={"seconds": 600, "steps": 600})
+        service.wait_until(runs, "processing")
+        with looking_at(browser, service.url, viewport={"width": 1280, "height": 900}) as page:
+            yield page, service
+
+
+def chart(page: Any, title: str) -> Any:
+    return page.locator(".chart", has=page.get_by_text(title, exact=True).first)
+
+
+def test_what_ended_is_told_by_type_and_by_code(watched: tuple[Watched, Running]) -> None:
+    page, url = watched[0].page, watched[1].url
+    page.goto(f"{url}/#/overview?minutes=60")
+    done = chart(page, "Completed by type")
+    done.locator(".legend li", has_text="selftest 1").wait_for()
+    chart(page, "Failed by code").locator(".legend li", has_text="UNKNOWN_JOB_TYPE 1").wait_for()
+    # For those who cannot see it the same numbers are a table.
+    heads = done.locator("table.unseen th[scope=col]").all_inner_texts()
+    assert "selftest" in heads
+    assert done.locator("table.unseen tbody tr").count() == 30
+
+
+def test_the_pointer_is_told_what_is_under_it(watched: tuple[Watched, Running]) -> None:
+    page, url = watched[0].page, watched[1].url
+    page.goto(f"{url}/#/overview?minutes=1440")
+    chart(page, "Completed by type").locator(".hit").last.hover()
+    page.locator(".tip", has_text="selftest 1").wait_for()
+
+
+def test_workers_are_shown_with_their_slots_and_the_disk_with_its_room(
+    watched: tuple[Watched, Running],
+) -> None:
+    page, url = watched[0].page, watched[1].url
+    page.goto(f"{url}/#/overview")
+    worker = page.locator(".crew li").first
+    worker.locator(".beat.good").wait_for()
+    assert worker.locator(".slots").inner_text().strip().startswith("1 of ")
+    assert "free of" in page.locator(".storage").inner_text()

@@ -1,0 +1,116 @@
+"""What ended when, by type: counted as it happens, whatever becomes of the jobs later."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from secretary.job import Cancelled, Completed, Failed, Job, JobError, JobStatus, utc_now
+from secretary.store import JobQuery, JobStore
+from secretary.store.activity import SLOT, Activity, quantile, rung_of, slot_of, start_of
+
+from .given import LAPSED, claim, claimed, worker
+
+CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")
+
+
+def an_hour_ago() -> datetime:
+    return start_of(slot_of(utc_now() - timedelta(hours=1)))
+
+
+async def lately(store: JobStore, user_id: str | None = None) -> dict[str, Activity]:
+    """What ended in the last hour or so, by type."""
+    found = await store.activity(an_hour_ago(), step=2 * SLOT * 31, parts=1, user_id=user_id)
+    return {one.job_type: one for one in found}
+
+
+async def test_ends_are_counted_by_type_and_kind(store: JobStore) -> None:
+    for _ in range(2):
+        await store.finish(await claimed(store, job_type="pdf"), Completed())
+    await store.finish(await claimed(store, job_type="pdf"), Failed(CORRUPT))
+    await store.finish(await claimed(store, job_type="a.b$c"), Cancelled())
+    await claimed(store, job_type="audio")
+    found = await lately(store)
+    assert set(found) == {"pdf", "a.b$c"}
+    assert (found["pdf"].completed, found["pdf"].failed) == (2, {"FILE_CORRUPT": 1})
+    assert sum(found["pdf"].waits.values()) == 3
+    assert (found["a.b$c"].completed, found["a.b$c"].cancelled) == (0, 1)
+
+
+async def test_an_attempt_that_is_tried_again_is_no_end(store: JobStore) -> None:
+    job = await claimed(store)
+    await store.finish(job, Failed(CORRUPT, retry_at=utc_now()))
+    assert await lately(store) == {}
+
+
+async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: JobStore) -> None:
+    job = Job(job_type="pdf")
+    await store.add([job])
+    await store.cancel(JobQuery(job_id=job.job_id))
+    found = (await lately(store))["pdf"]
+    assert (found.cancelled, found.waits) == (1, {})
+
+
+async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store: JobStore) -> None:
+    await claimed(store, lease=LAPSED)
+    await store.rescue(max_crashes=1)
+    assert (await lately(store))["pdf"].failed == {"WORKER_CRASHED": 1}
+
+
+async def test_each_part_of_a_span_has_its_own_count(store: JobStore) -> None:
+    await store.finish(await claimed(store), Completed())
+    now = start_of(slot_of(utc_now()))
+    found = await store.activity(now - 9 * SLOT, step=SLOT, parts=11)
+    assert [one.part for one in found] in ([9], [10])
+    assert await store.activity(now - 20 * SLOT, step=SLOT, parts=10) == []
+
+
+async def test_a_user_is_told_of_his_own_jobs(store: JobStore) -> None:
+    await store.finish(await claimed(store, user_id="ann"), Completed())
+    await store.finish(await claimed(store, user_id="bob"), Failed(CORRUPT))
+    await store.finish(await claimed(store), Completed())
+    assert (await lately(store))["pdf"].completed == 2
+    assert (await lately(store, "ann"))["pdf"].completed == 1
+    assert (await lately(store, "bob"))["pdf"].failed == {"FILE_CORRUPT": 1}
+    assert await lately(store, "eve") == {}
+    assert await store.counts_of_user("ann") == {JobStatus.COMPLETED: 1}
+    assert await store.counts_of_user("eve") == {}
+
+
+async def test_what_is_restarted_or_deleted_stays_counted(store: JobStore) -> None:
+    failed = await claimed(store)
+    await store.finish(failed, Failed(CORRUPT))
+    await store.restart(JobQuery(job_id=failed.job_id))
+    (again,) = await claim(store)
+    await store.finish(again, Completed())
+    done = (await lately(store))["pdf"]
+    assert (done.completed, done.failed) == (1, {"FILE_CORRUPT": 1})
+    await store.delete(JobQuery(job_id=failed.job_id))
+    assert (await lately(store))["pdf"] == done
+
+
+async def test_tidying_keeps_what_is_recent(store: JobStore) -> None:
+    await store.finish(await claimed(store, user_id="ann"), Completed())
+    await store.tidy()
+    assert (await lately(store, "ann"))["pdf"].completed == 1
+
+
+async def test_it_is_told_how_many_jobs_each_worker_runs(store: JobStore) -> None:
+    await claimed(store)
+    await claimed(store)
+    await claimed(store, "worker-2")
+    await store.enlist(worker("worker-3"), timedelta(seconds=60))
+    assert await store.busy_slots() == {"worker-1": 2, "worker-2": 1}
+
+
+@pytest.mark.parametrize("seconds", [0.004, 0.3, 2.0, 47.0, 5000.0])
+def test_a_waiting_time_is_right_to_within_a_tenth(seconds: float) -> None:
+    told = quantile({rung_of(timedelta(seconds=seconds)): 1}, 0.95)
+    assert told is not None
+    assert abs(told - seconds) <= seconds / 10
+
+
+def test_quantiles_are_those_of_all_jobs() -> None:
+    waits = {rung_of(timedelta(seconds=1)): 94, rung_of(timedelta(seconds=60)): 6}
+    assert quantile(waits, 0.5) == pytest.approx(1, rel=0.1)
+    assert quantile(waits, 0.95) == pytest.approx(60, rel=0.1)
+    assert quantile({}, 0.5) is None
