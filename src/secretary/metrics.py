@@ -211,4 +211,16 @@ async def _webhooks(vitals: Vitals, label: Label) -> list[Metric]:
     return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
 
 
-READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers, _webhooks)
+async def _disk(vitals: Vitals, label: Label) -> list[Metric]:
+    try:
+        disk = await vitals.disk()
+    except OSError:  # a directory that went away is no reason to keep the rest to ourselves
+        return []
+    free, total = "secretary_disk_free_bytes", "secretary_disk_total_bytes"
+    return [
+        GaugeMetricFamily(free, "Room for the data directory", value=disk.free),
+        GaugeMetricFamily(total, "Size of the disk of the data directory", value=disk.total),
+    ]
+
+
+READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers, _webhooks, _disk)

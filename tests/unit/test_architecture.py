@@ -82,6 +82,7 @@ ALLOWED: dict[str, set[str]] = {
         "engines.llm", "resources", "job", "templates",
     },
     "observer": {"store", "job"},
+    "worker_document": {"desk", "store"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
     "executor": {
@@ -114,7 +115,7 @@ ALLOWED: dict[str, set[str]] = {
         "desk", "submission", "handler", "registry", "store", "files", "uploads", "file_kinds",
         "file_names", "schedules",
         "events", "event_data", "json_bytes", "job", "errors", "version", "trace", "vitals",
-        "metrics", "templates",
+        "metrics", "templates", "worker_document",
     },
     "server": {"errors"},
     "client": {"signatures", "version"},
@@ -131,7 +132,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
         "files", "file_kinds", "schedules", "templates", "job", "errors", "logs", "version",
-        "client", "mcp_tools",
+        "client", "mcp_tools", "worker_document",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},

@@ -1,7 +1,6 @@
 """The routes that show at a glance how the service is and what it did lately. Read only."""
 
 import asyncio
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -10,10 +9,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..desk import Desk, is_alive
+from ..desk import Desk
 from ..job import FINAL, Job, JobStatus, utc_now
-from ..store import JobQuery, WorkerInfo
+from ..store import JobQuery
 from ..vitals import Vitals
+from ..worker_document import worker_document
 from .access import Caller
 from .envelope import success
 from .jobs import desk_of
@@ -56,16 +56,23 @@ async def get_system(request: Request, user: Caller) -> JSONResponse:
     desk = desk_of(request)
     vitals: Vitals = request.app.state.vitals
     workers, lag = await asyncio.gather(desk.store.workers(), vitals.webhook_lag())
-    disk = await asyncio.to_thread(shutil.disk_usage, desk.files.root.parent)
+    disk = await vitals.disk()
     told = {
         "version": request.app.version,
         "uptime_s": round(vitals.uptime.total_seconds(), 1),
         "store": {"kind": vitals.store_kind},
         "webhook_lag_s": lag.total_seconds(),
-        "workers": [_worker(one) for one in workers],
+        "workers": [worker_document(one) for one in workers],
         "disk": {"total_bytes": disk.total, "free_bytes": disk.free},
     }
     return success(request, "system", told)
+
+
+@router.get("/workers")
+async def get_workers(request: Request, user: Caller) -> JSONResponse:
+    """The workers of all machines, the one that has run longest first."""
+    workers = sorted(await desk_of(request).store.workers(), key=lambda one: one.started_at)
+    return success(request, "workers", {"workers": [worker_document(one) for one in workers]})
 
 
 def series(jobs: Iterable[Job], since: datetime, until: datetime) -> list[dict[str, Any]]:
@@ -108,17 +115,3 @@ async def _ended(desk: Desk, since: datetime, user: str | None) -> tuple[list[Jo
         if page.next_cursor is None or len(found) >= MOST_JOBS:
             return found, page.next_cursor is not None
         query = query.model_copy(update={"cursor": page.next_cursor})
-
-
-def _worker(worker: WorkerInfo) -> dict[str, Any]:
-    return {
-        "worker_id": worker.worker_id,
-        "host": worker.host,
-        "slots": worker.slots,
-        "version": worker.version,
-        "job_types": list(worker.job_types),
-        "started_at": worker.started_at.isoformat().replace("+00:00", "Z"),
-        "seen_at": worker.seen_at.isoformat().replace("+00:00", "Z"),
-        "draining": worker.draining,
-        "alive": is_alive(worker),
-    }

@@ -134,6 +134,24 @@ def print_findings(findings: Sequence[Finding]) -> None:
     _console().print(table)
 
 
+def print_workers(workers: Sequence[Mapping[str, Any]]) -> None:
+    table = _table("WORKER", "STATE", "SLOTS", "VERSION", "SEEN", "TAKES")
+    for worker in workers:
+        state = "stopping" if worker["draining"] else "alive"
+        state = state if worker["alive"] else "gone"
+        colour = {"alive": "green", "stopping": "yellow", "gone": "red"}[state]
+        seen = f"{age(datetime.fromisoformat(worker['seen_at']))} ago"
+        table.add_row(
+            Text(worker["worker_id"]),
+            Text(state, colour),
+            str(worker["slots"]),
+            worker["version"],
+            seen,
+            Text(", ".join(worker["job_types"]) or "everything"),
+        )
+    _console().print(table)
+
+
 def print_templates(templates: Sequence[Listed]) -> None:
     table = _table("TEMPLATE", "SOURCE", "LANGUAGE", "FIELDS", "TITLE")
     for one in templates:
