@@ -83,6 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "observer": {"store", "job"},
     "worker_document": {"desk", "store"},
+    "spans": {"store", "job", "version"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
     "executor": {
@@ -125,9 +126,12 @@ ALLOWED: dict[str, set[str]] = {
         "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
         "job", "schedules", "templates",
         "errors", "metrics", "observer", "vitals", "cache", "document_options", "media_options",
-        "engines.llm", "depot", "depot.s3",
+        "engines.llm", "spans", "depot", "depot.s3",
     },
-    "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
+    "running": {
+        "app", "api", "server", "events", "webhooks", "store", "config", "errors", "observer",
+        "spans",
+    },
     "workshop": {"app", "running", "desk", "store", "config", "errors"},
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
@@ -150,6 +154,7 @@ OWNERS = {
     "uvicorn": {"server"},
     "httpcore": {"network.transport"},
     "httpx2": set(),
+    "opentelemetry": {"spans"},  # to a collector of the operator's own choice
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
     "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},

@@ -10,6 +10,7 @@ from ..events import Hub
 from ..metrics import Metrics
 from ..schedules import Schedules
 from ..templates import Library
+from ..trace import StartSpan
 from ..version import __version__
 from ..vitals import Vitals
 from . import (
@@ -50,6 +51,7 @@ def create_api(
     max_body_bytes: int = MAX_BODY_BYTES,
     body_patience: float = BODY_PATIENCE,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    start_span: StartSpan | None = None,
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
@@ -74,6 +76,7 @@ def create_api(
         max_body_bytes=max_body_bytes,
         limits=dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes),
         body_patience=body_patience,
+        start_span=start_span,
     )
 
 
