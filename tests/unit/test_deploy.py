@@ -336,13 +336,9 @@ async def told(desk: Desk) -> dict[str, set[str]]:
     """The names of all series, with their labels."""
     metrics = Metrics(desk.registry.job_types, Vitals(desk))
     text = (await metrics.exposition()).decode()
-    labels = {
-        name: set(re.findall("`(.*?)`", row))
-        for name, row in re.findall(
-            r"(?m)^\| `(secretary_\w+)` \|([^|]*)\|",
-            (ROOT / "docs/reference/operations.md").read_text(),
-        )
-    }
+    pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
+    rows = re.findall(r"(?m)^\| `(secretary_\w+)` \|([^|]*)\|", pages)
+    labels = {name: set(re.findall("`(.*?)`", row)) for name, row in rows}
     found: dict[str, set[str]] = {}
     for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text):
         full = f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
