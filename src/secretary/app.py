@@ -300,7 +300,8 @@ def make_metrics(desk: Desk) -> "Metrics":
 def make_spans(environment: Mapping[str, str]) -> "Spans | None":
     """What tells a collector of requests and jobs, where OpenTelemetry's variables name one."""
     named = any(environment.get(name) for name in COLLECTOR)
-    if not named or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if not named or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return None
     try:
         from .spans import Spans

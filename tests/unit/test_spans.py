@@ -14,6 +14,7 @@ from secretary.app import make_spans
         {},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_SDK_DISABLED": "true"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_TRACES_EXPORTER": "none"},
     ],
 )
 def test_without_a_collector_there_are_none(environment: dict[str, str]) -> None:
