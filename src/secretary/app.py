@@ -3,7 +3,7 @@
 import functools
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -42,11 +42,14 @@ from .worker import Worker, WorkerOptions
 if TYPE_CHECKING:
     from .metrics import Metrics
     from .network.client import Network
+    from .spans import Spans
     from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
 
 MEBIBYTE = 1024 * 1024
+#: Variables of OpenTelemetry that say where its collector is.
+COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 def make_registry(settings: Settings) -> Registry:
@@ -315,6 +318,21 @@ def make_installation(settings: Settings) -> Installation:
         return told
 
     return Installation(shown(settings), engines)
+
+
+def make_spans(environment: Mapping[str, str]) -> "Spans | None":
+    """What tells a collector of requests and jobs, where OpenTelemetry's variables name one."""
+    named = any(environment.get(name) for name in COLLECTOR)
+    disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if not named or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
+        return None
+    try:
+        from .spans import Spans
+    except ImportError as error:
+        # Some platforms set the variable for every program.
+        logger.warning("No traces: pip install 'secretary[otel]' (%s)", error)
+        return None
+    return Spans()
 
 
 async def examine(settings: Settings) -> list[Finding]:

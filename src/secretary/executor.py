@@ -89,7 +89,7 @@ class Execution:
         self._stop: Stop | None = None
         self._worked = False
         self._resources = ResourceCalculator()
-        self._reporter = _StoreReporter(executor.store, job, self.stop)
+        self._reporter = _StoreReporter(executor.store, job, self.stop, executor.observer)
         self.task = asyncio.create_task(self._run(), name=job.job_id)
 
     def stop(self, why: Stop) -> None:
@@ -294,8 +294,11 @@ def _go_on() -> None:
 class _StoreReporter:
     """Gathers what a job says and writes it to the store a few times a second."""
 
-    def __init__(self, store: JobStore, job: Job, stop: Callable[[Stop], None]) -> None:
+    def __init__(
+        self, store: JobStore, job: Job, stop: Callable[[Stop], None], observer: Observer
+    ) -> None:
         self._store = store
+        self._observer = observer
         self._job = job
         self._stop = stop
         self._progress: Progress | None = None
@@ -304,6 +307,7 @@ class _StoreReporter:
         self._hurry = asyncio.Event()
 
     def progress(self, progress: Progress) -> None:
+        self._observer.progressed(self._job, progress)
         self._progress = progress
         self._write_soon()
 

@@ -14,7 +14,17 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 
 from .errors import StoreUnavailable
-from .job import Cancelled, Completed, Failed, Job, JobStatus, Outcome, Released, utc_now
+from .job import (
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobStatus,
+    Outcome,
+    Progress,
+    Released,
+    utc_now,
+)
 from .store import Rescued
 from .vitals import Vitals
 
@@ -86,6 +96,9 @@ class Metrics:
         if job.attempt == 1 and job.processing_started_at is not None:
             waited = (job.processing_started_at - job.created_at).total_seconds()
             self._wait.labels(self._type(job.job_type)).observe(max(waited, 0))
+
+    def progressed(self, job: Job, progress: Progress) -> None:
+        pass
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         job_type = self._type(job.job_type)
@@ -211,4 +224,16 @@ async def _webhooks(vitals: Vitals, label: Label) -> list[Metric]:
     return [GaugeMetricFamily("secretary_webhook_lag_seconds", text, value=lag)]
 
 
-READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers, _webhooks)
+async def _disk(vitals: Vitals, label: Label) -> list[Metric]:
+    try:
+        disk = await vitals.disk()
+    except OSError:  # a directory that went away is no reason to keep the rest to ourselves
+        return []
+    free, total = "secretary_disk_free_bytes", "secretary_disk_total_bytes"
+    return [
+        GaugeMetricFamily(free, "Room for the data directory", value=disk.free),
+        GaugeMetricFamily(total, "Size of the disk of the data directory", value=disk.total),
+    ]
+
+
+READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers, _webhooks, _disk)

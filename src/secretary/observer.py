@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from .job import Job, Outcome
+from .job import Job, Outcome, Progress
 from .store import Rescued
 
 
@@ -11,6 +11,8 @@ class Observer(Protocol):
     """Called in the middle of the work: each call takes microseconds and never fails."""
 
     def started(self, job: Job) -> None: ...
+
+    def progressed(self, job: Job, progress: Progress) -> None: ...
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """This attempt came to an end that is recorded now."""
@@ -27,6 +29,9 @@ class Unobserved:
     def started(self, job: Job) -> None:
         pass
 
+    def progressed(self, job: Job, progress: Progress) -> None:
+        pass
+
     def ended(self, job: Job, outcome: Outcome) -> None:
         pass
 
@@ -35,3 +40,30 @@ class Unobserved:
 
     def rescued(self, jobs: Sequence[Rescued]) -> None:
         pass
+
+
+class Observers:
+    """Several, told one after the other."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def started(self, job: Job) -> None:
+        for one in self._observers:
+            one.started(job)
+
+    def progressed(self, job: Job, progress: Progress) -> None:
+        for one in self._observers:
+            one.progressed(job, progress)
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        for one in self._observers:
+            one.ended(job, outcome)
+
+    def lost(self, job: Job) -> None:
+        for one in self._observers:
+            one.lost(job)
+
+    def rescued(self, jobs: Sequence[Rescued]) -> None:
+        for one in self._observers:
+            one.rescued(jobs)

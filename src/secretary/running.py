@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +19,7 @@ from .app import (
     make_metrics,
     make_schedules,
     make_sender,
+    make_spans,
     make_templates,
     make_worker,
     opened_store,
@@ -25,10 +27,12 @@ from .app import (
 from .config import Settings
 from .errors import InvalidSettings
 from .events import Hub
+from .observer import Observer, Observers
 from .store import JobStore
 
 if TYPE_CHECKING:
     from .server import HttpServer
+    from .spans import Spans
     from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
@@ -43,14 +47,14 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     require_writable(settings.storage.data_dir)
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
-        async with opened_store(settings) as store:
+        async with opened_store(settings) as store, telling() as spans:
             sender = make_sender(settings, store)
             desk = make_desk(settings, store, on_event=sender.poke)
             hub = Hub(store)
             metrics = make_metrics(desk)
             sender.told = metrics.told
             make = partial(make_worker, settings, store, on_ended=sender.poke)
-            parts = make(observer=metrics) if with_worker else None
+            parts = make(observer=_both(metrics, spans)) if with_worker else None
             stopping = asyncio.Event()
             api = create_api(
                 desk,
@@ -64,6 +68,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 requests_per_minute=settings.limits.requests_per_minute,
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
                 body_patience=settings.limits.body_timeout_sec,
+                start_span=spans.request if spans else None,
             )
             proxies = settings.server.trusted_proxies
             server = HttpServer(api, listener, _settled(ready), trusted_proxies=proxies)
@@ -127,23 +132,27 @@ async def work(
 ) -> None:
     """`secretary worker`: claim and run jobs until a signal says to stop."""
     require_writable(settings.storage.data_dir)
-    async with opened_store(settings) as store:
+    async with opened_store(settings) as store, telling() as spans:
         sender = make_sender(settings, store)
         make = partial(
             make_worker, settings, store, job_types=job_types, slots=slots, on_ended=sender.poke
         )
         async with sending(sender):
             if settings.generic_worker.metrics_port is not None:
-                await _work_and_tell(settings, store, sender, make)
+                await _work_and_tell(settings, store, sender, make, spans)
                 return
-            parts = make()
+            parts = make(observer=spans)
             on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
             logger.info("Worker %s takes jobs", parts.worker.worker_id)
             await run_worker(parts)
 
 
 async def _work_and_tell(
-    settings: Settings, store: JobStore, sender: "Sender", make: Callable[..., Parts]
+    settings: Settings,
+    store: JobStore,
+    sender: "Sender",
+    make: Callable[..., Parts],
+    spans: "Spans | None",
 ) -> None:
     """Work, and tell health and metrics by HTTP."""
     from .api import create_probe
@@ -154,7 +163,7 @@ async def _work_and_tell(
         desk = make_desk(settings, store)
         metrics = make_metrics(desk)
         sender.told = metrics.told
-        parts, stopping = make(observer=metrics), asyncio.Event()
+        parts, stopping = make(observer=_both(metrics, spans)), asyncio.Event()
         probe = create_probe(desk, api_keys=keys, stopping=stopping.is_set, metrics=metrics)
         server = HttpServer(
             probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
@@ -176,6 +185,21 @@ async def run_worker(parts: Parts) -> None:
             await upkeep
         await parts.sandbox.close()
         await parts.llm.close()
+
+
+@asynccontextmanager
+async def telling() -> AsyncIterator["Spans | None"]:
+    """Traces are told to a collector, if there is one; at the end, what is left."""
+    spans = make_spans(os.environ)
+    try:
+        yield spans
+    finally:
+        if spans is not None:
+            await asyncio.to_thread(spans.close)
+
+
+def _both(metrics: Observer, spans: Observer | None) -> Observer:
+    return Observers(metrics, spans) if spans is not None else metrics
 
 
 @asynccontextmanager

@@ -1,6 +1,8 @@
 """The W3C trace context of a request: which larger story it is a part of."""
 
 import re
+from collections.abc import Callable
+from typing import Protocol
 
 #: version, trace id, parent id, flags; a later version may have more behind it.
 TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -23,3 +25,16 @@ def read_traceparent(text: str | None) -> str | None:
 
 def trace_id(traceparent: str | None) -> str | None:
     return traceparent.split("-")[1] if traceparent else None
+
+
+class RequestSpan(Protocol):
+    """A request in a larger story that is told elsewhere; see `spans`."""
+
+    #: Of this request itself: what it brings about is told as a part of it.
+    traceparent: str
+
+    def end(self, route: str, status: int) -> None: ...
+
+
+#: Given the method and the trace context that came along.
+StartSpan = Callable[[str, str | None], RequestSpan]

@@ -1,6 +1,7 @@
 """How the service is, in numbers: what health and metrics tell of the store and the workers."""
 
 import asyncio
+import shutil
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -99,6 +100,14 @@ class Crew:
         return cls(len(alive), sum(worker.slots for worker in alive))
 
 
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The one that holds the data directory of this machine."""
+
+    total: int
+    free: int
+
+
 class Vitals:
     """Each question raises `StoreUnavailable` when the store has no answer in time."""
 
@@ -156,6 +165,10 @@ class Vitals:
 
     async def crew(self) -> Crew:
         return Crew.of(await _in_time(self._desk.workers_alive()))
+
+    async def disk(self) -> Disk:
+        usage = await asyncio.to_thread(shutil.disk_usage, self._desk.files.root.parent)
+        return Disk(usage.total, usage.free)
 
     async def _count(self) -> Counts:
         return await self._desk.store.counts()

@@ -85,6 +85,8 @@ ALLOWED: dict[str, set[str]] = {
         "engines.llm", "resources", "job", "templates",
     },
     "observer": {"store", "job"},
+    "worker_document": {"desk", "store"},
+    "spans": {"store", "job", "version"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
     "executor": {
@@ -122,7 +124,7 @@ ALLOWED: dict[str, set[str]] = {
         "uploads", "file_kinds",
         "file_names", "schedules",
         "events", "event_data", "json_bytes", "job", "errors", "version", "trace", "vitals",
-        "metrics", "templates",
+        "metrics", "templates", "worker_document",
     },
     "server": {"errors"},
     "client": {"signatures", "version"},
@@ -133,14 +135,17 @@ ALLOWED: dict[str, set[str]] = {
         "store", "files", "uploads", "sources", "config", "network", "download_limits", "webhooks",
         "job", "schedules", "templates",
         "errors", "metrics", "observer", "vitals", "cache", "document_options", "media_options",
-        "engines.llm", "depot", "depot.s3",
+        "engines.llm", "spans", "depot", "depot.s3",
     },
-    "running": {"app", "api", "server", "events", "webhooks", "store", "config", "errors"},
+    "running": {
+        "app", "api", "server", "events", "webhooks", "store", "config", "errors", "observer",
+        "spans",
+    },
     "workshop": {"app", "running", "desk", "store", "config", "errors"},
     "cli": {
         "app", "running", "workshop", "config", "desk", "doctor", "submission", "store",
         "files", "file_kinds", "schedules", "templates", "job", "errors", "logs", "version",
-        "client", "mcp_tools",
+        "client", "mcp_tools", "worker_document",
     },
     "__main__": {"cli"},
     "": {"handler", "registry", "job", "errors", "version"},
@@ -158,6 +163,7 @@ OWNERS = {
     "uvicorn": {"server"},
     "httpcore": {"network.transport"},
     "httpx2": set(),
+    "opentelemetry": {"spans"},  # to a collector of the operator's own choice
     "openai": {"engines.llm"},  # to endpoints of the operator's own choice
     "jsonschema_rs": {"engines.llm"},
     "lxml": {"processors"},

@@ -157,3 +157,15 @@ async def test_two_in_one_process_do_not_meet(desk: Desk) -> None:
     one.answered("GET", "/api/jobs", 200, 0.1)
     assert "secretary_http_requests_total{" in (await one.exposition()).decode()
     assert "secretary_http_requests_total{" not in (await other.exposition()).decode()
+
+
+async def test_it_tells_how_much_room_there_is(metrics: Metrics, tmp_path: Path) -> None:
+    found = await told(metrics)
+    assert 0 < found["secretary_disk_free_bytes"] < found["secretary_disk_total_bytes"]
+
+
+async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: JobStore) -> None:
+    desk = Desk(store, Registry(), JobFiles(Path("/nowhere/at/all")))
+    found = await told(Metrics((), Vitals(desk)))
+    assert "secretary_disk_free_bytes" not in found
+    assert found["secretary_store_up"] == 1

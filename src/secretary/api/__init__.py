@@ -11,6 +11,7 @@ from ..installation import Installation
 from ..metrics import Metrics
 from ..schedules import Schedules
 from ..templates import Library
+from ..trace import StartSpan
 from ..version import __version__
 from ..vitals import Vitals
 from . import (
@@ -55,6 +56,7 @@ def create_api(
     max_body_bytes: int = MAX_BODY_BYTES,
     body_patience: float = BODY_PATIENCE,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    start_span: StartSpan | None = None,
 ) -> FastAPI:
     """Build the application. `stopping` says whether the service is about to end; `metrics` is
     also told by others what happens."""
@@ -83,6 +85,7 @@ def create_api(
         max_body_bytes=max_body_bytes,
         limits=limits,
         body_patience=body_patience,
+        start_span=start_span,
     )
 
 

@@ -305,6 +305,7 @@ ANSWERS: dict[str, Answers] = {
     "GET /api/job-types": _told(_object(job_types=list_of("JobType"))),
     "GET /api/overview": _told(ref("Overview")),
     "GET /api/system": _told(ref("System")),
+    "GET /api/workers": _told(_object(workers=list_of("Worker"))),
     "GET /api/health": _told(ref("Health")),
     "GET /api/health/live": _told(_object(live={"const": True})),
     "GET /api/health/ready": _told(_object(ready={"const": True})),

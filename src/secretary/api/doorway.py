@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import SecretaryError
-from ..trace import read_traceparent, trace_id
+from ..trace import RequestSpan, StartSpan, read_traceparent, trace_id
 from .access import Gate
 from .errors import answer_to, error_response
 
@@ -35,6 +35,9 @@ JSON_HEADERS = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 #: A label per route and method is enough; clients can make up any number of others.
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
+#: Nobody wants to read the story of what is asked every few seconds.
+UNTOLD = ("/api/health", "/metrics", "/dashboard")
+
 #: Told of every answer: method, route, status, and the seconds until it began.
 Answered = Callable[[str, str, int, float], None]
 
@@ -53,8 +56,10 @@ class Doorway:
         max_body_bytes: int,
         limits: Mapping[str, int],
         body_patience: float,
+        start_span: StartSpan | None = None,
     ) -> None:
         self._app = app
+        self._start_span = start_span
         self._gate = gate
         self._answered = answered
         self._max = max_body_bytes
@@ -67,11 +72,19 @@ class Doorway:
             return
         scope.setdefault("state", {})["arrived_at"] = time.time()
         scope = _without_slash(scope)
-        answer = _Answer(scope, send, self._answered)
+        answer = _Answer(scope, send, self._answered, self._span(scope))
         try:
             await self._admit(scope, receive, answer.send)
         finally:
             answer.note()
+
+    def _span(self, scope: Scope) -> RequestSpan | None:
+        if self._start_span is None or scope["path"].startswith(UNTOLD):
+            return None
+        came = read_traceparent(Headers(scope=scope).get("traceparent"))
+        span = self._start_span(_known(scope["method"]), came)
+        scope["state"]["traceparent"] = span.traceparent
+        return span
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -130,10 +143,13 @@ class _Body:
 class _Answer:
     """What becomes of one request."""
 
-    __slots__ = ("_answered", "_began", "_scope", "_send", "_status")
+    __slots__ = ("_answered", "_began", "_scope", "_send", "_span", "_status")
 
-    def __init__(self, scope: Scope, send: Send, answered: Answered) -> None:
+    def __init__(
+        self, scope: Scope, send: Send, answered: Answered, span: RequestSpan | None
+    ) -> None:
         self._scope = scope
+        self._span = span
         self._send = send
         self._answered = answered
         self._began = time.perf_counter()
@@ -143,9 +159,8 @@ class _Answer:
         if message["type"] == "http.response.start":
             message["headers"] = self._headers(message["headers"])
             self._status = message["status"]
-            method = self._scope["method"]
             seconds = time.perf_counter() - self._began
-            known = method if method in METHODS else "OTHER"
+            known = _known(self._scope["method"])
             self._answered(known, route_of(self._scope), self._status, seconds)
         await self._send(message)
 
@@ -158,6 +173,8 @@ class _Answer:
 
     def note(self) -> None:
         """A line in the log, for refusals at `info`. No query: clients put secrets there."""
+        if self._span is not None:
+            self._span.end(route_of(self._scope), self._status)
         level = logging.DEBUG if self._status < 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
@@ -174,6 +191,10 @@ class _Answer:
         said = "{method} {route} {status} {ms} ms".format(**fields)
         user = f", user {fields['user']!r}" if fields["user"] is not None else ""
         logger.log(level, "%s%s", said, user, extra={"fields": fields})
+
+
+def _known(method: str) -> str:
+    return method if method in METHODS else "OTHER"
 
 
 def route_of(scope: Scope) -> str:

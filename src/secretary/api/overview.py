@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 
 from ..desk import is_alive
 from ..job import JobStatus, utc_now
-from ..store import WorkerInfo
 from ..store.activity import EPOCH, Activity, quantile
 from ..vitals import Vitals
+from ..worker_document import worker_document
 from .access import Caller
 from .envelope import success
 from .jobs import desk_of
@@ -75,6 +75,13 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
     return success(request, "overview", told)
 
 
+@router.get("/workers")
+async def get_workers(request: Request, user: Caller) -> JSONResponse:
+    """The workers of all machines, the one that has run longest first."""
+    workers = sorted(await desk_of(request).store.workers(), key=lambda one: one.started_at)
+    return success(request, "workers", {"workers": [worker_document(one) for one in workers]})
+
+
 def series(ended: Iterable[Activity], span: Span) -> list[dict[str, Any]]:
     """What ended in each part of a span of time, all together and by type."""
     parts: dict[int, dict[str, Activity]] = defaultdict(dict)
@@ -117,17 +124,3 @@ def _rounded(seconds: float | None) -> float | None:
 
 def _written(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
-
-
-def worker_document(worker: WorkerInfo) -> dict[str, Any]:
-    return {
-        "worker_id": worker.worker_id,
-        "host": worker.host,
-        "slots": worker.slots,
-        "version": worker.version,
-        "job_types": list(worker.job_types),
-        "started_at": worker.started_at.isoformat().replace("+00:00", "Z"),
-        "seen_at": worker.seen_at.isoformat().replace("+00:00", "Z"),
-        "draining": worker.draining,
-        "alive": is_alive(worker),
-    }

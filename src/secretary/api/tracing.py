@@ -12,7 +12,8 @@ R = TypeVar("R", bound=submission.Request)
 
 def traced(request: Request, asked: R) -> R:
     """What is asked for, as a part of the request's trace unless it names another itself."""
-    traceparent = read_traceparent(request.headers.get("traceparent"))
+    traceparent: str | None = request.scope["state"].get("traceparent")
+    traceparent = traceparent or read_traceparent(request.headers.get("traceparent"))
     if traceparent is None or asked.traceparent is not None:
         return asked
     return asked.model_copy(update={"traceparent": traceparent})

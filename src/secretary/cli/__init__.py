@@ -20,6 +20,7 @@ from . import (
     start,
     submit,
     templates,
+    workers,
 )
 from .exit_codes import ExitCode, exit_code
 from .output import complain
@@ -40,6 +41,7 @@ completion.add_to(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
 app.add_typer(templates.app, name="template")
+app.add_typer(workers.app, name="workers")
 
 
 def _show_version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ from ..errors import InvalidParameters, InvalidSettings, NotFound
 from ..job import FINAL, Job, JobStatus, new_id
 from ..store import BatchQuery, JobQuery
 from ..submission import BatchRequest, JobRequest, read
+from ..worker_document import worker_document
 from .place import (
     Advance,
     BatchFilter,
@@ -168,6 +169,10 @@ class Here:
     async def templates(self) -> list[Document]:
         listed = await asyncio.to_thread(make_templates(self._settings).listed)
         return [one.document() for one in listed]
+
+    async def workers(self) -> list[Document]:
+        workers = await (await self._opened()).store.workers()
+        return [worker_document(one) for one in sorted(workers, key=lambda one: one.started_at)]
 
     async def findings(self) -> list[Finding]:
         return await examine(self._settings)

@@ -114,6 +114,23 @@ def print_findings(findings: "Sequence[Finding]") -> None:
     console().print(table)
 
 
+def print_workers(workers: Sequence[Document]) -> None:
+    table = table_of("WORKER", "STATE", "SLOTS", "VERSION", "SEEN", "TAKES")
+    for worker in workers:
+        state = "stopping" if worker["draining"] else "alive"
+        state = state if worker["alive"] else "gone"
+        colour = {"alive": "green", "stopping": "yellow", "gone": "red"}[state]
+        table.add_row(
+            Text(worker["worker_id"]),
+            Text(state, colour),
+            str(worker["slots"]),
+            worker["version"],
+            f"{age(worker['seen_at'])} ago",
+            Text(", ".join(worker["job_types"]) or "everything"),
+        )
+    console().print(table)
+
+
 def print_templates(templates: Sequence[Document]) -> None:
     table = table_of("TEMPLATE", "SOURCE", "LANGUAGE", "FIELDS", "TITLE")
     for one in templates:

@@ -181,6 +181,11 @@ class There:
             found: list[Document] = (await self._connection.get("/api/templates"))["templates"]
         return found
 
+    async def workers(self) -> list[Document]:
+        with refusals(self.url):
+            found: list[Document] = (await self._connection.get("/api/workers"))["workers"]
+        return found
+
     async def findings(self) -> "list[Finding]":
         from .check_up import look_at_service  # loaded here: it is heavy
 

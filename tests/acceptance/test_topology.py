@@ -1,0 +1,93 @@
+"""Several machines: MongoDB, an API without a worker, workers with directories of their own."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.documents import pdf
+from tests.mongod import Mongod
+
+from .program import Program, Running
+
+
+class Machines:
+    """Each program has a data directory of its own; all they share is the MongoDB."""
+
+    def __init__(self, directory: Path, uri: str) -> None:
+        self._directory = directory
+        self._uri = uri
+        self._stack = ExitStack()
+        self.api = self._stack.enter_context(self.program("api").serving("--no-worker"))
+
+    def program(self, name: str) -> Program:
+        directory = self._directory / name
+        directory.mkdir()
+        return Program(directory, MONGODB_URI=self._uri)
+
+    def hire(self, name: str, *options: str) -> Running:
+        arguments = ("worker", "--metrics-port", "0", *options)
+        worker = self._stack.enter_context(self.program(name).started(*arguments))
+        worker.url = worker.wait_for(r"Metrics are at (\S+)/metrics")
+        return worker
+
+    def workers(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.get("/api/workers").json()["data"]["workers"]
+        return found
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def machines(tmp_path: Path, mongod: Mongod) -> Iterator[Machines]:
+    machines = Machines(tmp_path, mongod.url(f"test_{uuid4().hex[:12]}"))
+    yield machines
+    machines.close()
+
+
+def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machines) -> None:
+    machines.hire("documents", "--types", "pdf,office", "--slots", "2")
+    other = machines.hire("others", "--types", "selftest", "--slots", "5")
+    told = {(*one["job_types"], one["slots"]): one for one in machines.workers()}
+    assert told.keys() == {("office", "pdf", 2), ("selftest", 5)}
+    assert all(one["alive"] and not one["draining"] for one in told.values())
+
+    # What one machine takes, another does, and a third serves.
+    document = httpx.post(
+        f"{machines.api.url}/api/pdf/process?sync=true",
+        files={"file": ("letter.pdf", pdf("Across machines"))},
+        trust_env=False,
+        timeout=60,
+    ).json()
+    assert "Across machines" in document["data"]["extracted_text"]
+    test = machines.api.wait_until(machines.api.submit(), "completed")
+    by_worker = {one["worker_id"]: one["job_types"] for one in told.values()}
+    assert by_worker[test["attempts"][-1]["worker_id"]] == ["selftest"]
+
+    assert other.get("/api/health/ready").status_code == 200
+    counted = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
+    assert counted in other.get("/metrics").text
+
+
+def test_the_command_line_lists_the_workers_of_all_machines(machines: Machines) -> None:
+    machines.hire("first", "--types", "pdf", "--slots", "4")
+    second = machines.hire("second")
+    operator = machines.program("operator")
+    listed = operator.json("workers", "list")["workers"]
+    assert [(one["slots"], one["job_types"]) for one in listed] == [(4, ["pdf"]), (3, [])]
+    # Told as the API tells them; a sign of life may have come in between.
+    assert [_lasting(one) for one in listed] == [_lasting(one) for one in machines.workers()]
+    shown = operator.run("workers", "list").out
+    assert "pdf" in shown and "everything" in shown and shown.count("alive") == 2
+    second.process.terminate()
+    assert second.wait() == 0
+    assert operator.run("workers", "list").out.count("alive") == 1
+
+
+def _lasting(worker: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in worker.items() if name != "seen_at"}
