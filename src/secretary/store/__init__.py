@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field
 from ..depot import Depot
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
 from .outbox import Outbox
+from .transfer import Transfer
 
 T = TypeVar("T")
 
@@ -158,7 +159,7 @@ class Changes:
     gap: bool = False
 
 
-class JobStore(Outbox, Protocol):
+class JobStore(Outbox, Transfer, Protocol):
     """Where jobs live.
 
     Each call is atomic. What `add` and a final `finish` return is on disk.

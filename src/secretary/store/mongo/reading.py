@@ -118,7 +118,7 @@ async def get_batch(db: Database, batch_id: str) -> Batch:
     document = await db.batches.find_one({"_id": batch_id})
     if document is None:
         raise NotFound(f"There is no batch {batch_id}")
-    (batch,) = await _counted(db, [document])
+    (batch,) = await counted(db, [document])
     return batch
 
 
@@ -140,10 +140,10 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
     ).to_list()
     page = found[: query.limit]
     cursor = page[-1]["listed_at"] if len(found) > query.limit else None
-    return Page(await _counted(db, page), cursor)
+    return Page(await counted(db, page), cursor)
 
 
-async def _counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
+async def counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
     counts: dict[str, dict[JobStatus, int]] = defaultdict(dict)
     added = {batch["_id"] for batch in batches if "staged" in batch}
     for group in await (await db.jobs.aggregate(**count_by_batch(batches))).to_list():

@@ -45,6 +45,10 @@ def microseconds(at: datetime) -> int:
     return (at - EPOCH) // MICROSECOND
 
 
+def microseconds_or_none(at: datetime | None) -> int | None:
+    return None if at is None else (at - EPOCH) // MICROSECOND
+
+
 def moment(value: int) -> datetime:
     return EPOCH + value * MICROSECOND
 
