@@ -15,7 +15,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..version import __version__
-from . import batches, convert, doctor, imports, jobs, mcp, start, submit, templates
+from . import batches, convert, doctor, imports, jobs, mcp, start, store, submit, templates
 from .output import complain
 
 #: The first that fits; any other error of ours is 1, a wrong use of the command line is 2.
@@ -42,6 +42,7 @@ mcp.add_to(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
 app.add_typer(templates.app, name="template")
+app.add_typer(store.app, name="store")
 
 
 def _show_version(wanted: bool) -> None:

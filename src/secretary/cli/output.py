@@ -145,6 +145,13 @@ def print_templates(templates: Sequence[Listed]) -> None:
     _console().print(table)
 
 
+def print_tallies(rows: Mapping[str, tuple[int, int, int]]) -> None:
+    table = _table("KIND", "FOUND", "COPIED", "SKIPPED")
+    for name, numbers in rows.items():
+        table.add_row(name, *map(str, numbers))
+    _console().print(table)
+
+
 def age(moment: datetime) -> str:
     return _duration(utc_now() - moment)
 
