@@ -15,7 +15,19 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..version import __version__
-from . import batches, convert, doctor, imports, jobs, mcp, start, store, submit, templates
+from . import (
+    batches,
+    convert,
+    doctor,
+    imports,
+    jobs,
+    legacy,
+    mcp,
+    start,
+    store,
+    submit,
+    templates,
+)
 from .output import complain
 
 #: The first that fits; any other error of ours is 1, a wrong use of the command line is 2.
@@ -37,6 +49,7 @@ convert.add_to(app)
 start.add_to(app)
 submit.add_to(app)
 imports.add_to(app)
+legacy.add_to(app)
 doctor.add_to(app)
 mcp.add_to(app)
 app.add_typer(jobs.app, name="jobs")

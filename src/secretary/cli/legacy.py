@@ -1,0 +1,131 @@
+"""`secretary import-legacy`: what the service before this one has stored."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+import typer
+
+from ..config import Settings
+from ..errors import InvalidParameters
+from ..home import MONGODB, SETTINGS, Home, opened, read_address
+from ..legacy import Importer, KindReport, LegacyReport, Running
+from ..store.older import open_older
+from .meter import Meter, meter
+from .options import AsJson, ConfigFile, DataDir, log_quietly, read_settings
+from .output import complain, print_json, print_tallies
+
+#: Of what cannot be read so many are named.
+MAX_NAMED = 50
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("import-legacy")(import_legacy)
+
+
+def import_legacy(
+    uri: Annotated[
+        str, typer.Argument(help="mongodb://host/database, or settings for that of MONGODB_URI")
+    ],
+    running: Annotated[
+        str, typer.Option(help="What jobs become that were running there: failed or pending")
+    ] = "failed",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, import nothing")] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Take over the jobs and batches of event_jobs and event_batches."""
+    settings = read_settings(config, data_dir)
+    log_quietly(settings)
+    if running not in ("failed", "pending"):
+        raise InvalidParameters("--running is failed or pending")
+    address = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri
+    if not address.startswith(MONGODB):
+        raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
+    becomes: Running = "pending" if running == "pending" else "failed"
+    with meter(printing=False) as bars:
+        report = asyncio.run(_import(address, settings, becomes, dry_run, bars))
+    if as_json:
+        print_json(_document(report))
+    else:
+        _tell(report, dry_run=dry_run)
+    _warn_of_retention(settings, report)
+
+
+async def _import(
+    uri: str, settings: Settings, running: Running, dry_run: bool, bars: Meter
+) -> LegacyReport:
+    older = open_older(uri)
+    async with AsyncExitStack() as stack:
+        await older.open()
+        stack.push_async_callback(older.close)
+        address = read_address(SETTINGS, None, settings)
+        home: Home | None = None
+        file = address.database_file
+        if not (dry_run and file is not None and not file.exists()):
+            home = await stack.enter_async_context(opened(address))
+        importer = Importer(
+            older,
+            home.store if home else None,
+            home.files if home else None,
+            running=running,
+            dry_run=dry_run,
+        )
+        with bars.file("jobs") as tell:
+            return await importer.run(lambda found: tell(f"{found}", 0))
+
+
+def _tell(report: LegacyReport, *, dry_run: bool) -> None:
+    kinds = {"jobs": report.jobs, "batches": report.batches}
+    print_tallies(
+        {name: (one.found, one.imported, one.skipped) for name, one in kinds.items()}
+    )  # fmt: skip
+    for status, number in sorted(report.by_status.items()):
+        complain(f"{number} jobs are {status.value} here")
+    if report.archives:
+        complain(f"{report.archives} archives became files")
+    for name, one in kinds.items():
+        for field, number in one.left_behind.most_common():
+            complain(f"the field {field} of {number} {name} means nothing here")
+        for record_id, reason in list(one.unreadable.items())[:MAX_NAMED]:
+            complain(f"cannot be read: {record_id}: {reason}")
+        if len(one.unreadable) > MAX_NAMED:
+            complain(f"cannot be read: {len(one.unreadable) - MAX_NAMED} more (--json names all)")
+    if dry_run:
+        complain("Nothing was imported")
+
+
+def _warn_of_retention(settings: Settings, report: LegacyReport) -> None:
+    kept = settings.retention
+    days = {
+        "completed": kept.completed_days,
+        "failed": kept.failed_days,
+        "cancelled": kept.cancelled_days,
+    }
+    bounded = [f"{name}_days" for name, number in days.items() if number]
+    ended = sum(number for status, number in report.by_status.items() if status.value in days)
+    if ended and bounded:
+        complain(
+            "Ended jobs are removed after the days in the settings, counted from their own end:"
+            f" set retention.{', retention.'.join(bounded)} before you start the service"
+        )
+
+
+def _document(report: LegacyReport) -> dict[str, Any]:
+    return {
+        "jobs": _kind(report.jobs),
+        "batches": _kind(report.batches),
+        "archives": report.archives,
+        "by_status": {status.value: number for status, number in report.by_status.items()},
+    }
+
+
+def _kind(report: KindReport) -> dict[str, Any]:
+    return {
+        "found": report.found,
+        "imported": report.imported,
+        "skipped": report.skipped,
+        "unreadable": report.unreadable,
+        "left_behind": dict(report.left_behind),
+    }
