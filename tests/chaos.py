@@ -215,7 +215,7 @@ async def _check(store: JobStore, report: Report, journal: Path) -> None:
         stored[job.batch_id or ""] += 1
         report.outcomes[job.error.code if job.error else job.status] += 1
         report.attempts += len(job.attempts)
-        report.broken += _faults_of(job, lives.get(job_id, {}))
+        report.broken += faults_of(job, lives.get(job_id, {}))
     for batch_id in report.batches:
         report.broken += await _faults_of_batch(store, batch_id, stored[batch_id])
     everything = sum((await store.counts()).get("chaos", {}).values())
@@ -223,7 +223,7 @@ async def _check(store: JobStore, report: Report, journal: Path) -> None:
         report.broken.append(f"{len(report.accepted)} accepted, {everything} stored")
 
 
-def _faults_of(job: Job, lives: dict[int, list[tuple[str, float]]]) -> list[str]:
+def faults_of(job: Job, lives: dict[int, list[tuple[str, float]]]) -> list[str]:
     wrong: list[str] = []
     if job.status not in FINAL or job.completed_at is None:
         wrong.append(f"is {job.status}")

@@ -9,6 +9,7 @@ import pytest
 
 from secretary.store import JobStore, open_store
 
+from . import places
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
 from .s3_server import S3Server
@@ -36,6 +37,14 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
             patch.setenv(name, value)
         yield server
     server.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_places(request: pytest.FixtureRequest) -> None:
+    if places.KIND:
+        assert places.KIND in ("gridfs", "s3"), "TEST_STORE is gridfs or s3"
+        s3 = request.getfixturevalue("s3_server") if places.KIND == "s3" else None
+        places.use(request.getfixturevalue("mongod"), s3)
 
 
 @pytest.fixture(scope="session")

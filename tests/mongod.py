@@ -37,6 +37,10 @@ class Mongod:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        self._launch()
+        self._wait_until_ready()
+
+    def _launch(self) -> None:
         command = [
             str(find_mongod()), "--port", str(self.port), "--bind_ip", "127.0.0.1",
             "--dbpath", str(self.directory), "--wiredTigerCacheSizeGB", "0.25",
@@ -49,7 +53,6 @@ class Mongod:
         log = (self.directory / "mongod.log").open("ab")
         self._process = subprocess.Popen(command, stdout=log, stderr=log, env=dict(os.environ))
         log.close()
-        self._wait_until_ready()
 
     def stop(self) -> None:
         """End it at once; what was acknowledged is in its journal."""
@@ -65,6 +68,10 @@ class Mongod:
     def url(self, database: str) -> str:
         query = f"?replicaSet={self.replica_set}" if self.replica_set else "?directConnection=true"
         return f"mongodb://127.0.0.1:{self.port}/{database}{query}"
+
+    def begin(self) -> None:
+        """Start it without waiting: a member of a larger set is ready when the set is."""
+        self._launch()
 
     def _wait_until_ready(self) -> None:
         address = f"mongodb://127.0.0.1:{self.port}/?directConnection=true"
@@ -88,6 +95,58 @@ class Mongod:
             settings = {"_id": self.replica_set, "members": members}
             client.admin.command("replSetInitiate", settings)
         return bool(hello.get("isWritablePrimary"))
+
+
+class ReplicaSet:
+    """Three servers that elect a new primary when theirs is lost."""
+
+    def __init__(self, directory: Path, members: int = 3) -> None:
+        self.members: list[Mongod] = []
+        for number in range(members):
+            (directory / str(number)).mkdir(parents=True)
+            self.members.append(Mongod(directory / str(number), replica_set="rs3"))
+
+    @property
+    def hosts(self) -> list[str]:
+        return [f"127.0.0.1:{member.port}" for member in self.members]
+
+    def url(self, database: str) -> str:
+        return f"mongodb://{','.join(self.hosts)}/{database}?replicaSet=rs3"
+
+    def start(self) -> None:
+        for member in self.members:
+            member.begin()
+        settings = {
+            "_id": "rs3",
+            "members": [{"_id": n, "host": host} for n, host in enumerate(self.hosts)],
+            "settings": {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500},
+        }
+        deadline = time.monotonic() + 60
+        first = f"mongodb://{self.hosts[0]}/?directConnection=true"
+        with pymongo.MongoClient[dict[str, object]](first, serverSelectionTimeoutMS=500) as client:
+            while True:
+                try:
+                    client.admin.command("replSetInitiate", settings)
+                    break
+                except PyMongoError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.1)
+        self.primary()
+
+    def primary(self) -> Mongod:
+        """The server that takes writes now; waited for while there is none."""
+        with pymongo.MongoClient[dict[str, object]](
+            self.url("admin"), serverSelectionTimeoutMS=60_000
+        ) as client:
+            client.admin.command("ping", read_preference=pymongo.ReadPreference.PRIMARY)
+            address = client.primary
+        assert address is not None
+        return next(member for member in self.members if member.port == address[1])
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
 
 
 def _free_port() -> int:

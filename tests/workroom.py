@@ -1,6 +1,7 @@
 """The service in this process: its API on a real socket, its worker with real engines."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from secretary.config import load
 from secretary.events import Hub
 from secretary.running import run_worker, sending
 
+from .places import storage
 from .streaming import served
 
 SECONDS = 100
@@ -77,10 +79,17 @@ class Room:
         assert response.status_code == 200, response.text
         return response
 
-    def left_over(self) -> list[str]:
-        """What ended jobs have left where nobody looks: scratch, uploads, unfinished files."""
+    async def left_over(self, *, uploads: bool = True) -> list[str]:
+        """What ended jobs have left where nobody looks: scratch, uploads, unfinished files. A
+        worker tidies up behind the end of a job, so it is waited for a moment."""
+        deadline = time.monotonic() + 10
+        while (left := self.left_now(uploads)) and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return left
+
+    def left_now(self, with_uploads: bool = True) -> list[str]:
         scratch = self.data_dir.glob("jobs/*/*.scratch")
-        uploads = self.data_dir.glob("uploads/job-*")
+        uploads = self.data_dir.glob("uploads/job-*") if with_uploads else ()
         unfinished = self.data_dir.glob("cache/*/*/*/.*")
         return sorted(str(path) for path in (*scratch, *uploads, *unfinished))
 
@@ -89,7 +98,7 @@ class Room:
 async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Room]:
     """Settings by group: `workroom(path, documents={"page_timeout_sec": 1})`."""
     groups = {"storage": {}, **groups}
-    groups["storage"] = {"data_dir": str(data_dir), **groups["storage"]}
+    groups["storage"] = {"data_dir": str(data_dir), **storage(), **groups["storage"]}
     settings = load(environment={}, overrides=groups)
     async with opened_store(settings) as store:
         sender = make_sender(settings, store)

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -179,6 +181,21 @@ class JobFiles:
             await self.uploads.put_away(job.job_id)
             await self.depot.remove(_prefix(job))
 
+    def left_here(self, age: timedelta) -> list[str]:
+        """With a depot: ids of jobs whose directories on this machine nobody touched that long."""
+        before = time.time() - age.total_seconds()
+        try:
+            entries = list(os.scandir(self.root)) if self.depot else []
+        except FileNotFoundError:
+            return []
+        names = [entry.name for entry in entries if entry.name.startswith("job-")]
+        return [name for name in names if _touched_at(self.root / name) < before]
+
+    async def clear(self, job_id: str) -> None:
+        """Remove what is on this machine of a job."""
+        await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
+        await self.uploads.put_away(job_id)
+
     async def remove(self, job_id: str) -> None:
         if (self.root / job_id).exists():
             await asyncio.to_thread(shutil.rmtree, self.root / job_id, ignore_errors=True)
@@ -208,6 +225,14 @@ class JobFiles:
 
 def _prefix(job: Job) -> str:
     return f"{PREFIX}{job.job_id}/{job.attempt}/"
+
+
+def _touched_at(directory: Path) -> float:
+    """When something in it was last made or removed."""
+    try:
+        return max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
+    except OSError:  # removed meanwhile
+        return time.time()
 
 
 def _has_upload(job: Job) -> bool:

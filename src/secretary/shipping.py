@@ -73,7 +73,8 @@ class Shipment:
         wanted: dict[str, Kept] = {}
         async for kept in self._depot.below(load.prefix):
             name = kept.key.removeprefix(load.prefix)
-            if (state := here.get(name)) is None or state.size < kept.size:
+            state = here.get(name)
+            if state is None or (name.endswith(GROWING) and state.size < kept.size):
                 wanted[name] = kept
             elif state.size == kept.size and not _is_to_be_touched(name, kept):
                 load.there[name] = state

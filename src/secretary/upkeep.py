@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from .depot import Depot
+from .depot.upkeep import jobs_of, prune_cache
 from .errors import NotFound, StoreUnavailable
 from .files import JobFiles
 from .job import FINAL, Job, JobStatus, utc_now
@@ -19,6 +21,8 @@ logger = logging.getLogger(__name__)
 PRUNE_BATCH = 200
 #: No upload takes as long as this, so one without a job by then will not get one.
 UPLOAD_TIME = timedelta(hours=6)
+#: Files in a depot without a job belong to none when they are as old as this.
+STRAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,7 @@ class UpkeepOptions:
     keep_uploads: timedelta = timedelta(days=1)
     #: For what takes a look at every file.
     look_through_every: timedelta = timedelta(minutes=10)
+    look_through_depot_every: timedelta = timedelta(hours=1)
 
 
 class Upkeep:
@@ -52,6 +57,8 @@ class Upkeep:
         self._options = options
         self._rescue_from = 0.0
         self._sweep_at = 0.0
+        # Not at the start: many that start together need not all look.
+        self._depot_at = time.monotonic() + options.look_through_depot_every.total_seconds()
 
     async def run(self) -> None:
         tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
@@ -103,12 +110,47 @@ class Upkeep:
             self._sweep_at = time.monotonic() + self._options.look_through_every.total_seconds()
             await self.sweep_uploads()
             await self.prune_cache()
+            await self.clear_desk()
+        if self._files.depot is not None and time.monotonic() >= self._depot_at:
+            self._depot_at = (
+                time.monotonic() + self._options.look_through_depot_every.total_seconds()
+            )
+            await self.look_through_depot(self._files.depot)
 
     async def prune_cache(self) -> int:
         removed = await asyncio.to_thread(self._files.cache.prune)
         if removed:
             logger.info("Removed %d entries of the cache, those not used for longest", removed)
         return removed
+
+    async def clear_desk(self) -> int:
+        """Where files are kept in a depot: remove those from this machine whose work a process
+        left behind that died."""
+        removed = 0
+        for job_id in await asyncio.to_thread(self._files.left_here, UPLOAD_TIME):
+            try:
+                job = await self._store.get(job_id)
+            except NotFound:
+                job = None
+            if job is None or job.status is not JobStatus.PROCESSING:
+                await self._files.clear(job_id)
+                removed += 1
+        return removed
+
+    async def look_through_depot(self, depot: Depot) -> None:
+        """Remove what is too much there, and what belongs to no job: a worker that had lost its
+        job may have carried files there after the job was deleted."""
+        await depot.tidy()
+        entries = await prune_cache(depot, self._files.cache.max_bytes)
+        strays = 0
+        async for job_id in jobs_of(depot, older_than=STRAY):
+            try:
+                await self._store.get(job_id)
+            except NotFound:
+                await self._files.remove(job_id)
+                strays += 1
+        if entries or strays:
+            logger.info("Removed %d entries of the depot's cache, %d strays", entries, strays)
 
     async def sweep_uploads(self) -> int:
         """Remove uploads that no job will read: a process died before it could, a job failed for

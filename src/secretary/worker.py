@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -24,6 +25,9 @@ LOOK_EVERY = 0.5
 #: However much news there is, leases are not renewed more often than this.
 LOOK_PAUSE = 0.05
 SHOW_LIFE_EVERY = 1.0
+#: Of a lease, counted from when it was last asked for. It may have been written a tenth earlier
+#: (see store.RENEW_BELOW), and to stop takes a moment.
+HEED_AT = 0.8
 #: So long a worker that shuts down tries to write down how its jobs ended.
 RECORD_SECONDS = 15.0
 
@@ -55,6 +59,7 @@ class Worker:
         self._look_now = asyncio.Event()
         self._draining = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._renewed_at = 0.0
 
     @property
     def worker_id(self) -> str:
@@ -80,6 +85,8 @@ class Worker:
             asyncio.create_task(self._keep_leases()),
             asyncio.create_task(self._show_life()),
         ]
+        if self._store.remote:
+            duties.append(asyncio.create_task(self._heed_lease()))
         try:
             await _first(asyncio.create_task(self._draining.wait()), *duties)
             await self._finish_running()
@@ -176,8 +183,9 @@ class Worker:
     async def _keep_leases(self) -> None:
         while True:
             try:
-                running = list(self._running.values())
+                running, asked_at = list(self._running.values()), time.monotonic()
                 renewal = await self._store.renew(self.worker_id, self._options.lease)
+                self._renewed_at = asked_at
                 _obey(renewal, running)
             except LeaseLost:
                 await self._start_over()
@@ -191,6 +199,18 @@ class Worker:
                     await self._wait_for_news_of_running()
             except TimeoutError:
                 pass
+
+    async def _heed_lease(self) -> None:
+        """Cut off from the store, stop before the lease is over: then the jobs are another's. If
+        they are still ours when the store is back, they are put back into the queue."""
+        patience = self._options.lease.total_seconds() * HEED_AT
+        while True:
+            left = self._renewed_at + patience - time.monotonic()
+            if left <= 0 and self._running:
+                logger.error("The store does not answer; stopping the jobs while they are ours")
+                for execution in list(self._running.values()):
+                    execution.stop(Stop.INTERRUPTED)
+            await asyncio.sleep(left if left > 0 else 1.0)
 
     async def _wait_for_news_of_running(self) -> None:
         """Nothing can be cancelled while nothing runs."""
@@ -217,7 +237,9 @@ class Worker:
     async def _enlist(self) -> None:
         while True:
             try:
+                asked_at = time.monotonic()
                 await self._store.enlist(self._info, self._options.lease)
+                self._renewed_at = asked_at
                 return
             except StoreUnavailable as error:
                 logger.error("Cannot enlist, will try again: %s", error)

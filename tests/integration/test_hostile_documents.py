@@ -66,7 +66,7 @@ async def aftermath(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
             },
         ) as room:
             await hand_in_all(room, found)
-        found.left_over = room.left_over()
+        found.left_over = room.left_now()
         kept = room.data_dir.glob("cache/*/*/*/assembled*")
         found.cached = {path.parent.parent.name for path in kept}
         found.temporary = sorted(os.listdir(directory / "tmp"))

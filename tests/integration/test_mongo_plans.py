@@ -74,9 +74,11 @@ async def fill(url: str, db: Documents) -> None:
 
 
 async def add_crowd(store: MongoStore, size: int, **fields: Any) -> str:
+    """Jobs that came an hour ago: of such there is no doubt that all servers know them."""
     batch = Batch(user_id="u0")
     jobs = [
         Job(
+            created_at=utc_now() - timedelta(hours=1),
             job_type=f"t{n % 3}",
             priority=n % 2,
             user_id=f"u{n % 20}",
@@ -313,10 +315,19 @@ class TestLists:
         query = JobQuery(limit=PAGE, cursor=far.next_cursor)
         assert_walks(await statements(database, store.find(query)), keys=PAGE + 15)
 
+    async def test_jobs_that_just_came_are_looked_up_once_more(
+        self, store: MongoStore, database: Documents
+    ) -> None:
+        some = database.jobs.find_one({"job_type": "rare"})
+        assert some is not None
+        first, again = await statements(database, store.find(JobQuery(user_id="rare", limit=PAGE)))
+        assert "by_user" in first.text and "majority" in again.text
+        assert_walks([again], keys=2, documents=1)
+
     async def test_a_job_is_found_by_its_id_alone(
         self, store: MongoStore, database: Documents
     ) -> None:
-        some = database.jobs.find_one({"status": "completed"})
+        some = database.jobs.find_one({"status": "completed"}, sort=[("completed_at", 1)])
         assert some is not None
         assert_walks(await statements(database, store.get(some["_id"])), keys=1)
         (found,) = await statements(database, store.find(JobQuery(job_id=some["_id"])))

@@ -154,7 +154,7 @@ class TestWithoutAModel:
                 )
             assert (tmp_path / path).read_text() == markdown
             assert results["missing"] == []
-        assert room.left_over() == []
+        assert await room.left_over() == []
 
     async def test_what_is_gone_is_named(self, tmp_path: Path) -> None:
         gone: Any = {"/talk.mp4": None, "/slides.pdf": None}

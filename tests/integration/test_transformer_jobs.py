@@ -192,7 +192,7 @@ class TestTemplates:
             assert results["metadata"]["front_matter"]["title"] == "Apples"
             archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
             assert archive.namelist() == ["result.md"]
-        assert room.left_over() == []
+        assert await room.left_over() == []
 
     async def test_a_shipped_template_is_found_in_the_language_that_is_asked_for(
         self, tmp_path: Path
@@ -449,7 +449,7 @@ class TestSources:
             assert found["a.pdf"]["metadata"]["file_name"] == "a.pdf"
             archive = await room.get(found["a.pdf"]["archive_url"])
             assert zipfile.ZipFile(io.BytesIO(archive.content)).namelist() == ["result.md"]
-        assert room.left_over() == []
+        assert await room.left_over() == []
 
     async def test_a_page_of_the_web_is_read_without_its_menu(self, tmp_path: Path) -> None:
         page = (

@@ -70,7 +70,7 @@ async def test_a_talk_becomes_a_transcript_and_its_slides(tmp_path: Path) -> Non
         again = await room.read(ROUTE, talk(), "other.mp4", include_slide_text=True)
         assert again["is_from_cache"]
         assert [frame["text"] for frame in again["frames"]] == [frame["text"] for frame in frames]
-    assert room.left_over() == []
+    assert await room.left_over() == []
 
 
 async def test_the_sound_of_a_video_is_heard_in_any_form(tmp_path: Path) -> None:

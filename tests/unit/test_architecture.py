@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "lanes": set(),
     "depot": set(),
     "depot.placing": set(),
+    "depot.upkeep": {"depot"},
     "depot.s3": {"depot", "depot.placing", "lanes", "errors"},
     "depot.directory": {"depot", "depot.placing", "errors"},
     "shipping": {"cache", "depot", "errors"},
@@ -91,7 +92,9 @@ ALLOWED: dict[str, set[str]] = {
         "job", "errors", "logs", "observer", "trace",
     },
     "worker": {"executor", "store", "job", "errors", "machine", "version"},
-    "upkeep": {"store", "files", "job", "errors", "machine", "observer"},
+    "upkeep": {
+        "store", "files", "depot", "depot.upkeep", "job", "errors", "machine", "observer",
+    },
     "signatures": set(),
     "webhooks": {
         "store", "files", "network", "event_data", "signatures", "job", "errors", "version",

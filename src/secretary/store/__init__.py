@@ -172,6 +172,8 @@ class JobStore(Outbox, Transfer, Protocol):
     kind: str
     #: Calls take effect in the order in which one process made them.
     in_order: bool
+    #: It is reached over a network, which may fail for one machine and not for others.
+    remote: bool
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import NotFound
 from ...job import Batch, Job, JobStatus
 from .. import BatchQuery, JobQuery, Page
+from .committed import committed
 from .contents import filled, logs_of
 from .rows import (
     DETAILS,
@@ -41,7 +42,7 @@ INDEXES = (
 
 async def get_job(db: Database, job_id: str) -> Job:
     document = await db.jobs.find_one({"_id": job_id, "status": {"$in": LISTED}}, hint="_id_")
-    whole = await filled(db, [document] if document else [])
+    whole = await filled(db, await committed(db, [document] if document else []))
     if not whole:
         raise NotFound(f"There is no job {job_id}")
     logs = await logs_of(db, [job_id]) if "logged" in whole[0] else {job_id: []}
@@ -50,15 +51,14 @@ async def get_job(db: Database, job_id: str) -> Job:
 
 async def find_jobs(db: Database, query: JobQuery) -> Page[Job]:
     without = set(DETAILS) - ({"results", "results_in"} if "results" in query.include else set())
-    found = await find_documents(
-        db, query, limit=query.limit + 1, projection=dict.fromkeys(without, 0)
-    )
-    page = found[: query.limit]
+    projection = dict.fromkeys(without, 0)
+    found = await find_documents(db, query, limit=query.limit + 1, projection=projection)
+    page = await committed(db, found[: query.limit], projection)
     logs: Mapping[str, Any] = {}
     if "logs" in query.include:
         logs = await logs_of(db, [document["_id"] for document in page])
     jobs = [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
-    return Page(jobs, page[-1]["listed_at"] if len(found) > query.limit else None)
+    return Page(jobs, found[query.limit - 1]["listed_at"] if len(found) > query.limit else None)
 
 
 async def find_documents(

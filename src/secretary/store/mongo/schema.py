@@ -29,11 +29,13 @@ INDEX_SECONDS = 3600
 
 
 class Collections:
-    def __init__(self, database: AsyncDatabase[Document], write_concern: WriteConcern) -> None:
+    def __init__(
+        self, database: AsyncDatabase[Document], write_concern: WriteConcern, level: str = "local"
+    ) -> None:
         # Reads see what was written, at once: a majority read would lag behind claims and reports.
         kept = database.with_options(
             write_concern=write_concern,
-            read_concern=ReadConcern("local"),
+            read_concern=ReadConcern(level),
             read_preference=ReadPreference.PRIMARY,
         )
         self.jobs: Documents = kept["jobs"]
@@ -54,6 +56,8 @@ class Database(Collections):
         super().__init__(database, QUICK)
         self.name = database.name
         self.durable = Collections(database, DURABLE)
+        #: To read what stays, whatever server is lost.
+        self.committed = Collections(database, DURABLE, "majority")
         self.arrivals = Arrivals()
         #: Parts of every update and every new document that clients can see. Only a server
         #: without change streams needs to note when that was (see poll.py).

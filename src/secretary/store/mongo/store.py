@@ -115,6 +115,7 @@ class MongoStore:
     kind = "mongodb"
     #: A claim may overtake the end of a job that was asked for before.
     in_order = False
+    remote = True
 
     def __init__(self, url: str) -> None:
         self._url = url

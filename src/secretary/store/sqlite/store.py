@@ -54,6 +54,7 @@ class SqliteStore:
 
     kind = "sqlite"
     in_order = True
+    remote = False
 
     def __init__(self, url: str) -> None:
         self._path = Path(url.removeprefix("sqlite://"))

@@ -1,0 +1,56 @@
+"""A cable to a server, which can be cut: what is on the way stays there, and nobody is told."""
+
+import asyncio
+from contextlib import suppress
+
+
+class Cable:
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._server: asyncio.Server | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def __aenter__(self) -> "Cable":
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    def cut(self) -> None:
+        self._whole.clear()
+
+    def mend(self) -> None:
+        self._whole.set()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.add(task)
+        with suppress(OSError, asyncio.CancelledError):
+            there, back = await asyncio.open_connection("127.0.0.1", self._to)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._carry(reader, back))
+                    group.create_task(self._carry(there, writer))
+            except* OSError:
+                pass
+            finally:
+                back.close()
+        writer.close()
+        self._carrying.discard(task)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await self._whole.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.close()

@@ -1,0 +1,40 @@
+"""Where the suites keep jobs and files: on this machine, or with TEST_STORE=gridfs or s3 in a
+MongoDB, with the files there or in a bucket (`make test-shared`)."""
+
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from secretary.depot.s3 import S3Depot
+from secretary.files import JobFiles
+from secretary.store import JobStore
+from secretary.uploads import Uploads
+
+from .mongod import Mongod
+from .s3_server import S3Server
+
+KIND = os.environ.get("TEST_STORE", "")
+_mongod: list[Mongod] = []
+_s3: list[S3Server] = []
+
+
+def use(mongod: Mongod, s3: S3Server | None) -> None:
+    """From now on rooms and desks are on these servers."""
+    _mongod[:] = [mongod]
+    _s3[:] = [s3] if s3 else []
+
+
+def storage() -> dict[str, Any]:
+    """The settings of a place that nobody has used yet."""
+    if not _mongod:
+        return {}
+    uri = _mongod[0].url(f"test_{uuid4().hex[:12]}")
+    return {"mongodb_uri": uri, "files": _s3[0].new_place() if _s3 else "gridfs"}
+
+
+def files_in(data_dir: Path, store: JobStore, uploads: dict[str, Any] | None = None) -> JobFiles:
+    depot = store.depot() if _mongod else None
+    if depot is not None and _s3:
+        depot = S3Depot(_s3[0].new_place())
+    return JobFiles(data_dir, Uploads(data_dir, depot=depot, **(uploads or {})), depot=depot)
