@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from secretary.errors import Conflict, KeyReused
 from secretary.job import (
@@ -260,6 +262,59 @@ class TestRecords:
         ]
         assert len({digest(other) for other in [record, *changed]}) == 6
         assert digest(record) == digest(replace(record, job=record.job.model_copy(deep=True)))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+OBJECT = st.dictionaries(st.text(), JSON, max_size=4)
+#: As far as a store can write it: half a surrogate pair is no text.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+TIME = st.datetimes(
+    min_value=datetime(1971, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)
+)
+
+
+@st.composite
+def any_job(draw: st.DrawFn) -> JobRecord:
+    started, ended = draw(st.none() | TIME), draw(st.none() | TIME)
+    status = draw(st.sampled_from([JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED]))
+    error = draw(st.none() | st.builds(JobError, code=TEXT, message=TEXT))
+    job = Job(
+        job_type=draw(TEXT),
+        job_name=draw(st.none() | TEXT),
+        status=status,
+        parameters=draw(OBJECT),
+        results=draw(st.none() | OBJECT),
+        error=error,
+        created_at=draw(TIME),
+        updated_at=draw(TIME),
+        processing_started_at=started,
+        completed_at=ended,
+        worker_id="w" if started else None,
+        attempt=3,
+        user_id=draw(st.none() | TEXT),
+        logs=draw(st.lists(st.builds(LogEntry, timestamp=TIME, message=TEXT), max_size=3)),
+        timeout_s=draw(st.none() | st.floats(min_value=0.001, max_value=1e9)),
+        resources=draw(st.dictionaries(TEXT, st.floats(0, 1e12), max_size=2)),
+    )
+    if started is not None:
+        last = Attempt(attempt=3, worker_id="w", started_at=started, ended_at=ended, error=error)
+        job = job.model_copy(update={"attempts": (last,)})
+    return JobRecord(job=job, dropped_logs=draw(st.integers(0, 5)) if job.logs else 0)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(records=st.lists(any_job(), min_size=1, max_size=5))
+async def test_whatever_a_job_holds_comes_back(store: JobStore, records: list[JobRecord]) -> None:
+    await store.take_in(records)
+    ids = [record.record_id for record in records]
+    found = {one.record_id: one async for group in store.records("jobs", ids) for one in group}
+    assert [found[record.record_id] for record in records] == records
+    assert not any(differs(record, found[record.record_id]) for record in records)
 
 
 async def lived_in(store: JobStore) -> None:
