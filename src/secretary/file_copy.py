@@ -1,5 +1,7 @@
 """Carries the files of jobs from one place to another."""
 
+import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -44,6 +46,8 @@ async def copy_files(source: Depot, target: Depot, tell: Tell = lambda tally: No
             await _carry(source, target, missing)
             _count(tally, group, copied=len(missing))
             tell(tally)
+    if tally.copied and isinstance(target, DirectoryDepot):
+        await asyncio.to_thread(os.sync)  # a power cut after the copy must not cost a file
     return tally
 
 

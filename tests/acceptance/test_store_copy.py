@@ -114,6 +114,32 @@ def test_a_laptop_moves_to_mongodb_and_back(program: Program, mongodb: str) -> N
     assert not (back / "cache").exists()
 
 
+def test_work_goes_on_in_the_new_place_and_its_results_come_back(
+    tmp_path: Path, mongodb: str
+) -> None:
+    """What was uploaded on the laptop is read by a worker beside MongoDB."""
+    homes = [tmp_path / name for name in ("laptop", "cluster", "home")]
+    for home in homes:
+        home.mkdir()
+    laptop, cluster = Program(homes[0]), Program(homes[1], MONGODB_URI=mongodb)
+    with laptop.serving("--no-worker") as running:
+        file = {"file": ("talk.csv", b"name,city\nAnn,Bozen\n")}
+        answer = running.post("/api/office/process", files=file)
+        assert answer.status_code == 202, answer.text
+        job_id = answer.json()["job_id"]
+    moved = laptop.run("store", "copy", str(laptop.data_dir), mongodb, "--json")
+    assert copied(moved)[0] == 1
+    with cluster.serving() as running:
+        job = running.wait_until(job_id, "completed", "failed", seconds=60)
+        assert "Bozen" in job["results"]["extracted_text"]
+    back = Program(homes[2])
+    assert copied(back.run("store", "copy", mongodb, str(back.data_dir), "--json"))[0] == 1
+    with back.serving("--no-worker") as running:
+        again = running.job(job_id)
+        assert again["results"] == job["results"]
+        assert b"Bozen" in running.get(job["results"]["markdown_file"]).content
+
+
 def test_files_go_to_a_bucket_and_come_back(program: Program, s3_server: S3Server) -> None:
     here, there, back = (program.directory / name for name in ("here", "there", "back"))
     fill(here)

@@ -297,7 +297,7 @@ def any_job(draw: st.DrawFn) -> JobRecord:
         worker_id="w" if started else None,
         attempt=3,
         user_id=draw(st.none() | TEXT),
-        logs=draw(st.lists(st.builds(LogEntry, timestamp=TIME, message=TEXT), max_size=3)),
+        logs=tuple(draw(st.lists(st.builds(LogEntry, timestamp=TIME, message=TEXT), max_size=3))),
         timeout_s=draw(st.none() | st.floats(min_value=0.001, max_value=1e9)),
         resources=draw(st.dictionaries(TEXT, st.floats(0, 1e12), max_size=2)),
     )

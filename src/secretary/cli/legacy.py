@@ -78,9 +78,8 @@ async def _import(
 
 def _tell(report: LegacyReport, *, dry_run: bool) -> None:
     kinds = {"jobs": report.jobs, "batches": report.batches}
-    print_tallies(
-        {name: (one.found, one.imported, one.skipped) for name, one in kinds.items()}
-    )  # fmt: skip
+    numbers = {name: (one.found, one.imported, one.skipped) for name, one in kinds.items()}
+    print_tallies(numbers, done="imported")
     for status, number in sorted(report.by_status.items()):
         complain(f"{number} jobs are {status.value} here")
     if report.archives:

@@ -145,8 +145,9 @@ def print_templates(templates: Sequence[Listed]) -> None:
     _console().print(table)
 
 
-def print_tallies(rows: Mapping[str, tuple[int, int, int]]) -> None:
-    table = _table("KIND", "FOUND", "COPIED", "SKIPPED")
+def print_tallies(rows: Mapping[str, tuple[int, int, int]], *, done: str) -> None:
+    """What was found, done and skipped of each kind."""
+    table = _table("KIND", "FOUND", done.upper(), "SKIPPED")
     for name, numbers in rows.items():
         table.add_row(name, *map(str, numbers))
     _console().print(table)

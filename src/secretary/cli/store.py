@@ -146,7 +146,8 @@ def _tell(outcome: Outcome, wishes: Wishes, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(outcome, rows))
         return
-    print_tallies({name: (row.found, row.copied, row.skipped) for name, row in rows.items()})
+    numbers = {name: (row.found, row.copied, row.skipped) for name, row in rows.items()}
+    print_tallies(numbers, done="copied")
     if wishes.dry_run:
         complain("Nothing was copied")
     if (unreadable := outcome.records["jobs"].unreadable) > 0:
