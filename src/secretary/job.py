@@ -272,6 +272,12 @@ class Job(Owned):
     cancel_requested: bool = False
 
     @property
+    def past_attempts(self) -> tuple[Attempt, ...]:
+        """Those before the one that the job's own fields tell of."""
+        is_told = self.worker_id is not None and self.processing_started_at is not None
+        return self.attempts[:-1] if is_told else self.attempts
+
+    @property
     def has_more_results(self) -> bool:
         return self.results is not None and MORE_IN in self.results
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from secretary.depot import Depot, Kept
+from secretary.depot.directory import DirectoryDepot
 from secretary.depot.s3 import S3Depot
 from secretary.errors import NotFound, StoreUnavailable
 from secretary.store import open_store
@@ -18,8 +19,13 @@ from tests.s3_server import S3Server
 LARGE = 9 * 1024 * 1024 + 17
 
 
-@pytest.fixture(params=["gridfs", "s3"])
-async def depot(request: pytest.FixtureRequest) -> AsyncIterator[Depot]:
+@pytest.fixture(params=["directory", "gridfs", "s3"])
+async def depot(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Depot]:
+    if request.param == "directory":
+        yield DirectoryDepot(tmp_path_factory.mktemp("depot"))
+        return
     if request.param == "s3":
         server: S3Server = request.getfixturevalue("s3_server")
         yield S3Depot(server.new_place())

@@ -33,6 +33,7 @@ from secretary.store.mongo.poll import Poller
 from secretary.store.news import News
 from secretary.store.outbox import EventsWanted
 from secretary.store.stretches import Stretches
+from secretary.store.transfer import GROUP
 
 from ..contract.given import LEASE, worker
 from ..mongod import Mongod
@@ -345,6 +346,21 @@ class TestLists:
         assert_walks(await statements(database, store.get(some["_id"])), keys=1)
         (found,) = await statements(database, store.find(JobQuery(job_id=some["_id"])))
         assert (found.keys, found.documents) == (1, 1)
+
+    async def test_a_copy_walks_along_the_list(
+        self, store: MongoStore, database: Documents
+    ) -> None:
+        async def first_groups() -> None:
+            n = 0
+            async for _ in store.records("jobs"):
+                n += 1
+                if n == 3:
+                    return
+
+        found = await statements(database, first_groups())
+        pages = [one for one in found if "listed_at" in one.text]
+        assert len(pages) == 3
+        assert_walks(pages, keys=GROUP + 15, documents=GROUP + 5)
 
     async def test_batches_are_found_newest_first(
         self, store: MongoStore, database: Documents

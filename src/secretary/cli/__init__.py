@@ -16,8 +16,10 @@ from . import (
     doctor,
     imports,
     jobs,
+    legacy,
     mcp,
     start,
+    store,
     submit,
     templates,
     workers,
@@ -35,6 +37,7 @@ convert.add_to(app)
 start.add_to(app)
 submit.add_to(app)
 imports.add_to(app)
+legacy.add_to(app)
 doctor.add_to(app)
 mcp.add_to(app)
 completion.add_to(app)
@@ -42,6 +45,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
 app.add_typer(templates.app, name="template")
 app.add_typer(workers.app, name="workers")
+app.add_typer(store.app, name="store")
 
 
 def _show_version(wanted: bool) -> None:

@@ -131,6 +131,14 @@ def print_workers(workers: Sequence[Document]) -> None:
     console().print(table)
 
 
+def print_tallies(rows: Mapping[str, tuple[int, int, int]], *, done: str) -> None:
+    """What was found, done and skipped of each kind."""
+    table = table_of("KIND", "FOUND", done.upper(), "SKIPPED")
+    for name, numbers in rows.items():
+        table.add_row(name, *map(str, numbers))
+    console().print(table)
+
+
 def print_templates(templates: Sequence[Document]) -> None:
     table = table_of("TEMPLATE", "SOURCE", "LANGUAGE", "FIELDS", "TITLE")
     for one in templates:

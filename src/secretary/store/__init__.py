@@ -12,6 +12,7 @@ from ..depot import Depot
 from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
 from .activity import Activity
 from .outbox import Outbox
+from .transfer import Transfer
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ class Changes:
     gap: bool = False
 
 
-class JobStore(Outbox, Protocol):
+class JobStore(Outbox, Transfer, Protocol):
     """Where jobs live.
 
     Each call is atomic. What `add` and a final `finish` return is on disk.

@@ -64,12 +64,12 @@ async def add_jobs(db: Database, new: Sequence[NewJob]) -> list[Conflict | None]
     try:
         await db.durable.jobs.insert_many(documents, ordered=False)
     except BulkWriteError as error:
-        taken = _duplicates(error)
+        taken = duplicates(error)
         await drop_values(db, [documents[n] for n in taken])
     return [_conflict() if n in taken else None for n in range(len(new))]
 
 
-def _duplicates(error: BulkWriteError) -> set[int]:
+def duplicates(error: BulkWriteError) -> set[int]:
     """Which documents were not inserted as their ids are taken; any other failure goes on."""
     failed = error.details["writeErrors"]
     if error.details["writeConcernErrors"] or any(f["code"] != DUPLICATE_KEY for f in failed):
@@ -98,7 +98,7 @@ async def add_batch(
         await settle_batch(db, batch.batch_id)
         return
     token = uuid4().hex
-    staged = {"token": token, "at": await _server_time(db)}
+    staged = {"token": token, "at": await server_time(db)}
     try:
         await _stage(db, jobs, staged, held=not batch.is_active)
     except (Conflict, PyMongoError):
@@ -124,7 +124,7 @@ async def _check_complete(db: Database, batch_id: str, size: int) -> None:
         raise StoreUnavailable("Adding the batch took too long; nothing of it was stored")
 
 
-async def _server_time(db: Database) -> datetime:
+async def server_time(db: Database) -> datetime:
     now: datetime = (await db.command("hello"))["localTime"]
     return now
 
@@ -148,7 +148,7 @@ async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, held: b
         try:
             await db.durable.jobs.insert_many(documents, ordered=False)
         except BulkWriteError as error:
-            await drop_values(db, [documents[n] for n in _duplicates(error)])
+            await drop_values(db, [documents[n] for n in duplicates(error)])
             raise _conflict() from error
 
 

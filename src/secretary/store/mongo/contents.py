@@ -28,23 +28,32 @@ async def put_value(
 
     Whether those fields ever get into the job is up to the fence: until then nobody looks there.
     """
+    fields, chunks = outside_value(job_id, name, value, blob=uuid4().hex)
+    for chunk in chunks:
+        await db.durable.contents.insert_one(chunk)
+    return fields
+
+
+def outside_value(
+    job_id: str, name: str, value: Mapping[str, Any] | None, *, blob: str
+) -> tuple[Document, list[Document]]:
+    """The same fields, and what of a big value is still to be written, under the name `blob`."""
     if value is None:
-        return {}
+        return {}, []
     data = dumps(value).encode()
     if len(data) <= INLINE_BYTES:
-        return {name: plain(value)}
-    blob = uuid4().hex
-    chunks = range(0, len(data), CHUNK_BYTES)
-    for n, start in enumerate(chunks):
-        chunk: Document = {"_id": f"{blob}/{n}", "job_id": job_id, "at": now_stamp()}
-        chunk["data"] = data[start : start + CHUNK_BYTES]
-        await db.durable.contents.insert_one(chunk)
-    return {f"{name}_in": {"blob": blob, "chunks": len(chunks)}}
+        return {name: plain(value)}, []
+    pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    chunks = [
+        {"_id": f"{blob}/{n}", "job_id": job_id, "at": now_stamp(), "data": piece}
+        for n, piece in enumerate(pieces)
+    ]
+    return {f"{name}_in": {"blob": blob, "chunks": len(chunks)}}, chunks
 
 
 async def filled(db: Database, documents: Sequence[Document]) -> list[Document]:
     """The documents with the values that lie outside; without those deleted meanwhile."""
-    ids = _chunk_ids(documents)
+    ids = chunk_ids(documents)
     if not ids:
         return list(documents)
     found = db.contents.find({"_id": {"$in": ids}}, {"data": 1})
@@ -52,7 +61,7 @@ async def filled(db: Database, documents: Sequence[Document]) -> list[Document]:
     return [
         document | _values(document, chunks)
         for document in documents
-        if all(chunk_id in chunks for chunk_id in _chunk_ids([document]))
+        if all(chunk_id in chunks for chunk_id in chunk_ids([document]))
     ]
 
 
@@ -63,11 +72,11 @@ def _values(document: Document, chunks: Mapping[str, bytes]) -> Document:
 
 async def drop_values(db: Database, fields: Iterable[Document]) -> None:
     """Delete what lies outside for documents, or parts of documents, that no longer need it."""
-    if ids := _chunk_ids(fields):
+    if ids := chunk_ids(fields):
         await db.contents.delete_many({"_id": {"$in": ids}})
 
 
-def _chunk_ids(documents: Iterable[Document]) -> list[str]:
+def chunk_ids(documents: Iterable[Document]) -> list[str]:
     return [n for document in documents for _, ids in _outside(document) for n in ids]
 
 
@@ -79,6 +88,13 @@ def _outside(document: Document) -> Iterator[tuple[str, list[str]]]:
 
 async def add_logs(db: Database, job_id: str, logs: Sequence[LogEntry], *, last: int) -> None:
     """Append entries to a job's log; `last` is the number of the last of them."""
+    await db.logs.insert_many(log_chunks(job_id, logs, first=last - len(logs) + 1))
+    if last > MAX_LOG_ENTRIES:
+        await db.logs.delete_many({"job_id": job_id, "last": {"$lte": last - MAX_LOG_ENTRIES}})
+
+
+def log_chunks(job_id: str, logs: Sequence[LogEntry], *, first: int) -> list[Document]:
+    """The documents of entries that are numbered from `first` on."""
     entries = [
         {
             "timestamp": stamp(entry.timestamp),
@@ -87,20 +103,24 @@ async def add_logs(db: Database, job_id: str, logs: Sequence[LogEntry], *, last:
         }
         for entry in logs
     ]
-    first = last - len(entries) + 1
-    chunks = [
+    return [
         {"job_id": job_id, "first": first + start, "last": first + start + len(part) - 1}
         | {"entries": part}
         for start in range(0, len(entries), ENTRIES_PER_CHUNK)
         if (part := entries[start : start + ENTRIES_PER_CHUNK])
     ]
-    await db.logs.insert_many(chunks)
-    if last > MAX_LOG_ENTRIES:
-        await db.logs.delete_many({"job_id": job_id, "last": {"$lte": last - MAX_LOG_ENTRIES}})
 
 
 async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[LogEntry]]:
     """The logs of these jobs, each led by a note when older entries were dropped."""
+    numbered = await numbered_logs(db, job_ids)
+    return {job_id: _with_note(numbered[job_id]) for job_id in job_ids}
+
+
+Numbered = list[tuple[int, LogEntry]]
+
+
+async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, Numbered]:
     chunks: dict[str, list[Document]] = {job_id: [] for job_id in job_ids}
     found = db.logs.find({"job_id": {"$in": list(job_ids)}}).sort([("job_id", 1), ("first", 1)])
     async for chunk in found:
@@ -108,17 +128,23 @@ async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[Log
     return {job_id: _log_from(chunks[job_id]) for job_id in job_ids}
 
 
-def _log_from(chunks: Sequence[Document]) -> list[LogEntry]:
+def _log_from(chunks: Sequence[Document]) -> Numbered:
     numbered = [
         (n, entry) for chunk in chunks for n, entry in enumerate(chunk["entries"], chunk["first"])
     ]
-    kept = numbered[-MAX_LOG_ENTRIES:]
-    entries = [
-        LogEntry(
-            timestamp=moment(entry["timestamp"]), level=entry["level"], message=entry["message"]
+    return [
+        (
+            n,
+            LogEntry(
+                timestamp=moment(entry["timestamp"]), level=entry["level"], message=entry["message"]
+            ),
         )
-        for _, entry in kept
+        for n, entry in numbered[-MAX_LOG_ENTRIES:]
     ]
+
+
+def _with_note(kept: Numbered) -> list[LogEntry]:
+    entries = [entry for _, entry in kept]
     if kept and kept[0][0] > 1:
         entries.insert(0, dropped_note(kept[0][0] - 1, entries[0].timestamp))
     return entries

@@ -28,7 +28,10 @@ TOLD: list[Document] = [
         "$match": {
             "ns.coll": {"$in": ["jobs", "batches", "traces"]},
             "$or": [
-                {"operationType": "insert", "fullDocument.status": {"$ne": STAGED}},
+                {
+                    "operationType": {"$in": ["insert", "replace"]},
+                    "fullDocument.status": {"$ne": STAGED},
+                },
                 *(
                     {f"updateDescription.updatedFields.{name}": {"$exists": True}}
                     for name in (*_VISIBLE, "isActive")

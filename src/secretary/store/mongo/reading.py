@@ -133,7 +133,7 @@ async def get_batch(db: Database, batch_id: str) -> Batch:
     document = await db.batches.find_one({"_id": batch_id})
     if document is None:
         raise NotFound(f"There is no batch {batch_id}")
-    (batch,) = await _counted(db, [document])
+    (batch,) = await counted(db, [document])
     return batch
 
 
@@ -155,10 +155,10 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
     ).to_list()
     page = found[: query.limit]
     cursor = page[-1]["listed_at"] if len(found) > query.limit else None
-    return Page(await _counted(db, page), cursor)
+    return Page(await counted(db, page), cursor)
 
 
-async def _counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
+async def counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
     """What has settled is counted once: it changes only in ways that its document tells."""
     known = {batch["_id"]: db.settled.get(_settlement(batch)) for batch in batches}
     counts = await _count(db, [batch for batch in batches if known[batch["_id"]] is None])

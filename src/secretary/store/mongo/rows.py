@@ -63,6 +63,10 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+def stamp_or_none(at: datetime | None) -> str | None:
+    return None if at is None else stamp(at)
+
+
 def _moment_or_none(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 

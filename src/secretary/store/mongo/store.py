@@ -1,6 +1,14 @@
 """Jobs in MongoDB: the store for services that run on several machines."""
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -38,7 +46,20 @@ from ..activity import Activity
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..tallies import Tallies
-from . import activity, add, ending, events, gridfs, reading, rescue, searching, tidy, workers
+from ..transfer import Kind, Record, RecordId
+from . import (
+    activity,
+    add,
+    ending,
+    events,
+    export,
+    gridfs,
+    reading,
+    rescue,
+    searching,
+    tidy,
+    workers,
+)
 from .calls import Calls, cancellable
 from .change import Change, apply, change_found, release_held
 from .claim import Claims
@@ -51,6 +72,7 @@ from .line import waiting_since
 from .poll import Poller
 from .rows import DELETED, ENDED, LISTED, now_stamp
 from .schema import SCHEMA_VERSION, Database, Document, prepare
+from .take_in import take_in
 from .watch import Watch
 
 P = ParamSpec("P")
@@ -412,6 +434,44 @@ class MongoStore:
     @_translated
     async def tidy(self) -> None:
         await self._caretaker.tidy()
+
+    # Copies
+
+    async def records(
+        self, kind: Kind, ids: Collection[RecordId] | None = None
+    ) -> AsyncIterator[list[Record]]:
+        if ids is not None:
+            yield await self._records_of(kind, await self._read_some(kind, ids))
+            return
+        place: Any = None
+        while (group := await self._read_group(kind, place)).documents:
+            place = group.place
+            for part in await self._parts(kind, group.documents):
+                yield await self._records_of(kind, part)
+
+    @_translated
+    async def _read_some(self, kind: Kind, ids: Collection[RecordId]) -> list[Document]:
+        return await export.read_some(self._db, kind, ids)
+
+    @_translated
+    async def _read_group(self, kind: Kind, place: Any) -> export.Group:
+        if kind == "jobs" and place is None:
+            await export.finish_additions(self._db)
+        return await export.read_group(self._db, kind, place)
+
+    @_translated
+    async def _parts(self, kind: Kind, found: Sequence[Document]) -> list[list[Document]]:
+        return await export.parts(self._db, kind, found)
+
+    @_translated
+    async def _records_of(self, kind: Kind, documents: Sequence[Document]) -> list[Record]:
+        return await export.records_of(self._db, kind, documents)
+
+    @_to_its_end
+    async def take_in(self, records: Sequence[Record]) -> set[RecordId]:
+        new = await take_in(self._db, records)
+        self._watch.tell()
+        return new
 
     def depot(self) -> GridFsDepot:
         return GridFsDepot(self._client.get_default_database(DEFAULT_DATABASE), self._address)

@@ -26,7 +26,7 @@ NEWS: list[Document] = [
     {
         "$match": {
             "$or": [
-                {"operationType": "insert", "fullDocument.line": {"$exists": True}},
+                {"fullDocument.line": {"$exists": True}},
                 {"updateDescription.updatedFields.line": {"$exists": True}},
                 {"updateDescription.updatedFields.due_at": {"$exists": True}},
                 {"updateDescription.updatedFields.cancel_requested": True},

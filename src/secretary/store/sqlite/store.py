@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -42,11 +42,13 @@ from ..json_text import dumps
 from ..news import News
 from ..outbox import DueEvent, EventsWanted, Pace
 from ..tallies import Tallies
+from ..transfer import Kind, Record, RecordId
 from . import (
     activity,
     add,
     change,
     ending,
+    export,
     line,
     outbox,
     reading,
@@ -61,6 +63,7 @@ from .claim import Claims
 from .errors import unavailable_error
 from .readers import Readers
 from .schema import prepare
+from .take_in import take_in
 from .wakeup import WakeUp
 from .writer import Writer
 
@@ -293,6 +296,27 @@ class SqliteStore:
     async def tidy(self) -> None:
         await self._writer.call(partial(tidy.tidy, sweep=self._sweep), heavy=True)
         await self._readers.call(tidy.checkpoint)
+
+    # Copies
+
+    async def records(
+        self, kind: Kind, ids: Collection[RecordId] | None = None
+    ) -> AsyncIterator[list[Record]]:
+        if ids is not None:
+            yield await self._readers.call(lambda db: export.read_some(db, kind, ids))
+            return
+        place: Any = None
+        while True:
+            group = await self._readers.call(partial(export.read_group, kind=kind, place=place))
+            if not group.records:
+                return
+            place = group.place
+            yield group.records
+
+    async def take_in(self, records: Sequence[Record]) -> set[RecordId]:
+        new = await self._writer.call(lambda db: take_in(db, records), durable=True, heavy=True)
+        self._wakeup.tell()
+        return new
 
     def depot(self) -> None:
         """Who has the file of the database has the directory beside it too."""

@@ -1,0 +1,180 @@
+"""Reads everything out of the tables of SQLite."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from ...job import LogEntry, utc_now
+from ..outbox import Pace
+from ..transfer import (
+    GROUP,
+    GROUP_BYTES,
+    NOTHING_TO_TELL,
+    BatchRecord,
+    JobRecord,
+    KeyRecord,
+    Kind,
+    Record,
+    RecordId,
+    Telling,
+)
+from .rows import (
+    BATCH_COLUMNS,
+    JOB_COLUMNS,
+    JOBS,
+    batch_from,
+    deliveries_of,
+    job_from,
+    microseconds,
+    moment,
+    moment_or_none,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    records: list[Record]
+    #: Behind the last of them; None: there are no more.
+    place: Any = None
+
+
+def read_group(db: apsw.Connection, kind: Kind, place: Any) -> Group:
+    """The records behind a place (None: the first ones)."""
+    read = {"jobs": _job_group, "batches": _batch_group, "keys": _key_group}[kind]
+    with db:  # one view of all tables
+        group = read(db, place)
+    return group
+
+
+def read_some(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
+    read = {"jobs": _one_job, "batches": _one_batch, "keys": _one_key}[kind]
+    with db:
+        found = [read(db, record_id) for record_id in ids]
+    return [record for record in found if record is not None]
+
+
+def _one_job(db: apsw.Connection, job_id: RecordId) -> Record | None:
+    seq = db.execute("SELECT seq FROM jobs WHERE job_id = ?", (job_id,)).get
+    return None if seq is None else _job_record(db, seq)[0]
+
+
+def _one_batch(db: apsw.Connection, batch_id: RecordId) -> Record | None:
+    row = db.execute(f"{_BATCHES} WHERE batch_id = ?", (batch_id,)).fetchone()
+    return _batch_record(db, row) if row else None
+
+
+def _one_key(db: apsw.Connection, key: RecordId) -> Record | None:
+    row = db.execute(f"{_KEYS} AND (scope, key) = (?, ?)", (_now(), *key)).fetchone()
+    return _key_record(row) if row else None
+
+
+def _job_group(db: apsw.Connection, after: Any) -> Group:
+    seqs: list[Any] = db.execute(
+        "SELECT seq FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
+    ).fetchall()
+    records: list[Record] = []
+    size = 0
+    for (seq,) in seqs:
+        record, length = _job_record(db, seq)
+        records.append(record)
+        after = seq
+        size += length
+        if size > GROUP_BYTES:
+            break
+    return Group(records, after if records else None)
+
+
+def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
+    row: Any = db.execute(
+        f"SELECT {JOB_COLUMNS}, results, turn, held,"
+        f" length(parameters) + coalesce(length(results), 0) FROM {JOBS} WHERE jobs.seq = ?",
+        (seq,),
+    ).fetchone()
+    *columns, results, turn, held, length = row
+    entries: list[Any] = db.execute(
+        "SELECT n, logged_at, level, message FROM logs WHERE seq = ? ORDER BY n", (seq,)
+    ).fetchall()
+    logs = [
+        LogEntry(timestamp=moment(logged_at), level=level, message=message)
+        for _, logged_at, level, message in entries
+    ]
+    job = job_from(
+        columns, results=results, logs=logs, deliveries=deliveries_of(db, columns[1])
+    )  # fmt: skip
+    record = JobRecord(
+        job=job,
+        dropped_logs=entries[0][0] - 1 if entries else 0,
+        turn=turn,
+        held=bool(held),
+        telling=_telling(db, job.job_id),
+    )
+    return record, length + sum(len(entry.message) for entry in logs)
+
+
+_BATCHES = f"SELECT {BATCH_COLUMNS}, seq FROM batches"
+
+
+def _batch_group(db: apsw.Connection, after: Any) -> Group:
+    rows = db.execute(
+        f"{_BATCHES} WHERE seq > ? ORDER BY seq LIMIT ?", (after or 0, GROUP)
+    ).fetchall()
+    return Group([_batch_record(db, row) for row in rows], rows[-1][-1] if rows else None)
+
+
+def _batch_record(db: apsw.Connection, row: Sequence[Any]) -> BatchRecord:
+    batch = batch_from(row[:-1], deliveries_of(db, row[0]))
+    return BatchRecord(batch=batch, telling=_telling(db, batch.batch_id))
+
+
+_KEYS = (
+    "SELECT scope, key, fingerprint, job_ids, batch_id, expires_at FROM idempotency_keys"
+    " WHERE expires_at > ?"
+)
+
+
+def _now() -> int:
+    return microseconds(utc_now())
+
+
+def _key_group(db: apsw.Connection, after: Any) -> Group:
+    rows = db.execute(
+        f"{_KEYS} AND (scope, key) > (?, ?) ORDER BY scope, key LIMIT ?",
+        (_now(), *(after or ("", "")), GROUP),
+    ).fetchall()
+    return Group([_key_record(row) for row in rows], rows[-1][:2] if rows else None)
+
+
+def _key_record(row: Sequence[Any]) -> KeyRecord:
+    scope, key, fingerprint, job_ids, batch_id, expires_at = row
+    return KeyRecord(
+        scope=scope,
+        key=key,
+        fingerprint=fingerprint,
+        job_ids=tuple(json.loads(job_ids)),
+        batch_id=batch_id,
+        expires_at=moment(expires_at),
+    )
+
+
+def _telling(db: apsw.Connection, owner_id: str) -> Telling:
+    row: Any = db.execute(
+        "SELECT due_at, final, told_percent, ripe_percent, ripe_at, paced_at FROM outbox"
+        " WHERE owner_id = ?",
+        (owner_id,),
+    ).fetchone()
+    if row is None:
+        return NOTHING_TO_TELL
+    due_at, final, told_percent, ripe_percent, ripe_at, paced_at = row
+    pace = None
+    if paced_at is not None:
+        pace = Pace(
+            told_percent=told_percent,
+            ripe_percent=ripe_percent,
+            ripe_at=moment(ripe_at),
+            due_at=moment(paced_at),
+        )
+    due = moment_or_none(due_at)
+    return Telling(due_at=due, final=due is not None and bool(final), pace=pace)

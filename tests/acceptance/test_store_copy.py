@@ -1,0 +1,286 @@
+"""A service moves from one machine to many and back: its jobs, its files, and nothing lost."""
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from secretary.job import Batch, Completed, Job, LogEntry
+from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore, open_store
+from secretary.store.transfer import KINDS, differs
+from tests.contract.given import LEASE, claim, worker
+from tests.mongod import Mongod
+from tests.s3_server import S3Server
+
+from .program import COMMAND, Program, Result
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def mongodb(mongod: Mongod) -> str:
+    return mongod.url(f"test_{uuid4().hex[:12]}")
+
+
+@asynccontextmanager
+async def opened(url: str | Path) -> AsyncIterator[JobStore]:
+    store = open_store(url if isinstance(url, str) else f"sqlite://{url}/secretary.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+def fill(directory: Path, jobs: int = 5) -> None:
+    """A data directory with jobs in it, ended and waiting ones, and their files."""
+
+    async def run() -> None:
+        async with opened(directory) as store:
+            batch = Batch(batch_name="Talks", user_id="ann")
+            waiting = [Job(batch_id=batch.batch_id, user_id="ann") for _ in range(jobs)]
+            key = IdempotencyKey("once", "print")
+            await store.add(waiting, batch=batch, idempotency=key)
+            for job in waiting:
+                write(directory / "uploads" / job.job_id / "talk ü.pdf", b"%PDF")
+            (job,) = await claim(store)
+            await store.report(job, None, [LogEntry(message="hello")])
+            await store.finish(job, Completed({"text": "x" * 10_000}))
+            write(directory / "jobs" / job.job_id / "1" / "pages" / "1.txt", b"one")
+            write(directory / "jobs" / job.job_id / "1" / "big.bin", os.urandom(600_000))
+            write(directory / "jobs" / job.job_id / "1.scratch" / "x", b"not needed")
+            write(directory / "cache" / "y", b"made again")
+            await store.dismiss("worker-1")
+
+    asyncio.run(run())
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+async def same(one: JobStore, other: JobStore) -> int:
+    compared = 0
+    for kind in KINDS:
+        told = {r.record_id: r async for group in one.records(kind) for r in group}
+        found = {r.record_id: r async for group in other.records(kind) for r in group}
+        assert told.keys() == found.keys()
+        for record_id, record in told.items():
+            assert not differs(record, found[record_id])
+            compared += 1
+    return compared
+
+
+def compare(one: str | Path, other: str | Path) -> int:
+    async def run() -> int:
+        async with opened(one) as first, opened(other) as second:
+            return await same(first, second)
+
+    return asyncio.run(run())
+
+
+def tree(directory: Path) -> dict[str, tuple[bytes, float]]:
+    return {
+        str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime)
+        for part in ("jobs", "uploads")
+        for path in sorted((directory / part).rglob("*"))
+        if path.is_file() and "scratch" not in str(path)
+    }
+
+
+def copied(result: Result) -> tuple[int, ...]:
+    assert result.code == 0, result.err
+    return tuple(result.json[kind]["copied"] for kind in ("jobs", "batches", "keys", "files"))
+
+
+def test_a_laptop_moves_to_mongodb_and_back(program: Program, mongodb: str) -> None:
+    here, back = program.directory / "here", program.directory / "back"
+    fill(here)
+    there = program.run("store", "copy", str(here), mongodb, "--verify", "--json")
+    assert copied(there) == (5, 1, 1, 7)
+    assert there.json["comparison"] == {"compared": 7, "missing": [], "different": []}
+    again = program.run("store", "copy", mongodb, str(back), "--verify", "--json")
+    assert copied(again) == (5, 1, 1, 7)
+    assert compare(here, back) == 7
+    assert tree(here) == tree(back)
+    assert not (back / "cache").exists()
+
+
+def test_work_goes_on_in_the_new_place_and_its_results_come_back(
+    tmp_path: Path, mongodb: str
+) -> None:
+    """What was uploaded on the laptop is read by a worker beside MongoDB."""
+    homes = [tmp_path / name for name in ("laptop", "cluster", "home")]
+    for home in homes:
+        home.mkdir()
+    laptop, cluster = Program(homes[0]), Program(homes[1], MONGODB_URI=mongodb)
+    with laptop.serving("--no-worker") as running:
+        file = {"file": ("talk.csv", b"name,city\nAnn,Bozen\n")}
+        answer = running.post("/api/office/process", files=file)
+        assert answer.status_code == 202, answer.text
+        job_id = answer.json()["job_id"]
+    moved = laptop.run("store", "copy", str(laptop.data_dir), mongodb, "--json")
+    assert copied(moved)[0] == 1
+    with cluster.serving() as running:
+        job = running.wait_until(job_id, "completed", "failed", seconds=60)
+        assert "Bozen" in job["results"]["extracted_text"]
+    back = Program(homes[2])
+    assert copied(back.run("store", "copy", mongodb, str(back.data_dir), "--json"))[0] == 1
+    with back.serving("--no-worker") as running:
+        again = running.job(job_id)
+        assert again["results"] == job["results"]
+        assert b"Bozen" in running.get(job["results"]["markdown_file"]).content
+
+
+def test_files_go_to_a_bucket_and_come_back(program: Program, s3_server: S3Server) -> None:
+    here, there, back = (program.directory / name for name in ("here", "there", "back"))
+    fill(here)
+    program.env |= s3_server.environment()
+    place = s3_server.new_place()
+    assert copied(
+        program.run("store", "copy", str(here), str(there), "--to-files", place, "--json")
+    ) == (5, 1, 1, 7)
+    assert not (there / "jobs").exists()
+    result = program.run(
+        "store", "copy", str(there), str(back), "--from-files", place, "--verify", "--json"
+    )
+    assert copied(result) == (5, 1, 1, 7)
+    assert tree(here) == tree(back)
+
+
+def test_the_settings_name_a_store_too(program: Program, mongodb: str) -> None:
+    """So that no password is in the list of processes."""
+    here = program.directory / "here"
+    fill(here)
+    program.env["MONGODB_URI"] = mongodb
+    assert copied(program.run("store", "copy", str(here), "settings", "--json")) == (5, 1, 1, 7)
+    assert compare(here, mongodb) == 7
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "mongodb"])
+def test_an_interrupted_copy_goes_on(program: Program, mongod: Mongod, kind: str) -> None:
+    here = program.directory / "here"
+    fill(here, jobs=1200)
+    for n in range(10):  # until one is caught midway
+        target = str(program.directory / f"there-{n}")
+        url = f"sqlite://{target}/secretary.db"
+        if kind == "mongodb":
+            url = target = mongod.url(f"test_{uuid4().hex[:12]}")
+        if 0 < (count := interrupted(program, here, target, url)) < 1200:
+            break
+    refused = program.run("store", "copy", str(here), target)
+    assert (refused.code, "--into-existing" in refused.err) == (1, True)
+    went_on = program.run(
+        "store", "copy", str(here), target, "--into-existing", "--verify", "--json", seconds=120
+    )
+    assert copied(went_on)[1:] == (1, 1, 1202)
+    jobs = went_on.json["jobs"]
+    assert jobs["copied"] + jobs["skipped"] == 1200
+    assert jobs["skipped"] >= count, "a server ends what it was told before"
+    assert compare(here, url) == 1202
+
+
+def interrupted(program: Program, here: Path, target: str, url: str) -> int:
+    """How many jobs are there after a copy was killed as soon as there were some."""
+    command = [*COMMAND, "store", "copy", str(here), target, "--to-files", "none"]
+    null = subprocess.DEVNULL
+    running = subprocess.Popen(
+        command, env=program.env, cwd=program.directory, stdout=null, stderr=null
+    )
+
+    async def kill() -> int:
+        async with opened(url) as store:
+            deadline = time.monotonic() + 60
+            while not await count_jobs(store):
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.002)
+            running.kill()
+            running.wait()
+            return await count_jobs(store)
+
+    return asyncio.run(kill())
+
+
+async def count_jobs(store: JobStore) -> int:
+    return sum(n for by_status in (await store.counts()).values() for n in by_status.values())
+
+
+def test_a_store_with_workers_is_not_copied_by_mistake(program: Program, mongodb: str) -> None:
+    here = program.directory / "here"
+    fill(here)
+
+    async def enlist() -> None:
+        async with opened(here) as store:
+            await store.enlist(worker("w-1"), LEASE)
+
+    asyncio.run(enlist())
+    refused = program.run("store", "copy", str(here), mongodb)
+    assert (refused.code, "w-1" in refused.err, "--anyway" in refused.err) == (1, True, True)
+    assert copied(program.run("store", "copy", str(here), mongodb, "--anyway", "--json"))[0] == 5
+
+
+def test_a_dry_run_counts_and_copies_nothing(program: Program) -> None:
+    here, there = program.directory / "here", program.directory / "there"
+    fill(here)
+    result = program.run("store", "copy", str(here), str(there), "--dry-run", "--json")
+    assert copied(result) == (0, 0, 0, 0)
+    assert [result.json[kind]["found"] for kind in ("jobs", "batches", "keys", "files")] == [
+        5, 1, 1, 7,
+    ]  # fmt: skip
+    assert not there.exists()
+
+
+def test_what_differs_is_named(program: Program) -> None:
+    here, there = program.directory / "here", program.directory / "there"
+    fill(here)
+    assert program.run("store", "copy", str(here), str(there)).code == 0
+
+    async def change() -> str:
+        async with opened(there) as store:
+            (job, *_) = (await store.find(JobQuery())).items
+            await store.archive(JobQuery(job_id=job.job_id))
+            (batch,) = (await store.find_batches(BatchQuery())).items
+            assert batch.total_jobs == 5
+            return job.job_id
+
+    changed = asyncio.run(change())
+    gone = sorted(tree(there))[0]
+    (there / gone).unlink()
+    (here / gone).unlink()
+    result = program.run("store", "copy", str(here), str(there), "--into-existing", "--verify")
+    assert result.code == 1
+    assert f"different: {changed}" in result.err
+    assert "not the same" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("here", "here"), "the same store"),
+        (("here", "there", "--to-files", "gridfs"), "gridfs needs a MongoDB"),
+    ],
+)
+def test_a_wrong_address_is_refused(
+    program: Program, arguments: tuple[str, ...], says: str
+) -> None:
+    fill(program.directory / "here", jobs=1)
+    result = program.run("store", "copy", *arguments)
+    assert (result.code, says in result.err) == (2, True), result.err
+
+
+def test_no_password_is_told(program: Program) -> None:
+    fill(program.directory / "here", jobs=1)
+    result = program.run(
+        "store", "copy", "here",
+        "mongodb://ann:SECRET@127.0.0.1:9/db?serverSelectionTimeoutMS=200",
+    )  # fmt: skip
+    assert result.code == 3
+    assert "SECRET" not in result.out + result.err
