@@ -41,6 +41,9 @@ docs: .venv/.group-docs ## Make a site of the documentation, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open site/index.html"
 
+pictures: .venv/.dev ## Take the pictures of the dashboard for the documentation anew
+	@PYTHONPATH=. $(BIN)/python scripts/take_pictures.py
+
 bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
 	@$(BIN)/python bench/engine.py $(ARGS)
 

@@ -1,0 +1,78 @@
+"""A service with something to see in every view of the dashboard."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from .acceptance.program import Running
+from .good_files import encrypted_pdf
+from .sound_files import speech
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a view is, and what is there when it is ready."""
+
+    name: str
+    address: str
+    ready: str
+
+
+def fill(service: Running, report: bytes) -> dict[str, str]:
+    """Jobs of every kind and state. Their ids by name."""
+    ids = {
+        "pdf": _hand_in(
+            service, "pdf", "Annual report.pdf", report, extraction_method="preview_and_native"
+        ),
+        "failed": _hand_in(service, "pdf", "Contract.pdf", encrypted_pdf(6)),
+        "audio": _hand_in(service, "audio", "Standup.wav", speech().read_bytes()),
+    }
+    for number in range(12):
+        service.submit(job_name=f"Import {number + 1}", parameters={"seconds": 0.02})
+    jobs = [
+        {"job_type": "selftest", "job_name": f"Talk {n}", "parameters": {"seconds": 0.01}}
+        for n in range(1, 9)
+    ] + [{"job_type": "nobody", "job_name": "Talk 9"}]
+    answer = service.post("/api/batches", {"batch_name": "A conference", "jobs": jobs})
+    ids["batch"] = answer.json()["data"]["batch_id"]
+    waiting = service.post("/api/batches", {"batch_name": "Later", "jobs": jobs, "isActive": False})
+    ids["paused"] = waiting.json()["data"]["batch_id"]
+    for name in ("pdf", "failed", "audio"):
+        _await_end(service, ids[name])
+    ids["running"] = service.submit(
+        job_name="A long one", parameters={"seconds": 600, "steps": 600}
+    )
+    return ids
+
+
+def views(ids: dict[str, str]) -> Iterator[View]:
+    yield View("overview", "/", ".chart svg")
+    yield View("jobs", "/jobs", "tbody tr")
+    yield View("batches", "/batches", "tbody tr, .card")
+    yield View("batch", f"/batch/{ids['batch']}", "tbody tr, .card")
+    yield View("new", "/new", "#send")
+    yield View("templates", "/templates", "tbody tr, .card")
+    yield View("template", "/template/Blog_en", "h1")
+    yield View("system", "/system", ".group")
+    yield View("job", f"/job/{ids['pdf']}", ".sheet img")
+    yield View("audio", f"/job/{ids['audio']}", ".transcript li")
+    yield View("failed", f"/job/{ids['failed']}", ".failure")
+    yield View("running", f"/job/{ids['running']}", "#progress progress")
+
+
+def _hand_in(service: Running, route: str, name: str, content: bytes, **fields: Any) -> str:
+    url, files = f"{service.url}/api/{route}/process", {"file": (name, content)}
+    response = httpx.post(url, files=files, data=fields, trust_env=False, timeout=30)
+    assert response.status_code == 202, response.text
+    job_id: str = response.json()["job_id"]
+    return job_id
+
+
+def _await_end(service: Running, job_id: str) -> None:
+    deadline = time.monotonic() + 120
+    while service.get(f"/api/jobs/{job_id}").json()["data"]["completed_at"] is None:
+        assert time.monotonic() < deadline, job_id
+        time.sleep(0.1)
