@@ -120,7 +120,7 @@ class TestWaiting:
 
     def test_an_interrupted_wait_gives_exit_code_130(self, program: Program) -> None:
         with program.started("submit", "selftest", "--wait") as waiting:
-            waiting.wait_for("is waiting to start")
+            waiting.wait_for("waiting to start")
             waiting.interrupt()
             assert waiting.wait() == 130
         assert "Traceback" not in waiting.err

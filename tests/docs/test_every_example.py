@@ -29,6 +29,7 @@ with Client("http://127.0.0.1:5000") as client:
     """
 CHOSEN = "secretary import schedule.xml --track 'Main*' --day saturday"
 #: What no test runs, and why: the page, how the example begins.
+COPY = "secretary store copy ./data mongodb://db.example.org/secretary"
 NOT_RUN = {
     ("README.md", "make run"): "it installs everything; test_examples looks at the Makefile",
     (TUTORIAL, "make run"): "the same",
@@ -39,6 +40,12 @@ NOT_RUN = {
     (f"{HOW_TO}/import-from-video-sites.md", "pip install 'sec"): "it changes the installation",
     (f"{HOW_TO}/import-from-video-sites.md", "pip install -U"): "the same",
     (f"{HOW_TO}/run-on-several-machines.md", "pip install 'sec"): "the same",
+    (f"{HOW_TO}/move-to-mongodb.md", f"{COPY} --dry"): "test_store_copy runs it",
+    (f"{HOW_TO}/move-to-mongodb.md", f"{COPY} --verify"): "the same",
+    (f"{HOW_TO}/move-to-mongodb.md", f"{COPY} --to-files"): "the same",
+    (f"{HOW_TO}/move-to-mongodb.md", "secretary store copy mongodb"): "the same",
+    (f"{HOW_TO}/move-to-mongodb.md", "export MONGODB_URI"): "the same",
+    (f"{HOW_TO}/move-to-mongodb.md", "secretary import-legacy"): "test_import_legacy runs it",
     (f"{HOW_TO}/run-with-mongodb.md", "mongod "): "the system's database; we have tests/mongod.py",
 }
 #: What has a test of its own, in which file.
