@@ -197,11 +197,12 @@ class TestOnATerminal:
     def test_what_runs_is_a_live_table_with_whole_ids(
         self, elsewhere: Program, columns: int
     ) -> None:
-        job = elsewhere.json("submit", "selftest", "-p", "seconds=2.5", "--name", "Mine")
+        job = elsewhere.json("submit", "selftest", "-p", "seconds=60", "--name", "Mine")
         terminal = Terminal(elsewhere, "jobs", "watch", job["job_id"], columns=columns)
         terminal.wait_for(rf"{job['job_id']} .*processing .*\d+ % .* s .*Mine: step:")
-        assert terminal.end() == 0
-        assert re.search(rf"{job['job_id']} .*completed .*100 %", terminal.shown)
+        elsewhere.run("jobs", "cancel", job["job_id"])
+        assert terminal.end() == 1
+        assert re.search(rf"{job['job_id']} .*cancelled", terminal.shown)
 
 
 class TestCompletion:

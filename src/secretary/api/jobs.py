@@ -157,9 +157,12 @@ class Changes(BaseModel):
     parameters: dict[str, Any] = {}
 
 
+UNCHANGED = Changes()
+
+
 @router.post("/jobs/{job_id}/again", status_code=202)
 async def do_again(
-    request: Request, job_id: str, changes: Changes, user: Caller, key: Key = None
+    request: Request, job_id: str, user: Caller, changes: Changes = UNCHANGED, key: Key = None
 ) -> JSONResponse:
     """Hand in another job like this one, with changed parameters. It has the file that came with
     this one as long as that is kept, and no webhook."""
