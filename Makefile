@@ -7,7 +7,7 @@ PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge chaos fuzz-api fuzz-documents clean
+.PHONY: help run test check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge bench-scale simulate chaos fuzz-api fuzz-documents clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ bench-media: .venv/.dev ## Recordings beside the bare engines and ffmpeg, in one
 
 bench-knowledge: .venv/.dev ## Transformer jobs beside bare calls of a model; ARGS="--quick" is handed on
 	@$(BIN)/python bench/knowledge.py $(ARGS)
+
+bench-scale: .venv/.dev ## Many workers on MongoDB beside Celery and RQ; ARGS="--quick" is handed on
+	@$(BIN)/python bench/scale.py $(ARGS)
+
+simulate: .venv/.dev ## A day of mixed jobs against the claim policy; ARGS="--seed 7" is handed on
+	@$(BIN)/python bench/simulate.py $(ARGS)
 
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)
