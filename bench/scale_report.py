@@ -11,12 +11,12 @@ from scaling.costs import Cost
 from scaling.documents import Rate
 from scaling.durable import Row
 from scaling.plan import SLOTS, Plan, Run
-from scaling.throughput import LEFT_OUT, Throughput
+from scaling.throughput import RAMP_S, Throughput
 
 NOTES = """\
 Medians of {rounds} round(s) of {window_s:g} s; "~": the highest was more than {unsteady} times the
 lowest. Jobs wait in a MongoDB when the worker processes begin together; a job is counted where it
-starts, the first and last {left_out:.0%} are left out. "noop": jobs that do nothing, {noop} slots
+starts, from {ramp_s:g} s after the first start on. "noop": jobs that do nothing, {noop} slots
 for each worker; "rest": jobs that wait 0.1 s for somebody else, {rest} slots, so that one worker
 could do {ideal:g}/s. Claim: one request of a worker for all its free slots. CPU: milliseconds for
 each job, of all workers and of mongod."""
@@ -40,7 +40,7 @@ done, in MongoDB before compression."""
 
 
 def text(run: Run, plan: Plan, machine: str) -> str:
-    figures = asdict(plan) | SLOTS | {"ideal": SLOTS["rest"] * 10, "left_out": LEFT_OUT}
+    figures = asdict(plan) | SLOTS | {"ideal": SLOTS["rest"] * 10, "ramp_s": RAMP_S}
     figures |= {"callers": CALLERS, "unsteady": report.UNSTEADY_RATIO}
     parts = []
     if run.curves:

@@ -37,6 +37,7 @@ class Row:
 def adapters(peers_python: Path) -> list[Adapter]:
     ours, fleet = Path(sys.executable), "secretary_fleet_peer"
     loop = {"BENCH_HANDLERS": "register_on_loop", "BENCH_SLOTS": "64"}
+    loop |= {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}  # they are not used
     redis = "synced_redis_service"
     return [
         Adapter("secretary, isolated", fleet, ours, "mongo_service", {"BENCH_SLOTS": "8"}),

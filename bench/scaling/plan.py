@@ -16,7 +16,7 @@ SLOTS = {"noop": 32, "rest": 8}
 class Plan:
     rounds: int = 2
     window_s: float = 5
-    jobs: int = 8_000
+    jobs: int = 20_000
     probes: int = 200
     #: Files of each kind that count, and those that are read before.
     scans: int = 8
@@ -29,7 +29,7 @@ class Plan:
 QUICK = Plan(
     rounds=1,
     window_s=2,
-    jobs=1_500,
+    jobs=6_000,
     probes=40,
     scans=4,
     texts=6,

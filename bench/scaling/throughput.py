@@ -18,8 +18,8 @@ from secretary.store import open_store
 CALLERS = 64
 READY_LIMIT_S = 60
 FIRST_START_LIMIT_S = 30
-#: At the beginning not all are at work yet, at the end not all any more.
-LEFT_OUT = 0.15
+#: So long after the first start all are at work, and counting begins.
+RAMP_S = 2.0
 GAP_S = 0.02
 SETTLE_S = 2.0
 
@@ -52,6 +52,7 @@ def fleet(workers: int, slots: int, *, barrier: bool = False) -> Adapter:
         "BENCH_WORKERS": str(workers),
         "BENCH_SLOTS": str(slots),
         "BENCH_HANDLERS": "register_on_loop",
+        "SECRETARY_GENERIC_WORKER__PROCESSES": "1",  # not used here, but each takes memory
     } | ({"BENCH_BARRIER": "1"} if barrier else {})
     python = Path(sys.executable)
     return Adapter("fleet", "secretary_fleet_peer", python, "mongo_service", settings)
@@ -68,32 +69,46 @@ def throughput(
         arena.wait(
             lambda: len(list(ready("ready-*"))) == workers, "workers to be ready", READY_LIMIT_S
         )
-        spent = _cpu_seconds(arena)
         (arena.directory / "go").touch()
         arena.wait(lambda: arena.started() > 0, "a job to start", FIRST_START_LIMIT_S)
+        time.sleep(RAMP_S)
+        before = _now(arena)
         deadline = time.monotonic() + window_s
         while arena.started() < jobs and time.monotonic() < deadline:
-            time.sleep(0.05)
-        spent = [after - before for before, after in zip(spent, _cpu_seconds(arena), strict=True)]
+            time.sleep(0.02)
+        after = _now(arena)
         arena.kill_worker()
-        return _counted(arena, spent)
+        return _counted(arena, before, after)
 
 
-def _counted(arena: Arena, spent: Sequence[float]) -> Throughput:
-    starts = sorted({record.sent_ns: record.started_ns for record in arena.records()}.values())
-    claims = list(struct.iter_unpack("<qq", (arena.directory / "claims").read_bytes()))
-    skipped = int(len(starts) * LEFT_OUT)
-    middle = starts[skipped : len(starts) - skipped]
-    if len(middle) < 10 or len(claims) < 2:
-        raise Failed(f"{len(starts)} jobs started")
-    times = [took / 1e6 for took, _ in claims]
+@dataclass(frozen=True)
+class _Now:
+    ns: int
+    workers_cpu_s: float
+    server_cpu_s: float
+
+
+def _now(arena: Arena) -> _Now:
+    return _Now(time.monotonic_ns(), *_cpu_seconds(arena))
+
+
+def _counted(arena: Arena, before: _Now, after: _Now) -> Throughput:
+    data = (arena.directory / "claims").read_bytes()
+    during = range(before.ns, after.ns)
+    claims = [
+        (took / 1e6, count) for at, took, count in struct.iter_unpack("<qqq", data) if at in during
+    ]
+    jobs = sum(record.started_ns in during for record in arena.records())
+    if jobs < 10 or len(claims) < 2:
+        raise Failed(f"{jobs} jobs and {len(claims)} claims; are there too few jobs?")
+    times = [took for took, _ in claims]
     return Throughput(
-        per_s=(len(middle) - 1) / (middle[-1] - middle[0]) * 1e9,
+        per_s=jobs / (after.ns - before.ns) * 1e9,
         claim_p50_ms=statistics.median(times),
         claim_p99_ms=_p99(times),
         jobs_per_claim=statistics.mean(count for _, count in claims),
-        workers_cpu_ms=spent[0] / len(starts) * 1000,
-        server_cpu_ms=spent[1] / len(starts) * 1000,
+        workers_cpu_ms=(after.workers_cpu_s - before.workers_cpu_s) / jobs * 1000,
+        server_cpu_ms=(after.server_cpu_s - before.server_cpu_s) / jobs * 1000,
     )
 
 
