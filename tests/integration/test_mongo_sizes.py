@@ -10,6 +10,7 @@ import pymongo
 import pytest
 
 from secretary.job import (
+    Batch,
     Completed,
     Failed,
     Job,
@@ -20,7 +21,7 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.store import IdempotencyKey, JobQuery, JobStore, open_store
 from secretary.store.mongo.bounds import shortened
 from secretary.store.mongo.contents import INLINE_BYTES
 from tests.contract.given import claim
@@ -103,6 +104,19 @@ async def test_values_that_are_long_only_in_bson_lie_outside(place: Place) -> No
 
     assert place.bytes_of(job_id) < 2_000
     assert (await place.store.get(job_id)).parameters == numbers
+
+
+async def test_the_key_of_a_large_batch_is_small_and_finds_its_jobs_again(place: Place) -> None:
+    batch = Batch()
+    jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(500)]
+    key = IdempotencyKey("again", "fingerprint")
+    added = await place.store.add(jobs, batch=batch, idempotency=key)
+    replayed = await place.store.add(jobs, batch=batch, idempotency=key)
+
+    assert (replayed.job_ids, replayed.batch_id) == (added.job_ids, batch.batch_id)
+    assert (added.replayed, replayed.replayed) == (False, True)
+    (known,) = place.database["idempotency_keys"].find()
+    assert len(bson.encode(known)) < 1_000
 
 
 async def test_no_log_entry_is_in_the_document(place: Place) -> None:
