@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import install
@@ -33,6 +33,7 @@ PARTS = ("workers", "wakeup", "documents", "durable", "costs")
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     plan = QUICK if options.quick else Plan()
+    plan = replace(plan, rounds=options.rounds or plan.rounds)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     WORK.mkdir(exist_ok=True)
     run = Run(plan.rounds)
@@ -127,6 +128,7 @@ def _costs(run: Run, plan: Plan, root: Path) -> None:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scale.py", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument("--rounds", type=int, help="how often each figure is taken")
     parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
     parser.add_argument("--json", type=Path, help="file for all samples")
     parser.add_argument("--svg", type=Path, help="file for the curves")

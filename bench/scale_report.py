@@ -51,6 +51,7 @@ def text(run: Run, plan: Plan, machine: str) -> str:
             for workers, found in run.wake_ups.items()
         ]
         head = ["workers", "accepted to start p50 ms", "p99 ms", "called to start p50 ms", "p99 ms"]
+        head.append("mongod's CPU ms a job")
         parts += [report.table([head, *lines]), WAKE_NOTES.format(**figures)]
     if run.documents:
         parts += [_documents(run.documents), DOCUMENT_NOTES.format(**figures)]

@@ -1,5 +1,6 @@
 """Small charts as SVG: lines and bars, readable on light and dark pages."""
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -11,7 +12,7 @@ INK = "#7a7a7a"
 
 def lines(title: str, x: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str) -> str:
     """One line for each series; the places on the x axis have the same distance."""
-    most = max((value for values in series.values() for value in values), default=1.0) * 1.1
+    most = _round_above(max((value for values in series.values() for value in values), default=1))
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     step = wide / max(len(x) - 1, 1)
     parts = [_text(LEFT, 20, title, bold=True), *_grid(most, wide, high, unit)]
@@ -66,6 +67,12 @@ def _grid(most: float, wide: float, high: float, unit: str) -> list[str]:
         )
         parts.append(_text(LEFT - 8, y + 4, _short(most * part / 4), anchor="end"))
     return [*parts, _text(LEFT - 8, TOP - 8, unit, anchor="end")]
+
+
+def _round_above(value: float) -> float:
+    """So that a quarter of it is a number to read."""
+    power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
+    return next(step * power for step in (1, 1.2, 2, 4, 6, 8, 10) if step * power >= value)
 
 
 def _short(value: float) -> str:

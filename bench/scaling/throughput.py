@@ -39,12 +39,13 @@ class Throughput:
 @dataclass(frozen=True)
 class WakeUp:
     """Milliseconds to the start of a job in another process: from when it was accepted, and from
-    when its client called."""
+    when its client called. CPU: of mongod for each job, which wakes all workers."""
 
     accepted_p50: float
     accepted_p99: float
     called_p50: float
     called_p99: float
+    server_cpu_ms: float
 
 
 def fleet(workers: int, slots: int, *, barrier: bool = False) -> Adapter:
@@ -134,12 +135,15 @@ def wake_up(root: Path, workers: int, *, jobs: int) -> WakeUp:
         arena.start_worker()
         arena.wait(lambda: arena.started() >= 20, "the first jobs", READY_LIMIT_S)
         _wait_for_claims(arena)
+        before = _now(arena)
         called = asyncio.run(_probe(arena.url, jobs))
         arena.wait(lambda: arena.started() >= 20 + jobs, "all jobs to start", FIRST_START_LIMIT_S)
+        spent_s = _now(arena).server_cpu_s - before.server_cpu_s
         started = {sent: at for sent, at in arena.records() if sent in called}
     waits = [(started[sent] - accepted) / 1e6 for sent, accepted in called.items()]
     whole = [(at - sent) / 1e6 for sent, at in started.items()]
-    return WakeUp(statistics.median(waits), _p99(waits), statistics.median(whole), _p99(whole))
+    times = statistics.median(waits), _p99(waits), statistics.median(whole), _p99(whole)
+    return WakeUp(*times, server_cpu_ms=spent_s / jobs * 1000)
 
 
 def _wait_for_claims(arena: Arena) -> None:
