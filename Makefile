@@ -7,7 +7,7 @@ PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge bench-scale simulate chaos fuzz-api fuzz-documents clean
+.PHONY: help run test test-shared check format lint types bench-engine bench-api bench-documents bench-media bench-knowledge bench-scale simulate chaos fuzz-api fuzz-documents clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +17,11 @@ run: .venv/.installed ## Start the service; ARGS="--port 8000" is handed on
 
 test: .venv/.dev lint types ## All checks and tests; silent but for the tests' summary
 	@$(PYTEST)
+
+SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_description.py
+test-shared: .venv/.dev ## The suites of stores, API and processors on MongoDB with GridFS, then with S3
+	@TEST_STORE=gridfs $(PYTEST) $(SHARED)
+	@TEST_STORE=s3 $(PYTEST) $(SHARED)
 
 check: format test ## Format the code, then check and test it: before handing in
 

@@ -17,6 +17,7 @@ from .s3_server import S3Server
 KIND = os.environ.get("TEST_STORE", "")
 _mongod: list[Mongod] = []
 _s3: list[S3Server] = []
+_known: dict[Path, dict[str, Any]] = {}
 
 
 def use(mongod: Mongod, s3: S3Server | None) -> None:
@@ -25,16 +26,23 @@ def use(mongod: Mongod, s3: S3Server | None) -> None:
     _s3[:] = [s3] if s3 else []
 
 
-def storage() -> dict[str, Any]:
-    """The settings of a place that nobody has used yet."""
+def storage(data_dir: Path) -> dict[str, Any]:
+    """The settings that go with a data directory: for each a database and a place of its own."""
     if not _mongod:
         return {}
-    uri = _mongod[0].url(f"test_{uuid4().hex[:12]}")
-    return {"mongodb_uri": uri, "files": _s3[0].new_place() if _s3 else "gridfs"}
+    if data_dir not in _known:
+        uri = _mongod[0].url(f"test_{uuid4().hex[:12]}")
+        _known[data_dir] = {"mongodb_uri": uri, "files": _s3[0].new_place() if _s3 else "gridfs"}
+    return _known[data_dir]
+
+
+def store_url(data_dir: Path) -> str:
+    uri: str = storage(data_dir).get("mongodb_uri", "")
+    return uri or f"sqlite://{data_dir}/secretary.db"
 
 
 def files_in(data_dir: Path, store: JobStore, uploads: dict[str, Any] | None = None) -> JobFiles:
     depot = store.depot() if _mongod else None
-    if depot is not None and _s3:
-        depot = S3Depot(_s3[0].new_place())
+    if _s3:
+        depot = S3Depot(storage(data_dir)["files"])
     return JobFiles(data_dir, Uploads(data_dir, depot=depot, **(uploads or {})), depot=depot)

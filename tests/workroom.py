@@ -98,7 +98,7 @@ class Room:
 async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Room]:
     """Settings by group: `workroom(path, documents={"page_timeout_sec": 1})`."""
     groups = {"storage": {}, **groups}
-    groups["storage"] = {"data_dir": str(data_dir), **storage(), **groups["storage"]}
+    groups["storage"] = {"data_dir": str(data_dir), **storage(data_dir), **groups["storage"]}
     settings = load(environment={}, overrides=groups)
     async with opened_store(settings) as store:
         sender = make_sender(settings, store)

@@ -31,6 +31,7 @@ from secretary.registry import Registry
 from secretary.store import JobStore, open_store
 from secretary.store.outbox import EventsWanted
 from tests.contract.given import LEASE, claim
+from tests.places import files_in
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 HOOK = {"url": "https://example.org/hook", "token": "SECRET", "secret": "SECRET"}
@@ -49,7 +50,7 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 @pytest.fixture
 def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 class Client(httpx.AsyncClient):

@@ -31,13 +31,13 @@ from secretary.client import (
 )
 from secretary.desk import Desk
 from secretary.events import Hub
-from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import Completed, Failed, JobError
 from secretary.job import Progress as Reported
 from secretary.registry import Registry
 from secretary.store import JobQuery, JobStore, open_store
 from tests.contract.given import claim
+from tests.places import files_in
 
 from ..breaking import Fault, breaking, reply
 from ..documents import pdf
@@ -69,7 +69,7 @@ async def url(store: JobStore, tmp_path: Path) -> AsyncIterator[str]:
 
 
 def api_of(store: JobStore, directory: Path, hub: Hub, **options: Any) -> FastAPI:
-    desk = Desk(store, Registry(BUILTIN), JobFiles(directory))
+    desk = Desk(store, Registry(BUILTIN), files_in(directory, store))
     return create_api(desk, hub=hub, heartbeat_seconds=0.1, **options)
 
 

@@ -25,6 +25,7 @@ from secretary.server import HttpServer, listen
 from secretary.store import JobStore
 from tests.acceptance.program import require_curl
 from tests.contract.given import claim
+from tests.places import files_in
 
 JOBS, BATCHES = "/api/event-job/jobs", "/api/event-job/batches"
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
@@ -125,7 +126,7 @@ class Client(httpx.AsyncClient):
 
 @pytest.fixture
 def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @pytest.fixture

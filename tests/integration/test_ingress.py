@@ -26,10 +26,11 @@ from secretary.job import Completed, Failed, Job, JobError
 from secretary.registry import Registry
 from secretary.running import run_worker
 from secretary.store import JobQuery, JobStore, open_store
-from secretary.uploads import MEBIBYTE, Uploads
+from secretary.uploads import MEBIBYTE
 
 from ..contract.given import claim, claimed
 from ..documents import MP4, PNG, WAV, office, pdf, zipped
+from ..places import files_in, storage, store_url
 from ..streaming import served
 
 HELLO = pdf("Hello", "World")
@@ -66,15 +67,15 @@ async def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @module_wide()
 async def store(data_dir: Path) -> AsyncIterator[JobStore]:
-    store = open_store(f"sqlite://{data_dir}/secretary.db")
+    store = open_store(store_url(data_dir))
     await store.open()
     yield store
     await store.close()
 
 
 @module_wide()
-async def files(data_dir: Path) -> JobFiles:
-    return JobFiles(data_dir, Uploads(data_dir, max_bytes=MEBIBYTE))
+async def files(data_dir: Path, store: JobStore) -> JobFiles:
+    return files_in(data_dir, store, {"max_bytes": MEBIBYTE})
 
 
 @module_wide()
@@ -130,7 +131,7 @@ async def _working(store: JobStore, data_dir: Path) -> AsyncIterator[None]:
     settings = load(
         environment={},
         overrides={
-            "storage": {"data_dir": str(data_dir)},
+            "storage": {"data_dir": str(data_dir), **storage(data_dir)},
             "generic_worker": {"max_concurrent_workers": 1},
         },
     )
@@ -155,9 +156,18 @@ def refused(response: httpx.Response, status: int) -> str:
     return message
 
 
-def uploads_left(files: JobFiles) -> list[str]:
+async def uploads_left(files: JobFiles) -> list[str]:
     root = files.uploads.root
-    return sorted(path.name for path in root.iterdir()) if root.exists() else []
+    left = {path.name for path in root.iterdir()} if root.exists() else set()
+    if files.depot is not None:
+        left |= {kept.key.split("/")[1] async for kept in files.depot.below("uploads/")}
+    return sorted(left)
+
+
+async def carried(files: JobFiles, job: Job) -> None:
+    """What the executor does before it tells the end."""
+    if (shipment := files.shipment(job)) is not None:
+        await shipment.ship()
 
 
 class TestRoutes:
@@ -320,7 +330,7 @@ class TestFields:
         response = await client.upload("/api/pdf/process", HELLO, data=data)
         message = refused(response, 400)
         assert all(name in message for name in data)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
 
 def _as_text(value: Any) -> str:
@@ -350,7 +360,7 @@ class TestRefusals:
     ) -> None:
         response = await client.upload(path, content, name="a.pdf")
         assert "file" in refused(response, 415)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
     @pytest.mark.parametrize("path", WITH_FILES)
     @pytest.mark.parametrize("name", ["url", "file_path", "filePath", "file_source"])
@@ -360,7 +370,7 @@ class TestRefusals:
         content = ROUTES[path][0] or b""
         response = await client.upload(path, content, data={name: URL})
         assert "not both" in refused(response, 400)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
     @pytest.mark.parametrize("path", [path for path in ROUTES if "transformer" not in path])
     async def test_nothing_is_a_400(self, client: Client, path: str) -> None:
@@ -382,13 +392,13 @@ class TestRefusals:
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO + bytes(2 * MEBIBYTE))
         assert "bytes at the most" in refused(response, 413)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:
         """The form is within the bounds of a request, only the file in it is too large."""
         response = await client.upload("/api/pdf/process", HELLO + bytes(MEBIBYTE))
         assert "1 MB" in refused(response, 413)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
     async def test_one_that_was_not_announced_is_a_413(
         self, client: Client, files: JobFiles
@@ -401,7 +411,7 @@ class TestRefusals:
         headers = {"Content-Type": "multipart/form-data; boundary=XX"}
         response = await client.post("/api/pdf/process", content=body(), headers=headers)
         refused(response, 413)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
     async def test_fields_may_not_be_as_large_as_files(self, client: Client) -> None:
         text = "x" * (MEBIBYTE * 3 // 4)
@@ -436,7 +446,7 @@ class TestRefusals:
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO, data={"sync": "perhaps"})
         assert "sync" in refused(response, 400)
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
 
 def _key() -> dict[str, str]:
@@ -453,7 +463,7 @@ class TestIdempotency:
         ]
         (job_id,) = {answer.json()["job_id"] for answer in answers}
         assert [answer.status_code for answer in answers] == [202] * 3
-        assert uploads_left(files) == [job_id]
+        assert await uploads_left(files) == [job_id]
 
     @pytest.mark.parametrize(
         "other", [{"content": pdf("Else")}, {"name": "b.pdf"}, {"data": {"page_start": "1"}}]
@@ -464,7 +474,7 @@ class TestIdempotency:
         asked: dict[str, Any] = {"content": HELLO, "headers": _key()}
         first = await client.upload("/api/pdf/process", **asked)
         refused(await client.upload("/api/pdf/process", **(asked | other)), 422)
-        assert uploads_left(files) == [first.json()["job_id"]]
+        assert await uploads_left(files) == [first.json()["job_id"]]
 
     async def test_twenty_at_once_are_one_job(
         self, client: Client, files: JobFiles, store: JobStore
@@ -474,7 +484,7 @@ class TestIdempotency:
             *(client.upload("/api/pdf/process", HELLO, headers=headers) for _ in range(20))
         )
         (job_id,) = {answer.json()["job_id"] for answer in answers}
-        assert uploads_left(files) == [job_id]
+        assert await uploads_left(files) == [job_id]
         assert [job.job_id for job in (await store.find(JobQuery())).items] == [job_id]
 
 
@@ -571,7 +581,7 @@ class TestLifeOfAnUpload:
         assert response.status_code == 200
         job_id = response.json()["process"]["id"]
         async with asyncio.timeout(5):
-            while uploads_left(files):
+            while await uploads_left(files):
                 await asyncio.sleep(0.01)
         message = refused(await client.post(f"/api/jobs/{job_id}/restart"), 409)
         assert message == "The uploaded file is no longer there; submit it again"
@@ -584,7 +594,7 @@ class TestLifeOfAnUpload:
         data = {"page_start": "9", "sync": "true"}
         response = await client.upload("/api/pdf/process", HELLO, data=data)
         job_id = response.headers["location"].removeprefix("/api/jobs/")
-        assert uploads_left(files) == [job_id]
+        assert await uploads_left(files) == [job_id]
         assert (await client.post(f"/api/jobs/{job_id}/restart")).status_code == 200
         async with asyncio.timeout(10):
             while (await client.job(job_id))["status"] != "failed":
@@ -597,11 +607,11 @@ class TestLifeOfAnUpload:
         response = await client.upload("/api/pdf/process", HELLO)
         job_id = response.json()["job_id"]
         assert (await client.delete(f"/api/jobs/{job_id}")).status_code == 409
-        assert uploads_left(files) == [job_id]
+        assert await uploads_left(files) == [job_id]
         (job,) = await claim(store)
         await store.finish(job, Failed(JobError(code="FILE_CORRUPT", message="torn")))
         assert (await client.delete(f"/api/jobs/{job_id}")).status_code == 200
-        assert uploads_left(files) == []
+        assert await uploads_left(files) == []
 
     async def test_a_client_that_leaves_while_it_sends_leaves_nothing_behind(
         self, client: Client, files: JobFiles, caplog: pytest.LogCaptureFixture
@@ -614,10 +624,10 @@ class TestLifeOfAnUpload:
         )
         await writer.drain()
         async with asyncio.timeout(5):
-            while not uploads_left(files):
+            while not await uploads_left(files):
                 await asyncio.sleep(0.01)
             writer.close()
-            while uploads_left(files):
+            while await uploads_left(files):
                 await asyncio.sleep(0.01)
         assert "Traceback" not in caplog.text
         assert [record for record in caplog.records if record.exc_info] == []
@@ -631,6 +641,7 @@ class TestFiles:
         (directory / "pages").mkdir(parents=True)
         for name, content in self.CONTENTS.items():
             (directory / name).write_bytes(content)
+        await carried(files, job)
         await store.finish(job, Completed({"archive_filename": "all.zip"}))
         return job
 
@@ -783,6 +794,7 @@ class TestArchive:
         directory.mkdir(parents=True)
         content = zipped({"a.txt": b"x"})
         (directory / "all.zip").write_bytes(content)
+        await carried(files, running)
         await store.finish(running, Completed({"archive_filename": "all.zip"}))
         response = await client.get(path)
         assert (response.status_code, response.content) == (200, content)

@@ -33,6 +33,7 @@ from secretary.server import Connection, listen
 from secretary.store import JobStore, open_store
 from secretary.vitals import Vitals
 from tests.contract.given import LEASE, claim, worker
+from tests.places import files_in
 from tests.serving import serving
 
 KEY = {"Authorization": "Bearer right"}
@@ -50,7 +51,7 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 @pytest.fixture
 def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @asynccontextmanager

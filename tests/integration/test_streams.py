@@ -19,6 +19,7 @@ from secretary.registry import Registry
 from secretary.store import JobQuery, JobStore, Page
 from secretary.store.sqlite import SqliteStore
 from tests.contract.given import add_batch, claim, claimed
+from tests.places import files_in
 
 from ..streaming import Sent, StreamClient, served
 
@@ -34,7 +35,7 @@ async def hub(store: JobStore) -> AsyncIterator[Hub]:
 
 @pytest.fixture
 def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from secretary.api import create_api
 from secretary.api.dashboard import KINDS
 from secretary.api.overview import PARTS, series
 from secretary.desk import Desk
-from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import Job, JobError, JobStatus
 from secretary.registry import Registry
 from secretary.store import JobStore
+from tests.places import files_in
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
@@ -27,7 +27,7 @@ SCRIPTS = [path for path in OURS if path.suffix == ".js"]
 
 @pytest.fixture
 async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    desk = Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
     async with (
         serving(create_api(desk, api_keys=["right"])) as url,
         httpx.AsyncClient(base_url=url, trust_env=False) as client,

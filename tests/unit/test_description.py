@@ -19,11 +19,12 @@ from secretary.handlers import BUILTIN
 from secretary.registry import Registry
 from secretary.store import JobStore
 from secretary.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
+from tests.places import files_in
 
 
 @pytest.fixture
 def document(store: JobStore, tmp_path: Path) -> dict[str, Any]:
-    desk = Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
     return create_api(desk).openapi()
 
 

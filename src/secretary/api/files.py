@@ -129,9 +129,14 @@ def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
     ranges = _ranges(request.headers.get("range"), found.size) if is_same else []
     if here is not None:
         return here
-    headers["Content-Disposition"] = f"{disposition}; filename*=utf-8''{quote(found.name)}"
+    headers["Content-Disposition"] = f"{disposition}; {_named(found.name)}"
     files = desk_of(request).files
     return sent_from_depot(files, found, ranges, kind=kind, headers=headers)
+
+
+def _named(name: str) -> str:
+    quoted = quote(name)
+    return f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
 
 
 def _is_known(etag: str, header: str) -> bool:
