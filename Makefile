@@ -62,6 +62,12 @@ bench-knowledge: .venv/.dev ## Transformer jobs beside bare calls of a model; AR
 bench-dashboard: .venv/.dev ## Every view with a million jobs beside ten thousand; ARGS="--quick" is handed on
 	@$(BIN)/python bench/dashboard.py $(ARGS)
 
+bench-scale: .venv/.dev ## Many workers on MongoDB beside Celery and RQ; ARGS="--quick" is handed on
+	@$(BIN)/python bench/scale.py $(ARGS)
+
+simulate: .venv/.dev ## A day of mixed jobs against the claim policy; ARGS="--seed 7" is handed on
+	@$(BIN)/python bench/simulate.py $(ARGS)
+
 chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 

@@ -1,7 +1,8 @@
 """The rows of the engine benchmark, and how each is run."""
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -16,6 +17,8 @@ class Adapter:
     python: Path
     service: str | None = None
     """The module in `peers/` that keeps the row's server up, run under our own Python."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What its programs find in their environment besides."""
 
     def command(self, verb: str, *arguments: int) -> list[str]:
         verbs = str(PEERS / "verbs.py")

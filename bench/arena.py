@@ -46,6 +46,7 @@ class Arena:
         self._directory = directory
         self._env = os.environ | {"BENCH_DIR": str(directory), "PYTHONPATH": python_path()}
         self._env.pop("BENCH_URL", None)
+        self._env |= adapter.settings
         self.service: Tree | None = None
         self.worker: Tree | None = None
 
@@ -111,6 +112,15 @@ class Arena:
         self.kill_worker()
         if self.service:
             self.service.kill()
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
+    def url(self) -> str:
+        """Of its server."""
+        return self._env["BENCH_URL"]
 
     @property
     def _records(self) -> Path:

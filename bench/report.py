@@ -87,7 +87,7 @@ def _cells(row: Row) -> list[str]:
         median(row.drained_per_s),
         median([sample.p50_ms for sample in row.latency]),
         median([sample.p95_ms for sample in row.latency]),
-        _recovery(row.recovery),
+        recovered(row.recovery),
         number(row.idle.worker if row.idle else None),
         number(row.idle.service) if row.idle and row.idle.service is not None else "",
     ]
@@ -118,10 +118,10 @@ def median(samples: Sequence[float]) -> str:
     return ("~" if unsteady else "") + number(statistics.median(samples))
 
 
-def _recovery(recovery: Recovery | None) -> str:
-    if recovery and recovery.seconds is None:
-        return f"> {recovery.cap_s:.0f}"
-    return number(recovery.seconds if recovery else None)
+def recovered(after: Recovery | None) -> str:
+    if after and after.seconds is None:
+        return f"> {after.cap_s:.0f}"
+    return number(after.seconds if after else None)
 
 
 def number(value: float | None) -> str:

@@ -8,16 +8,16 @@ import json
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 
 READY_WITHIN_S = 10
 
 
-def main() -> None:
+def main(options: Sequence[str] = ()) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    server = subprocess.Popen(
-        ["redis-server", "--port", str(port), "--bind", "127.0.0.1"], stdout=subprocess.DEVNULL
-    )
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", *options]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _wait_until_it_answers(port)
     print(json.dumps({"url": f"redis://127.0.0.1:{port}/0"}), flush=True)
     server.wait()

@@ -1,4 +1,5 @@
-"""The two jobs as handlers of Secretary, in processes of their own and on the worker's loop."""
+"""The two jobs as handlers of Secretary, in processes of their own and on the worker's loop; there
+also one that waits, as jobs do that ask another server."""
 
 import asyncio
 from dataclasses import replace
@@ -7,6 +8,8 @@ from peer import HOLD_S, record
 from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
+
+REST_S = 0.1
 
 
 class Sent(BaseModel):
@@ -24,6 +27,12 @@ async def hold(ctx: JobContext[Sent]) -> None:
     await asyncio.sleep(HOLD_S)
 
 
+@handles("rest", Sent, isolated=False)
+async def rest(ctx: JobContext[Sent]) -> None:
+    record(ctx.parameters.sent)
+    await asyncio.sleep(REST_S)
+
+
 def register(registry: Registry) -> None:
     registry.add(noop)
     registry.add(hold)
@@ -32,3 +41,4 @@ def register(registry: Registry) -> None:
 def register_on_loop(registry: Registry) -> None:
     registry.add(replace(noop, isolated=False))
     registry.add(replace(hold, isolated=False))
+    registry.add(rest)

@@ -22,11 +22,11 @@ MAX_PRIORITY = 100
 MAX_LOG_ENTRIES = 1000
 MAX_LOG_MESSAGE = 4000
 
-#: A job keeps this many ended attempts; only jobs that deploys interrupt for ever reach it.
-MAX_ATTEMPTS_KEPT = 50
+#: A job keeps this many of its ended attempts, the last ones.
+MAX_ATTEMPTS_KEPT = 10
 
-#: A delivery keeps this many of its last tries.
-MAX_TRIES_KEPT = 20
+#: A delivery keeps this many of its last tries: a day has nine.
+MAX_TRIES_KEPT = 10
 
 #: What a webhook can be told of while its job is open; a final state is `completed` or `error`.
 PROGRESS_PHASES = ("queued", "running", "postprocessing")

@@ -103,6 +103,9 @@ class Shipment:
     async def _ship(self, load: _Load) -> None:
         """Records go last and only as far as they went when we began: a page that has one is
         there."""
+        found = await asyncio.to_thread(_states, load.directory)
+        if all(load.there.get(name) == state for name, state in found.items()):
+            return  # most small jobs have no files, and a place for copies takes its time
         with TemporaryDirectory(prefix="ship-") as place:
             copies = await asyncio.to_thread(_copied_records, load, Path(place))
             found = await asyncio.to_thread(_states, load.directory)

@@ -35,6 +35,8 @@ KEY_LIFETIME = timedelta(days=1)
 DUPLICATE_KEY = 11000
 CHUNK = 1000
 MAX_TRIES = 5
+#: With more jobs than these their key knows the batch alone, and its jobs are looked up.
+MAX_IDS_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,8 @@ async def add_once(
         raise KeyReused("This idempotency key was used for another request")
     if "job_ids" in known:
         return Added(known["job_ids"], known.get("batch_id"), replayed=True)
+    if "batch_id" in known:
+        return await _stored_by_other(db, known["batch_id"], batch)
     jobs, batch = _under(known["reserved"], jobs, batch)
     added = Added(
         [job.job_id for job in jobs],
@@ -217,9 +221,10 @@ async def add_once(
             await db.keys.delete_one({"_id": known["_id"], "job_ids": {"$exists": False}})
             raise
         added = await _stored_by_other(db, known["reserved"], batch)
+    ids = added.job_ids if len(added.job_ids) <= MAX_IDS_KEPT else None
     await db.keys.update_one(
         {"_id": known["_id"], "reserved": known["reserved"]},
-        {"$set": without_none(job_ids=added.job_ids, batch_id=added.batch_id)},
+        {"$set": without_none(job_ids=ids, batch_id=added.batch_id)},
     )
     return added
 

@@ -7,11 +7,12 @@ from uuid import uuid4
 
 from ...job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
 from ..json_text import dumps
+from .bounds import stored_bytes
 from .rows import moment, now_stamp, plain, stamp
 from .schema import Database, Document
 
-#: Up to this size a value stays in its job's document.
-INLINE_BYTES = 8_000
+#: Up to this size, as BSON, a value stays in its job's document.
+INLINE_BYTES = 2_500
 #: MongoDB takes documents of 16 MB at the most.
 CHUNK_BYTES = 8_000_000
 #: A thousand of the longest messages would be too big for one document.
@@ -41,8 +42,8 @@ def outside_value(
     if value is None:
         return {}, []
     data = dumps(value).encode()
-    if len(data) <= INLINE_BYTES:
-        return {name: plain(value)}, []
+    if len(data) <= INLINE_BYTES and stored_bytes(kept := plain(value)) <= INLINE_BYTES:
+        return {name: kept}, []
     pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
     chunks = [
         {"_id": f"{blob}/{n}", "job_id": job_id, "at": now_stamp(), "data": piece}

@@ -20,6 +20,7 @@ from ...job import (
 )
 from .. import JobQuery
 from .activity import ending_of
+from .bounds import MAX_MESSAGE_BYTES, MAX_PAST_BYTES, past_error, shortened
 from .change import (
     Change,
     change_found,
@@ -44,8 +45,8 @@ async def report(db: Database, job: Job, progress: Progress | None, entries: int
     update: Document = {"$inc": {"logged": entries}} if entries else {}
     if progress is not None:
         update["$set"] = {
-            "progress.step": progress.step,
-            "progress.message": progress.message,
+            "progress.step": shortened(progress.step, MAX_PAST_BYTES),
+            "progress.message": shortened(progress.message, MAX_MESSAGE_BYTES),
             "updated_at": now_stamp(),
         }
         update["$max"] = {"progress.percent": progress.percent}
@@ -224,7 +225,7 @@ def pending(
     )
     if "worker_id" in job:
         ended_at = job.get("completed_at", now)
-        past = ended_attempt(job, ended_at=ended_at, error=stored or job.get("error"))
+        past = ended_attempt(job, ended_at=ended_at, error=past_error(stored or job.get("error")))
         update["$push"] = {"attempts": {"$each": [past], "$slice": -MAX_ATTEMPTS_KEPT}}
     if counted:
         update["$inc"] = counted

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ...errors import Conflict, NotFound
 from ...job import MAX_TRIES_KEPT, Delivery, Try, utc_now
 from ..outbox import DueEvent, EventsWanted, Pace, succeeded
+from .bounds import MAX_PAST_BYTES, shortened
 from .outbox import pushed, webhook_of
 from .rows import HIDDEN, UNENDED, deliveries_from, moment, new_delivery, now_stamp, stamp
 from .schema import Database, Document, Documents
@@ -151,15 +152,22 @@ async def pace(db: Database, event: DueEvent, tried: Try | None, pace: Pace | No
 
 
 def _with_try(event: DueEvent, tried: Try, changes: Document) -> Document:
-    """The stage that adds a try to a delivery and makes these changes to it."""
-    new = {"$literal": tried.model_dump(mode="json", exclude_none=True)}
+    """The stage that adds a try to a delivery and makes these changes to it. The last run keeps
+    its tries, earlier deliveries one of them: the document must stay small."""
+    stored = tried.model_dump(mode="json", exclude_none=True)
+    if tried.error is not None:
+        stored["error"] = shortened(tried.error, MAX_PAST_BYTES)
+    new = {"$literal": stored}
     tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
     changes = changes | {
         "tried": {"$add": [{"$ifNull": ["$$this.tried", 0]}, 1]},
         "tries": {"$slice": [tries, -MAX_TRIES_KEPT]},
     }
     is_it = {"$eq": ["$$this.delivery_id", event.delivery.delivery_id]}
-    changed = {"$cond": [is_it, {"$mergeObjects": ["$$this", changes]}, "$$this"]}
+    of_last_run = {"$slice": [{"$ifNull": ["$deliveries.delivery_id", []]}, -2]}
+    kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_TRIES_KEPT, 1]}
+    past = {"tries": {"$slice": [{"$ifNull": ["$$this.tries", []]}, {"$multiply": [kept, -1]}]}}
+    changed = {"$mergeObjects": ["$$this", {"$cond": [is_it, changes, past]}]}
     deliveries = {"$ifNull": ["$deliveries", []]}
     return {"$set": {"deliveries": {"$map": {"input": deliveries, "in": changed}}}}
 

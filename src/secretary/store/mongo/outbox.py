@@ -13,8 +13,8 @@ from ..outbox import FIRST_PERCENT, FIRST_SIGN
 from .rows import new_delivery, stamp, webhook_from
 from .schema import Database, Document
 
-#: A job or batch that is restarted again and again keeps this many deliveries.
-MAX_DELIVERIES_KEPT = 50
+#: A job or batch that is restarted again and again keeps this many deliveries, the last ones.
+MAX_DELIVERIES_KEPT = 4
 
 
 def webhook_of(document: Document) -> Webhook | None:

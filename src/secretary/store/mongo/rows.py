@@ -24,6 +24,7 @@ from ...job import (
     utc_now,
 )
 from ..json_text import dumps, is_text
+from .bounds import MAX_DETAILS_BYTES, MAX_MESSAGE_BYTES, bounded, shortened
 from .schema import Document
 
 #: Statuses of documents that are no jobs yet, or no longer. Nobody sees them. They stand before
@@ -177,7 +178,10 @@ def error_to(error: JobError) -> Document:
     # By way of JSON: a handler may have put anything into the details.
     details = json.loads(error.model_dump_json())["details"]
     stored = None if details is None else plain(details)
-    return without_none(code=error.code, message=error.message, details=stored)
+    message = shortened(error.message, MAX_MESSAGE_BYTES)
+    return without_none(
+        code=error.code, message=message, details=bounded(stored, MAX_DETAILS_BYTES)
+    )
 
 
 def error_from(stored: Document | None) -> JobError | None:
@@ -215,9 +219,8 @@ def _attempt_from(stored: Document) -> Attempt:
 def _attempts(document: Document) -> list[Attempt]:
     past = [_attempt_from(stored) for stored in document.get("attempts", ())]
     if "worker_id" in document:
-        current = ended_attempt(
-            document, ended_at=document.get("completed_at"), error=document.get("error")
-        )
+        error = document.get("error")
+        current = ended_attempt(document, ended_at=document.get("completed_at"), error=error)
         past.append(_attempt_from(current))
     return past
 

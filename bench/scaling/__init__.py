@@ -1,0 +1,1 @@
+"""The parts of the scale benchmark: see `bench/scale.py`."""

@@ -1,0 +1,1 @@
+"""A day of jobs in virtual time: see `bench/simulate.py`."""
