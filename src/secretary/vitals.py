@@ -66,6 +66,10 @@ class Shared(Generic[T]):
         assert self._known is not None
         return self._known
 
+    def grow_old(self) -> None:
+        """What is known is found out anew by the next who asks."""
+        self._use_until = 0.0
+
     def _task(self) -> asyncio.Task[T]:
         task = self._finding
         if task is None or (task.done() and time.monotonic() >= self._use_until):
@@ -151,6 +155,7 @@ class Vitals:
         """Count for the first time, before anybody asks."""
         with suppress(StoreUnavailable):
             await self._counts.get()
+        self._counts.grow_old()  # it took long because nothing was warm, not because it is much
 
     async def waiting(self) -> Mapping[str, timedelta]:
         """How long the next job of each type has been waiting."""

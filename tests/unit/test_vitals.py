@@ -48,6 +48,16 @@ async def test_what_took_long_is_used_for_longer() -> None:
     assert await shared.get() == 1  # for the next ten seconds
 
 
+async def test_what_grew_old_is_found_out_anew_however_long_it_took() -> None:
+    count = Count()
+    shared = Shared(count)
+    asking = asyncio.create_task(shared.get())
+    asyncio.get_running_loop().call_later(0.2, count.go_on.set)
+    assert await asking == 1
+    shared.grow_old()
+    assert await shared.get() == 2
+
+
 async def test_a_failure_is_told_and_not_kept() -> None:
     answers = [StoreUnavailable("away"), None]
 
