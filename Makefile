@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# In one process more than there are processors: many tests wait, for processes they started or for time to pass.
-PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# In two processes more than there are processors: many tests wait, for processes they started or for time to pass.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -17,6 +17,9 @@ run: .venv/.installed ## Start the service; ARGS="--port 8000" is handed on
 
 test: .venv/.dev lint types ## All checks and tests; silent but for the tests' summary
 	@$(PYTEST)
+
+test-extended: .venv/.dev ## Tests that are left out of `make test` for their time: the same once more, elsewhere
+	@$(PYTEST) -m extended
 
 SHARED := tests/contract tests/integration tests/unit/test_dashboard.py tests/unit/test_description.py
 test-shared: .venv/.dev ## The suites of stores, API and processors on MongoDB with GridFS, then with S3

@@ -30,7 +30,11 @@ def service(owner: Program) -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["here", "there"])
+#: What is the same there is in test_cli_elsewhere; all of it there with `make test-extended`.
+THERE = pytest.param("there", marks=pytest.mark.extended)
+
+
+@pytest.fixture(scope="module", params=["here", THERE])
 def program(
     request: pytest.FixtureRequest,
     owner: Program,

@@ -84,7 +84,11 @@ class Machines:
             yield store, make_files(settings, store)
 
 
-@pytest.fixture(params=["gridfs", "s3"])
+#: What a bucket owes is in contract/test_depot; all of it here with `make test-extended`.
+S3 = pytest.param("s3", marks=pytest.mark.extended)
+
+
+@pytest.fixture(params=["gridfs", S3])
 async def machines(
     request: pytest.FixtureRequest, mongod: Mongod, tmp_path: Path
 ) -> AsyncIterator[Machines]:
@@ -173,7 +177,7 @@ async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     monkeypatch.setattr("secretary.shipping.SHIP_EVERY", 0.05)
     room = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
-        content = pdf(*(f"Page {n} of many" for n in range(1, 201)))
+        content = pdf(*(f"Page {n} of many" for n in range(1, 61)))
         job_id = await room.hand_in(
             ROUTE, content, "long.pdf", extraction_method="preview_and_native"
         )
