@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# In two processes more than there are processors: many tests wait, for processes they started or for time to pass.
-PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# In one process more than there are processors: many tests wait, for processes they started or for time to pass.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
