@@ -79,7 +79,9 @@ class Shipment:
             elif state.size == kept.size and not _is_to_be_touched(name, kept):
                 load.there[name] = state
         root = Path(load.directory)
-        await self._depot.fetch(list(wanted.values()), lambda key: root / _name(key, load.prefix))
+        await self._depot.fetch(
+            list(wanted.values()), lambda key: root / key.removeprefix(load.prefix)
+        )
         brought = await asyncio.to_thread(_states, load.directory)
         for name, kept in wanted.items():
             if name in brought and not _is_to_be_touched(name, kept):
@@ -125,10 +127,6 @@ def _prefix(entry: Entry) -> str:
     """With the version in it: what an older program made is not for a newer one."""
     mark = hashlib.sha256(entry.version.encode()).hexdigest()[:12]
     return f"{entry.name}@{mark}/"
-
-
-def _name(key: str, prefix: str) -> str:
-    return key.removeprefix(prefix)
 
 
 def _is_to_be_touched(name: str, kept: Kept) -> bool:

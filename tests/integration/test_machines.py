@@ -177,7 +177,7 @@ async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     monkeypatch.setattr("secretary.shipping.SHIP_EVERY", 0.05)
     room = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
-        content = pdf(*(f"Page {n} of many" for n in range(1, 61)))
+        content = pdf(*(f"Page {n} of many" for n in range(1, 151)))
         job_id = await room.hand_in(
             ROUTE, content, "long.pdf", extraction_method="preview_and_native"
         )
