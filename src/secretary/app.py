@@ -236,7 +236,13 @@ def make_worker(
 ) -> Parts:
     observer = observer or Unobserved()
     options = worker_options(settings)
-    options = replace(options, job_types=job_types, slots=slots or options.slots)
+    registry = make_registry(settings)
+    options = replace(
+        options,
+        job_types=job_types,
+        handles=registry.job_types.intersection(job_types or registry.job_types),
+        slots=slots or options.slots,
+    )
     files = make_files(settings, store)
     sandbox = Sandbox(
         settings.generic_worker.processes or max(options.slots, os.cpu_count() or 1),
@@ -247,7 +253,7 @@ def make_worker(
     llm = Endpoints(llm_options(settings))
     executor = Executor(
         store=store,
-        registry=make_registry(settings),
+        registry=registry,
         sandbox=sandbox,
         files=files,
         sources=make_sources(settings),
@@ -350,6 +356,18 @@ async def examine(settings: Settings) -> list[Finding]:
         return findings  # looking must not make it
     try:
         async with opened_store(settings) as store:
-            return [*findings, *await doctor.look_at_store(store)]
+            return [
+                *findings,
+                *await doctor.look_at_store(store),
+                *await _look_at_files(settings, store),
+            ]
     except StoreUnavailable as error:
         return [*findings, doctor.unusable_store(error)]
+
+
+async def _look_at_files(settings: Settings, store: JobStore) -> list[Finding]:
+    try:
+        depot = make_depot(settings, store)
+    except InvalidSettings as error:
+        return [doctor.unusable_files(error)]
+    return [] if depot is None else [await doctor.look_at_depot(depot)]

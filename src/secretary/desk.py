@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from .colleagues import is_alive
 from .errors import (
     AccessDenied,
     Conflict,
@@ -15,8 +15,7 @@ from .errors import (
     StoreUnavailable,
 )
 from .files import JobFiles
-from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, flat_parameters, new_id, utc_now
-from .machine import has_died
+from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, flat_parameters, new_id
 from .registry import Registry
 from .reruns import SOURCES, rerun_request, uploaded_source
 from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
@@ -43,9 +42,6 @@ MAX_SKIP = 100_000
 #: batch is to count its jobs, so it costs more.
 JOBS_COUNTED = 10_000
 BATCHES_COUNTED = 1_000
-
-#: A worker renews its lease every few seconds; one that was silent for so long is gone.
-ALIVE_WITHIN = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,11 +368,6 @@ def _with_upload(job: Job, upload: Upload | None) -> Job:
     source = {**upload.source(), "path": upload.path}
     parameters = {**job.parameters, "file_source": source}
     return job.model_copy(update={"job_id": upload.job_id, "parameters": parameters})
-
-
-def is_alive(worker: WorkerInfo) -> bool:
-    silent = utc_now() - worker.seen_at
-    return silent < ALIVE_WITHIN and not has_died(worker.pid, worker.birth)
 
 
 def _writable(owned: T, user: str | None) -> T:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
-from .desk import is_alive
+from .colleagues import is_alive
+from .depot import Depot
 from .document_options import DocumentOptions
 from .engines.llm import LlmOptions, Purpose
-from .errors import EngineUnavailable, StoreUnavailable
+from .errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
 from .job import JobStatus, utc_now
 from .media_options import MediaOptions
 from .registry import Registry
@@ -227,6 +230,34 @@ async def look_at_store(store: JobStore) -> list[Finding]:
 def unusable_store(error: StoreUnavailable) -> Finding:
     remedy = "Without its store the service cannot start; see docs/how-to/operate.md."
     return Finding("store", Verdict.PROBLEM, str(error), remedy)
+
+
+async def look_at_depot(depot: Depot) -> Finding:
+    """Is what is put there found again as it was, and gone when it is removed?"""
+    prefix, said = f"doctor/{uuid4().hex}/", uuid4().bytes
+    key = f"{prefix}probe"
+    try:
+        with TemporaryDirectory(prefix="secretary-") as directory:
+            probe = Path(directory) / "probe"
+            probe.write_bytes(said)
+            await depot.put([(key, probe)])
+        kept = await depot.find(key)
+        heard = b"".join([piece async for piece in depot.read(kept)]) if kept else None
+        await depot.remove(prefix)
+        left = await depot.find(key)
+    except (StoreUnavailable, NotFound) as error:
+        return unusable_files(error)
+    if heard != said or left is not None:
+        what = "is not there" if kept is None else "is another" if heard != said else "stays"
+        remedy = "All machines must see at once what one of them does there: use another place."
+        fact = f"{depot.kind}: a file that was just written or removed {what}"
+        return Finding("files", Verdict.PROBLEM, fact, remedy)
+    return Finding("files", Verdict.OK, f"{depot.kind}: a file was put, read and removed")
+
+
+def unusable_files(error: InvalidSettings | StoreUnavailable | NotFound) -> Finding:
+    remedy = "See storage.files in docs/reference/settings.md; jobs with files cannot work so."
+    return Finding("files", Verdict.PROBLEM, str(error), remedy)
 
 
 def judge_store(facts: Mapping[str, Any]) -> Iterator[Finding]:

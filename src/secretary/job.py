@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
@@ -71,6 +71,19 @@ class Snapshot(BaseModel):
     """Base of the stored models: immutable, so what a handler holds cannot drift."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @classmethod
+    def from_stored(cls, value: Any) -> Self:
+        """What this version knows of what is stored: a newer one may have written it."""
+        return cls.model_validate(value, extra=cls._of_others())
+
+    @classmethod
+    def from_stored_json(cls, text: str) -> Self:
+        return cls.model_validate_json(text, extra=cls._of_others())
+
+    @classmethod
+    def _of_others(cls) -> Literal["ignore"] | None:
+        return "ignore" if cls.model_config.get("extra") == "forbid" else None
 
 
 class Progress(Snapshot):

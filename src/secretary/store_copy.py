@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .desk import is_alive
+from .colleagues import is_alive
 from .errors import Conflict
 from .store import BatchQuery, JobStore
 from .store.transfer import KINDS, Kind, Record, RecordId, differs

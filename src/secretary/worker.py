@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from .colleagues import Colleagues
 from .errors import LeaseLost, StoreUnavailable
 from .executor import Execution, Executor, Stop
 from .job import Job, utc_now
@@ -25,6 +26,7 @@ LOOK_EVERY = 0.5
 #: However much news there is, leases are not renewed more often than this.
 LOOK_PAUSE = 0.05
 SHOW_LIFE_EVERY = 1.0
+LOOK_AROUND_EVERY = 3.0
 #: Of a lease, counted from when it was last asked for. It may have been written a tenth earlier
 #: (see store.RENEW_BELOW), and to stop takes a moment.
 HEED_AT = 0.8
@@ -35,8 +37,11 @@ RECORD_SECONDS = 15.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     slots: int = 3
-    #: None: all types, those without a handler too (they fail with UNKNOWN_JOB_TYPE).
+    #: None: all types, those too that no worker has a handler for (they fail with
+    #: UNKNOWN_JOB_TYPE).
     job_types: Collection[str] | None = None
+    #: Those of them that it has a handler for.
+    handles: Collection[str] = ()
     max_per_type: Mapping[str, int] = field(default_factory=dict)
     max_per_user: int | None = None
     poll_interval: timedelta = timedelta(seconds=1)
@@ -52,6 +57,7 @@ class Worker:
         self._executor = executor
         self._options = options
         self._info = _info(options)
+        self._colleagues = Colleagues(options.handles)
         self._running: dict[str, Execution] = {}
         self._free = options.slots
         self._asking = False
@@ -78,8 +84,10 @@ class Worker:
 
     async def run(self) -> None:
         await self._enlist()
+        await self._look_at_colleagues()
         self._store.employ(self)
         duties = [
+            asyncio.create_task(self._watch_colleagues()),
             asyncio.create_task(self._claim_jobs()),
             asyncio.create_task(self._watch_for_news()),
             asyncio.create_task(self._keep_leases()),
@@ -123,6 +131,7 @@ class Worker:
         return Wanted(
             slots=slots,
             job_types=options.job_types,
+            left_to_others=self._colleagues.left_to_them,
             max_per_type=options.max_per_type,
             max_per_user=options.max_per_user,
         )
@@ -177,6 +186,17 @@ class Worker:
                 await asyncio.sleep(self._options.poll_interval.total_seconds())
             self._claim_now.set()
             self._look_now.set()
+
+    async def _watch_colleagues(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AROUND_EVERY)
+            await self._look_at_colleagues()
+
+    async def _look_at_colleagues(self) -> None:
+        try:
+            self._colleagues.look_at(await self._store.workers())
+        except StoreUnavailable as error:
+            logger.error("Cannot see the other workers, will look again: %s", error)
 
     # Leases
 
@@ -308,6 +328,7 @@ def _info(options: WorkerOptions) -> WorkerInfo:
         slots=options.slots,
         version=__version__,
         job_types=sorted(options.job_types) if options.job_types is not None else (),
+        handles=sorted(options.handles),
         started_at=now,
         seen_at=now,
     )

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from .desk import is_alive
+from .colleagues import is_alive
 from .store import WorkerInfo
 
 
@@ -14,6 +14,7 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
         "slots": worker.slots,
         "version": worker.version,
         "job_types": list(worker.job_types),
+        "handles": list(worker.handles),
         "started_at": _moment(worker.started_at),
         "seen_at": _moment(worker.seen_at),
         "draining": worker.draining,

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from secretary import doctor
 from secretary.depot import Depot, Kept
 from secretary.depot.directory import DirectoryDepot
 from secretary.depot.s3 import S3Depot
@@ -192,6 +193,28 @@ class TestGridFs:
             assert bucket.open_download_stream_by_name("a/x").read() == data
             assert bucket.open_download_stream_by_name("a/y").read() == b"small"
         await store.close()
+
+
+async def test_the_doctor_tries_it_and_leaves_nothing_behind(depot: Depot) -> None:
+    finding = await doctor.look_at_depot(depot)
+    assert (finding.subject, finding.verdict) == ("files", "ok")
+    assert await keys(depot, "doctor/") == []
+
+
+async def test_the_doctor_names_a_bucket_that_is_away() -> None:
+    finding = await doctor.look_at_depot(S3Depot("s3://bucket?endpoint=http://127.0.0.1:9"))
+    assert finding.verdict == "problem"
+    assert "bucket" in finding.fact
+
+
+async def test_the_doctor_names_a_depot_that_forgets(tmp_path: Path) -> None:
+    class Forgetful(DirectoryDepot):
+        async def find(self, key: str) -> Kept | None:
+            return None
+
+    finding = await doctor.look_at_depot(Forgetful(tmp_path))
+    assert finding.verdict == "problem"
+    assert "is not there" in finding.fact
 
 
 async def test_a_bucket_that_is_away_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What every store owes the workers. A new store passes this file unchanged."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -86,6 +87,13 @@ class TestClaiming:
         await add(store, job_type="audio")
         (pdf,) = await add(store, job_type="pdf")
         assert ids(await claim(store, slots=5, job_types={"pdf"})) == [pdf]
+
+    async def test_a_type_that_is_left_to_others_stays_for_them(self, store: JobStore) -> None:
+        theirs, ours = await add(store, job_type="future") + await add(store)
+        (job,) = await claim(store, slots=2, left_to_others={"future"})
+        assert job.job_id == ours
+        (job,) = await claim(store, "worker-2", slots=2)
+        assert job.job_id == theirs
 
     async def test_a_job_waits_for_its_time(self, store: JobStore) -> None:
         await add(store, run_at=utc_now() + timedelta(hours=1), priority=50)
@@ -210,6 +218,12 @@ class TestLeases:
         done = await store.get(stale.job_id)
         assert (done.results, done.logs[-1].message) != ({"by": "zombie"}, "zombie")
         assert done.results == {"by": "worker-2"}
+
+    async def test_a_worker_tells_what_it_takes_and_what_it_can_do(self, store: JobStore) -> None:
+        told = replace(worker(), job_types=["pdf", "future"], handles=["pdf"])
+        await store.enlist(told, LEASE)
+        (found,) = await store.workers()
+        assert (found.job_types, found.handles) == (["pdf", "future"], ["pdf"])
 
     async def test_a_worker_is_seen_until_it_is_dismissed(self, store: JobStore) -> None:
         await store.enlist(worker("worker-9"), LEASE)

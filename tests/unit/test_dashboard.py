@@ -121,6 +121,17 @@ class TestFiles:
             for name in re.findall(r"""(?:from|import\()\s*"(\./[^"]+)\"""", path.read_text()):
                 assert (ROOT / name).is_file(), f"{path.name}: {name}"
 
+    def test_the_page_asks_at_once_for_all_scripts_of_its_first_view(self) -> None:
+        """Not one after the other, as each is found to import the next."""
+        needed, todo = set(), ["app.js", "overview.js"]
+        while todo:
+            needed.add(name := todo.pop())
+            imported = re.findall(r'(?m)^import [^;]*"\./([^"]+)"', (ROOT / name).read_text())
+            todo += [other for other in imported if other not in needed]
+        page = (ROOT / "index.html").read_text()
+        told = re.findall(r'<link rel="modulepreload" href="/dashboard/([^"]+)">', page)
+        assert sorted(told) == sorted(needed)
+
     def test_only_the_templates_make_html(self) -> None:
         """Everything else goes through what escapes."""
         unsafe = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(")

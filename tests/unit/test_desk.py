@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from secretary.desk import Desk, is_alive
+from secretary.colleagues import is_alive
+from secretary.desk import Desk
 from secretary.errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from secretary.files import JobFiles
 from secretary.job import Completed, Failed, Job, JobError, Outcome, utc_now

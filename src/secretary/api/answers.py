@@ -167,6 +167,7 @@ ENVELOPES: Schema = {
         slots=COUNT,
         version=TEXT,
         job_types=TEXTS,
+        handles=TEXTS,
         started_at=MOMENT,
         seen_at=MOMENT,
         draining=TRUTH,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..desk import is_alive
+from ..colleagues import is_alive
 from ..job import JobStatus, utc_now
 from ..store.activity import EPOCH, Activity, quantile
 from ..vitals import Vitals

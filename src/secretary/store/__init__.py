@@ -1,7 +1,7 @@
 """The contract every job store keeps, and the way to open one by URL."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -101,10 +101,18 @@ class WorkerInfo:
     birth: str
     slots: int
     version: str
+    #: Those it takes; none named: all.
     job_types: Sequence[str] = ()
+    #: Those of them that it has a handler for.
+    handles: Sequence[str] = ()
     started_at: datetime
     seen_at: datetime
     draining: bool = False
+
+    @classmethod
+    def known_of(cls, told: Mapping[str, Any]) -> "WorkerInfo":
+        """What this version knows of what a worker tells, which may be of a newer one."""
+        return cls(**{one.name: told[one.name] for one in fields(cls) if one.name in told})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +120,17 @@ class Wanted:
     """What a worker can take on now. The limits count all jobs that run, on any worker."""
 
     slots: int
-    #: None: every type, those without a handler too, so that they can be refused.
+    #: None: every type, those too that nobody has a handler for, so that they can be refused.
     job_types: Collection[str] | None = None
+    #: Types that it cannot do and another one can.
+    left_to_others: Collection[str] = ()
     max_per_type: Mapping[str, int] = field(default_factory=dict)
     max_per_user: int | None = None
+
+    def serves(self, job_type: str) -> bool:
+        if self.job_types is None:
+            return job_type not in self.left_to_others
+        return job_type in self.job_types
 
 
 @dataclass(frozen=True, slots=True)

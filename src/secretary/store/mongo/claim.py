@@ -13,7 +13,7 @@ from pymongo.errors import PyMongoError
 from ...errors import LeaseLost
 from ...job import QUEUED, Job
 from .. import Wanted
-from ..policy import Candidate, JobClass, Running, Turns
+from ..policy import Candidate, Running, Turns
 from .calls import Calls
 from .contents import filled
 from .line import class_of, placed, promote
@@ -94,7 +94,7 @@ class Claims:
 
     async def _choose(self, wanted: Wanted) -> list[Candidate]:
         names = await self._db.jobs.distinct("line", {"line": {"$gt": ""}})
-        lines = {class_of(name): name for name in names if _serves(wanted, class_of(name))}
+        lines = {class_of(name): name for name in names if wanted.serves(class_of(name)[0])}
         if not lines:
             return []
         running = await _running(self._db, wanted)
@@ -126,10 +126,6 @@ class Claims:
         refused |= {j["_id"]: {"held": True} for j in taken if j.get("batch_id") in inactive}
         await _give_back(db, refused, taken)
         return [job for job in taken if job["_id"] not in refused]
-
-
-def _serves(wanted: Wanted, line: JobClass) -> bool:
-    return wanted.job_types is None or line[0] in wanted.job_types
 
 
 async def _running(db: Database, wanted: Wanted) -> Running:

@@ -19,6 +19,7 @@ from ...job import (
     LogEntry,
     Owned,
     Progress,
+    Try,
     Webhook,
     new_delivery_id,
     utc_now,
@@ -160,7 +161,7 @@ def _owner_from(document: Document) -> Document:
     access = document.get("access_control")
     return {
         "user_id": document.get("user_id"),
-        "access_control": AccessControl.model_validate(access) if access else OWNER_ONLY,
+        "access_control": AccessControl.from_stored(access) if access else OWNER_ONLY,
     }
 
 
@@ -171,7 +172,7 @@ def webhook_to(webhook: Webhook | None) -> Mapping[str, Any] | str | None:
 
 
 def webhook_from(stored: Mapping[str, Any] | str | None) -> Webhook | None:
-    return Webhook.model_validate(loaded(stored)) if stored else None
+    return Webhook.from_stored(loaded(stored)) if stored else None
 
 
 def error_to(error: JobError) -> Document:
@@ -243,7 +244,7 @@ def deliveries_from(document: Document) -> tuple[Delivery, ...]:
             delivered_at=_moment_or_none(stored.get("delivered_at")),
             next_try_at=_moment_or_none(stored.get("next_try_at")),
             tried=stored.get("tried", 0),
-            tries=stored.get("tries", ()),
+            tries=tuple(Try.from_stored(one) for one in stored.get("tries", ())),
         )
         for n, stored in enumerate(kept, first)
     )
@@ -257,7 +258,7 @@ def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
         job_name=document.get("job_name"),
         status=JobStatus(document["status"]),
         parameters=loaded(document["parameters"]),
-        progress=Progress.model_validate(document["progress"]),
+        progress=Progress.from_stored(document["progress"]),
         results=None if results is None else loaded(results),
         error=error_from(document.get("error")),
         created_at=moment(document["created_at"]),

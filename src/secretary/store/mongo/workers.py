@@ -57,6 +57,4 @@ def _lease(lease: timedelta) -> Document:
 
 
 def _worker_from(document: Document) -> WorkerInfo:
-    own = {"_id", "lease_until", "started_at"}
-    fields = {name: value for name, value in document.items() if name not in own}
-    return WorkerInfo(**fields, started_at=moment(document["started_at"]))
+    return WorkerInfo.known_of({**document, "started_at": moment(document["started_at"])})

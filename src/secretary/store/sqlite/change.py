@@ -65,7 +65,7 @@ def _reopen(db: apsw.Connection, seq: int) -> None:
     ).fetchone()
     job_id, batch_id, webhook = row
     if webhook is not None:
-        outbox.begin_again(db, job_id, Webhook.model_validate_json(webhook))
+        outbox.begin_again(db, job_id, Webhook.from_stored_json(webhook))
     if batch_id is not None:
         db.execute("UPDATE batches SET completed_at = NULL WHERE batch_id = ?", (batch_id,))
         outbox.withdraw(db, batch_id)

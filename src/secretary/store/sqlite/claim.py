@@ -85,7 +85,7 @@ def claim(
     lines = {
         line: _waiting(db, line, wanted, running)
         for line in lines_with_jobs(db)
-        if _serves(wanted, line)
+        if wanted.serves(line[0])
     }
     chosen = [candidate.key for candidate in turns.choose(lines, wanted, running)] if lines else []
     if not chosen:
@@ -102,10 +102,6 @@ BEFORE_A_CLAIM = (
     " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
     " WHERE status = 'pending' AND turn IS NULL AND held = 0 AND run_at <= ?)"
 )
-
-
-def _serves(wanted: Wanted, line: JobClass) -> bool:
-    return wanted.job_types is None or line[0] in wanted.job_types
 
 
 def _running(db: apsw.Connection, wanted: Wanted) -> Running:

@@ -69,8 +69,8 @@ def job_from(
      percent, message, created_at, updated_at, processing_started_at, completed_at, parameters,
      webhook, access_control, traceparent, attempts, error, resources) = row  # fmt: skip
     started_at, ended_at = moment_or_none(processing_started_at), moment_or_none(completed_at)
-    job_error = JobError.model_validate_json(error) if error else None
-    past = [Attempt.model_validate(item) for item in json.loads(attempts)] if attempts else []
+    job_error = JobError.from_stored_json(error) if error else None
+    past = [Attempt.from_stored(item) for item in json.loads(attempts)] if attempts else []
     if worker_id is not None and started_at is not None:
         past.append(
             Attempt(
@@ -103,7 +103,7 @@ def job_from(
         run_at=moment_or_none(run_at),
         timeout_s=timeout_s,
         max_attempts=max_attempts,
-        webhook=Webhook.model_validate_json(webhook) if webhook else None,
+        webhook=Webhook.from_stored_json(webhook) if webhook else None,
         deliveries=tuple(deliveries),
         resources=json.loads(resources) if resources else {},
         traceparent=traceparent,
@@ -117,7 +117,7 @@ def job_from(
 
 
 def access_from(text: str | None) -> AccessControl:
-    return AccessControl.model_validate_json(text) if text else OWNER_ONLY
+    return AccessControl.from_stored_json(text) if text else OWNER_ONLY
 
 
 def access_to(access: AccessControl) -> str | None:
@@ -177,7 +177,7 @@ def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch
         access_control=access_from(access_control),
         is_active=bool(is_active),
         archived=bool(archived),
-        webhook=Webhook.model_validate_json(webhook) if webhook else None,
+        webhook=Webhook.from_stored_json(webhook) if webhook else None,
         deliveries=tuple(deliveries),
         created_at=moment(created_at),
         updated_at=moment(updated_at),

@@ -86,7 +86,7 @@ def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None
         return
     attempt, worker_id, started_at, completed_at, attempts, ended_with = row
     if error is None and completed_at is not None and ended_with:
-        error = JobError.model_validate_json(ended_with)
+        error = JobError.from_stored_json(ended_with)
     past = Attempt(
         attempt=attempt,
         worker_id=worker_id,
@@ -109,7 +109,7 @@ def ended(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
     ).fetchone()
     if row is not None:
         job_id, webhook, ended_at = row
-        outbox.note_end(db, job_id, Webhook.model_validate_json(webhook), "error", ended_at)
+        outbox.note_end(db, job_id, Webhook.from_stored_json(webhook), "error", ended_at)
     if batch_id is not None:
         settle_batch(db, batch_id)
 
@@ -124,5 +124,5 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
     ).fetchone()
     if row is None or row[0] is None:
         return
-    webhook = Webhook.model_validate_json(row[0])
+    webhook = Webhook.from_stored_json(row[0])
     outbox.note_end(db, batch_id, webhook, "completed" if row[1] else "error", row[2])

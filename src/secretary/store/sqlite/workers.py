@@ -78,6 +78,6 @@ def prolong(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
 
 
 def _worker_from(info: str, seen_at: int) -> WorkerInfo:
-    fields = json.loads(info)
-    fields["started_at"] = moment(fields["started_at"])
-    return WorkerInfo(**fields, seen_at=moment(seen_at))
+    told = json.loads(info)
+    times = {"started_at": moment(told["started_at"]), "seen_at": moment(seen_at)}
+    return WorkerInfo.known_of(told | times)
