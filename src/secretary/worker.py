@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -27,6 +28,8 @@ LOOK_EVERY = 0.5
 LOOK_PAUSE = 0.05
 SHOW_LIFE_EVERY = 1.0
 LOOK_AROUND_EVERY = 3.0
+#: A slot stays free for so long at the most while there is work.
+GATHER_SECONDS = 0.005
 #: Of a lease, counted from when it was last asked for. It may have been written a tenth earlier
 #: (see store.RENEW_BELOW), and to stop takes a moment.
 HEED_AT = 0.8
@@ -108,13 +111,27 @@ class Worker:
     # Claiming
 
     async def _claim_jobs(self) -> None:
+        more = False
         while not self._draining.is_set():
             self._claim_now.clear()
+            if more and self._store.remote:
+                await self._gather_free_slots()
             free = self._free
             jobs = await self._claim(free) if free > 0 else []
             self.take(jobs)
+            if free > 0:
+                more = len(jobs) == free
             if not jobs or len(jobs) < free:
                 await self._claim_now.wait()
+
+    async def _gather_free_slots(self) -> None:
+        """A claim of a store elsewhere costs the same for one slot as for many: with more jobs
+        waiting than there is room for, fill together what gets free together."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_SECONDS):
+                while 0 < self._free < self._options.slots:
+                    self._claim_now.clear()
+                    await self._claim_now.wait()
 
     def ready_for(self) -> tuple[str, Wanted] | None:
         """What the store may hand us unasked: nothing while we ask, or a slot is filled twice."""

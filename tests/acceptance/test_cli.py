@@ -239,6 +239,7 @@ class TestJobs:
         assert program.run("jobs", "archive", job_id).out == f"{job_id} is archived\n"
         assert program.json("jobs", "list", "--user", user)["jobs"] == []
         assert len(program.json("jobs", "list", "--user", user, "--all")["jobs"]) == 1
+        assert program.run("jobs", "unarchive", job_id).out == f"{job_id} is archived no longer\n"
         assert program.run("jobs", "delete", job_id).out == f"{job_id} is deleted\n"
         assert program.run("jobs", "delete", job_id).code == 4
 
@@ -373,6 +374,7 @@ class TestBatches:
         assert program.json("batches", "archive", batch_id)["archived"] is True
         assert batch_id not in program.run("batches", "list").out
         assert batch_id in program.run("batches", "list", "--all").out
+        assert program.json("batches", "unarchive", batch_id)["archived"] is False
         assert program.run("batches", "delete", batch_id).code == 0
         assert program.run("batches", "show", batch_id).code == 4
 

@@ -246,6 +246,11 @@ class TestBatches:
         page.get_by_role("link", name="Current").click()
         page.locator(".tabs a[aria-current]", has_text="Current").wait_for()
         assert page.get_by_role("link", name="half broken").count() == 0
+        page.goto(f"{service.url}/#/batch/{batch_id}")
+        page.get_by_role("button", name="Out of the archive").click()
+        page.get_by_text("It is in the lists again").wait_for()
+        page.get_by_role("link", name="Batches", exact=True).click()
+        page.get_by_role("link", name="half broken").wait_for()
 
 
 class TestTemplates:

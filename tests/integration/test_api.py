@@ -400,6 +400,8 @@ class TestChanging:
         assert (await client.data("POST", f"/api/jobs/{job_id}/archive"))["archived"] is True
         assert (await client.data("GET", "/api/jobs"))["jobs"] == []
         assert (await client.data("GET", f"/api/jobs/{job_id}"))["job_id"] == job_id
+        assert (await client.data("POST", f"/api/jobs/{job_id}/unarchive"))["archived"] is False
+        assert len((await client.data("GET", "/api/jobs"))["jobs"]) == 1
 
     async def test_a_job_is_deleted_once_it_has_ended(
         self, client: Client, store: JobStore
@@ -433,6 +435,10 @@ class TestChanging:
         assert (batch["cancelled_jobs"], len(batch["job_ids"])) == (3, 3)
         await client.data("POST", f"/api/batches/{batch_id}/archive")
         assert (await client.data("GET", "/api/batches"))["batches"] == []
+        assert (await client.data("GET", "/api/jobs"))["jobs"] == []
+        await client.data("POST", f"/api/batches/{batch_id}/unarchive")
+        assert len((await client.data("GET", "/api/batches"))["batches"]) == 1
+        assert len((await client.data("GET", "/api/jobs"))["jobs"]) == 3
         await client.data("DELETE", f"/api/batches/{batch_id}")
         await client.refusal("GET", f"/api/batches/{batch_id}", 404)
 
@@ -625,12 +631,12 @@ class TestAccess:
         for method, path in (
             ("GET", job),
             ("DELETE", job),
-            *(("POST", f"{job}/{verb}") for verb in ("cancel", "restart", "archive")),
+            *(("POST", f"{job}/{verb}") for verb in ("cancel", "restart", "archive", "unarchive")),
             ("GET", batch),
             ("DELETE", batch),
             *(
                 ("POST", f"{batch}/{verb}")
-                for verb in ("archive", "toggle-active", "cancel", "restart-failed")
+                for verb in ("archive", "unarchive", "toggle-active", "cancel", "restart-failed")
             ),
         ):
             await client.refusal(method, path, 404, headers=eve)

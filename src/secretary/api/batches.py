@@ -86,6 +86,13 @@ async def archive_batch(request: Request, batch_id: str, user: Caller) -> JSONRe
     return _told(request, await desk_of(request).archive_batch(batch_id, user=user))
 
 
+@router.post("/batches/{batch_id}/unarchive")
+async def unarchive_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+    """Show a batch and its jobs in lists again."""
+    desk = desk_of(request)
+    return _told(request, await desk.archive_batch(batch_id, user=user, archived=False))
+
+
 @router.post("/batches/{batch_id}/toggle-active")
 async def toggle_active(
     request: Request,

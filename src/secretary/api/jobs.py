@@ -176,6 +176,12 @@ async def archive_job(request: Request, job_id: str, user: Caller) -> JSONRespon
     return _told(request, await desk_of(request).archive(job_id, user=user))
 
 
+@router.post("/jobs/{job_id}/unarchive")
+async def unarchive_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
+    """Show a job in lists again."""
+    return _told(request, await desk_of(request).archive(job_id, user=user, archived=False))
+
+
 @router.get("/jobs/{job_id}/deliveries")
 async def list_deliveries(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """What the job's webhook was told, or could not be told."""

@@ -89,6 +89,13 @@ def archive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
 
 @app.command()
 @somewhere
+def unarchive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+    """Show a batch and its jobs in lists again."""
+    _tell(_changed(where, batch_id, "unarchive"), as_json=as_json)
+
+
+@app.command()
+@somewhere
 def cancel(where: Where, batch_id: str, as_json: AsJson = False) -> None:
     """Cancel all its jobs that have not ended."""
     _tell_jobs(_changed(where, batch_id, "cancel"), "cancelled", as_json=as_json)

@@ -120,6 +120,8 @@ class Here:
                 return _shown(await desk.restart(job_id))
             case "archive":
                 return _shown(await desk.archive(job_id))
+            case "unarchive":
+                return _shown(await desk.archive(job_id, archived=False))
 
     async def delete(self, job_id: str) -> None:
         await (await self._opened()).delete(job_id)
@@ -157,6 +159,8 @@ class Here:
                 return (await desk.set_batch_active(batch_id, verb == "resume")).document()
             case "archive":
                 return (await desk.archive_batch(batch_id)).document()
+            case "unarchive":
+                return (await desk.archive_batch(batch_id, archived=False)).document()
             case "cancel":
                 job_ids = await desk.cancel_batch(batch_id)
             case "restart-failed":

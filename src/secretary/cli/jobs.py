@@ -88,6 +88,13 @@ def archive(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
 
 @app.command()
 @somewhere
+def unarchive(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Show jobs in lists again."""
+    _change(where, job_ids, "unarchive", as_json=as_json)
+
+
+@app.command()
+@somewhere
 def delete(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
     """Delete ended jobs and their files."""
 
@@ -141,6 +148,8 @@ def _complain_of(errors: Sequence[StoreError]) -> None:
 def _became(job: Document, verb: JobVerb) -> str:
     if verb == "archive":
         return "is archived"
+    if verb == "unarchive":
+        return "is archived no longer"
     stops = job.get("cancel_requested") and job["status"] == Status.PROCESSING
     return "will be cancelled" if stops else f"is {job['status']}"
 

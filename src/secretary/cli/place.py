@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 #: Of a job or batch, as the HTTP API shows it.
 Document = dict[str, Any]
 
-JobVerb = Literal["cancel", "restart", "archive"]
-BatchVerb = Literal["pause", "resume", "archive", "cancel", "restart-failed"]
+JobVerb = Literal["cancel", "restart", "archive", "unarchive"]
+BatchVerb = Literal["pause", "resume", "archive", "unarchive", "cancel", "restart-failed"]
 
 
 class Status(StrEnum):

@@ -119,6 +119,8 @@ class There:
                     await job.restart()
                 case "archive":
                     await job.archive()
+                case "unarchive":
+                    await job.unarchive()
         return job.document.raw
 
     async def delete(self, job_id: str) -> None:
@@ -166,6 +168,8 @@ class There:
                     await batch.resume()
                 case "archive":
                     await batch.archive()
+                case "unarchive":
+                    await batch.unarchive()
                 case "cancel":
                     await batch.cancel()
                 case "restart-failed":

@@ -113,6 +113,9 @@ class AsyncBatch(BatchView):
     async def archive(self) -> "AsyncBatch":
         return await self._asked("archive")
 
+    async def unarchive(self) -> "AsyncBatch":
+        return await self._asked("unarchive")
+
     async def delete(self) -> None:
         """Delete it, its jobs and their files; it must have ended."""
         await self._connection.delete(self.path)

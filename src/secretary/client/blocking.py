@@ -60,6 +60,10 @@ class Job(JobView):
         self._portal.run(self._job.archive())
         return self
 
+    def unarchive(self) -> "Job":
+        self._portal.run(self._job.unarchive())
+        return self
+
     def delete(self) -> None:
         """Delete it and its files; it must have ended."""
         self._portal.run(self._job.delete())
@@ -129,6 +133,10 @@ class Batch(BatchView):
 
     def archive(self) -> "Batch":
         self._portal.run(self._batch.archive())
+        return self
+
+    def unarchive(self) -> "Batch":
+        self._portal.run(self._batch.unarchive())
         return self
 
     def delete(self) -> None:

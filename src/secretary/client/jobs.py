@@ -110,6 +110,9 @@ class AsyncJob(JobView):
     async def archive(self) -> "AsyncJob":
         return await self._asked("archive")
 
+    async def unarchive(self) -> "AsyncJob":
+        return await self._asked("unarchive")
+
     async def delete(self) -> None:
         """Delete it and its files; it must have ended."""
         await self._connection.delete(self.path)

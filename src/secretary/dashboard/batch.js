@@ -84,7 +84,7 @@ class Page {
       open && (batch.isActive ? "pause" : "resume"),
       open && "cancel",
       batch.failed_jobs > 0 && "restart-failed",
-      !batch.archived && "archive",
+      batch.archived ? "unarchive" : "archive",
       !open && "delete",
     ].filter(Boolean);
     const place = this.root.querySelector("#actions");

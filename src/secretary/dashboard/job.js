@@ -199,7 +199,7 @@ class Page {
       ${archive && html`<button type="button" data-do="zip">↓ ${t("do.zip")}</button>`}
       ${ended && this.restart()}
       ${ended && html`<a class="button quiet" href="#/job/${job.job_id}?tab=parameters&change=">${t("do.change")}</a>`}
-      ${ended && !job.archived && html`<button type="button" class="quiet" data-do="archive">${t("do.archive")}</button>`}
+      ${job.archived ? html`<button type="button" class="quiet" data-do="unarchive">${t("do.unarchive")}</button>` : ended && html`<button type="button" class="quiet" data-do="archive">${t("do.archive")}</button>`}
       ${ended && html`<button type="button" class="quiet danger" data-do="delete">${t("do.delete")}</button>`}`);
     for (const button of place.querySelectorAll("[data-do]")) {
       button.addEventListener("click", () => doing(button, () => this.act(button.dataset.do)));

@@ -22,9 +22,9 @@ export const de = {
   "part.page": "Seite des Vortrags", "part.slides": "Folien", "part.video": "Video", "part.subtitles": "Untertitel", "stage.processing_pages": "Liest die Seiten", "steps.done": "getan", "steps.now": "jetzt", "steps.next": "kommt noch",
 
   "col.state": "Zustand", "col.name": "Name", "col.type": "Typ", "col.progress": "Fortschritt", "col.created": "Abgegeben", "col.took": "Dauer", "col.started": "Begonnen", "col.worker": "Worker", "col.outcome": "Ausgang",
-  "do.cancel": "Abbrechen", "do.restart": "Erneut ausführen", "do.archive": "Archivieren", "do.delete": "Löschen", "do.zip": "Alle Dateien (ZIP)", "do.change": "Erneut mit Änderungen", "do.source": "Adresse öffnen", "do.new": "Andere Datei abgeben", "do.system": "Ansehen, was da ist", "do.logs": "Protokoll lesen",
+  "do.cancel": "Abbrechen", "do.restart": "Erneut ausführen", "do.archive": "Archivieren", "do.unarchive": "Aus dem Archiv", "do.delete": "Löschen", "do.zip": "Alle Dateien (ZIP)", "do.change": "Erneut mit Änderungen", "do.source": "Adresse öffnen", "do.new": "Andere Datei abgeben", "do.system": "Ansehen, was da ist", "do.logs": "Protokoll lesen",
   "do.pause": "Anhalten", "do.resume": "Fortsetzen", "do.restart-failed": "Fehlgeschlagene erneut ausführen",
-  "done.cancel": "Wird abgebrochen", "done.restart": "Wartet auf den nächsten Lauf", "done.archive": "Archiviert: in Listen verborgen, nichts ist gelöscht", "done.delete": "Gelöscht",
+  "done.cancel": "Wird abgebrochen", "done.restart": "Wartet auf den nächsten Lauf", "done.archive": "Archiviert: in Listen verborgen, nichts ist gelöscht", "done.unarchive": "Wieder in den Listen", "done.delete": "Gelöscht",
   "done.pause": "Angehalten: Kein wartender Job darin beginnt", "done.resume": "Es geht weiter", "done.restart-failed": "Die fehlgeschlagenen Jobs laufen erneut",
 
   "jobs.filters": "Filter", "jobs.filter": "Anwenden", "jobs.more": "Mehr Filter", "jobs.all": "Alle", "jobs.pages": "Seiten", "jobs.newest": "Neueste", "jobs.older": "Ältere",

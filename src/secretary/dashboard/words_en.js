@@ -22,9 +22,9 @@ export const en = {
   "part.page": "Page of the talk", "part.slides": "Slides", "part.video": "Video", "part.subtitles": "Subtitles", "stage.processing_pages": "Reads the pages", "steps.done": "done", "steps.now": "now", "steps.next": "to come",
 
   "col.state": "State", "col.name": "Name", "col.type": "Type", "col.progress": "Progress", "col.created": "Added", "col.took": "Took", "col.started": "Started", "col.worker": "Worker", "col.outcome": "Outcome",
-  "do.cancel": "Cancel", "do.restart": "Run again", "do.archive": "Archive", "do.delete": "Delete", "do.zip": "All files (ZIP)", "do.change": "Again with changes", "do.source": "Open the address", "do.new": "Hand in another file", "do.system": "See what is there", "do.logs": "Read the log",
+  "do.cancel": "Cancel", "do.restart": "Run again", "do.archive": "Archive", "do.unarchive": "Out of the archive", "do.delete": "Delete", "do.zip": "All files (ZIP)", "do.change": "Again with changes", "do.source": "Open the address", "do.new": "Hand in another file", "do.system": "See what is there", "do.logs": "Read the log",
   "do.pause": "Pause", "do.resume": "Resume", "do.restart-failed": "Run failed ones again",
-  "done.cancel": "It is being cancelled", "done.restart": "It waits for its next run", "done.archive": "Archived: hidden from lists, nothing is deleted", "done.delete": "Deleted",
+  "done.cancel": "It is being cancelled", "done.restart": "It waits for its next run", "done.archive": "Archived: hidden from lists, nothing is deleted", "done.unarchive": "It is in the lists again", "done.delete": "Deleted",
   "done.pause": "Paused: none of its waiting jobs starts", "done.resume": "It goes on", "done.restart-failed": "The failed jobs run again",
 
   "jobs.filters": "Filters", "jobs.filter": "Apply", "jobs.more": "More filters", "jobs.all": "All", "jobs.pages": "Pages", "jobs.newest": "Newest", "jobs.older": "Older",

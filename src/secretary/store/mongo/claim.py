@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from pymongo import UpdateOne
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import PyMongoError
 
 from ...errors import LeaseLost
@@ -62,9 +62,8 @@ class Claims:
 
     async def _claim(self, worker_id: str, wanted: Wanted, token: str) -> list[Job]:
         async with self._one_at_a_time:
-            await must_be_enlisted(self._db, worker_id)
             await self._give_back_unwanted()
-            await promote(self._db)
+            await asyncio.gather(must_be_enlisted(self._db, worker_id), promote(self._db))
             taken = await self._take(worker_id, wanted, token)
             kept = await self._without_what_may_not_run(worker_id, wanted, taken)
             return [job_from(document) for document in await filled(self._db, kept)]
@@ -93,11 +92,12 @@ class Claims:
         return taken
 
     async def _choose(self, wanted: Wanted) -> list[Candidate]:
-        names = await self._db.jobs.distinct("line", {"line": {"$gt": ""}})
+        names, running = await asyncio.gather(
+            self._db.jobs.distinct("line", {"line": {"$gt": ""}}), _running(self._db, wanted)
+        )
         lines = {class_of(name): name for name in names if wanted.serves(class_of(name)[0])}
         if not lines:
             return []
-        running = await _running(self._db, wanted)
         waiting = await asyncio.gather(
             *(_waiting(self._db, line, wanted, running) for line in lines.values())
         )
@@ -224,15 +224,22 @@ async def _mark(
         progress=INITIALIZING,
         claim=token,
     )
-    ids = {"$in": list(places)}
-    await db.jobs.update_many(
-        {"_id": ids, "status": "pending", "line": {"$gt": ""}},
-        update | {"$inc": {"attempt": 1}} | db.touch,
-        hint="_id_",
-    )
-    found = db.jobs.find({"_id": ids, "claim": token}, WITHOUT_DETAILS, hint="_id_")
-    won = {job["_id"]: job async for job in found}
+    won = await _marked(db, list(places), update | {"$inc": {"attempt": 1}} | db.touch, token)
     return [won[job_id] | {"place": place} for job_id, place in places.items() if job_id in won]
+
+
+async def _marked(
+    db: Database, ids: Sequence[str], update: Document, token: str
+) -> dict[str, Document]:
+    free = {"_id": {"$in": ids}, "status": "pending", "line": {"$gt": ""}}
+    if len(ids) == 1:  # one request instead of two
+        job = await db.jobs.find_one_and_update(
+            free, update, WITHOUT_DETAILS, return_document=ReturnDocument.AFTER, hint="_id_"
+        )
+        return {job["_id"]: job} if job is not None else {}
+    await db.jobs.update_many(free, update, hint="_id_")
+    found = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
+    return {job["_id"]: job async for job in found}
 
 
 def _place_of(job: Mapping[str, Any]) -> Document:
