@@ -1,4 +1,4 @@
-"""Writes the parts of the reference that the program itself can tell: its routes and job types.
+"""Writes the parts of the docs that the program itself can tell: routes, job types, modules.
 
 `make docs` runs it. With --check it writes nothing and fails where a page is out of date."""
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import module_duties
 
 from secretary.api import create_api
 from secretary.desk import Desk
@@ -15,7 +17,7 @@ from secretary.handlers import BUILTIN
 from secretary.handlers.parameters import LanguageParameters
 from secretary.registry import Registry
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+DOCS = Path(__file__).parents[1] / "docs"
 PART = "<!-- written by scripts/write_reference.py: {} -->\n"
 END = "<!-- up to here -->"
 
@@ -47,13 +49,14 @@ RESULTS = {
 
 def main() -> None:
     registry = Registry(BUILTIN)
-    desk = Desk(None, registry, JobFiles(REFERENCE))  # type: ignore[arg-type]  # nobody asks it
+    desk = Desk(None, registry, JobFiles(DOCS))  # type: ignore[arg-type]  # nobody asks it
     document = create_api(desk).openapi()
     pages = {
-        "api.md": {"routes": "\n".join(routes(document))},
-        "job-types.md": {"job types": "\n".join(job_types())},
+        "reference/api.md": {"routes": "\n".join(routes(document))},
+        "reference/job-types.md": {"job types": "\n".join(job_types())},
+        "explanation/architecture.md": {"modules": "\n".join(module_duties.tables())},
     }
-    stale = [name for name, parts in pages.items() if not put(REFERENCE / name, parts)]
+    stale = [name for name, parts in pages.items() if not put(DOCS / name, parts)]
     if stale and "--check" in sys.argv:
         sys.exit(f"Out of date: {', '.join(stale)}. Run `make docs`.")
 
