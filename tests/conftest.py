@@ -1,9 +1,9 @@
 """Real servers for all tests: SQLite in a temporary directory, a MongoDB, a language model."""
 
+import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -13,6 +13,12 @@ from . import places
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
 from .s3_server import S3Server
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are known now and stay: not to be looked through at each collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -60,12 +66,15 @@ def model_server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(params=["sqlite", "mongodb"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty store, of every kind in turn."""
     if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/jobs.db"
+        yield f"sqlite://{tmp_path}/jobs.db"
+        return
     server: Mongod = request.getfixturevalue("mongod")
-    return server.url(f"test_{uuid4().hex[:12]}")
+    name = server.lend()
+    yield server.url(name)
+    server.take_back(name)
 
 
 @pytest.fixture
