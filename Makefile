@@ -30,7 +30,14 @@ test-shared: .venv/.dev ## The suites of stores, API and processors on MongoDB w
 	@TEST_STORE=gridfs $(PYTEST) $(SHARED)
 	@TEST_STORE=s3 $(PYTEST) $(SHARED)
 
-check: format test ## Format the code, then check and test it: before handing in
+check: format test holes ## Format the code, then check and test it: before handing in
+
+holes: .venv/.group-security ## Does bandit or the audit of packages find a hole? Without a network only bandit is asked
+	@$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src scripts
+	@$(BIN)/python scripts/audit.py --report
+
+audit: .venv/.group-security ## Is a hole known in a package that an installation needs? Fails where it cannot be asked
+	@$(BIN)/python scripts/audit.py
 
 format: .venv/.dev ## Bring the code into shape
 	@$(BIN)/ruff format -q .
@@ -47,6 +54,9 @@ docs: .venv/.group-docs ## Make a site of the documentation, in site/
 	@$(BIN)/python scripts/write_reference.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "Open site/index.html"
+
+licences: .venv/.dev ## Write anew which licences the packages of an installation have
+	@$(BIN)/python scripts/write_licences.py
 
 pictures: .venv/.dev ## Take the pictures of the dashboard for the documentation anew
 	@PYTHONPATH=. $(BIN)/python scripts/take_pictures.py
@@ -93,6 +103,9 @@ clean: ## Remove everything that can be made again; your data stays
 
 .venv/.group-docs: pyproject.toml scripts/make-venv
 	@PYTHON=$(PYTHON) scripts/make-venv docs
+
+.venv/.group-security: .venv/.dev
+	@PYTHON=$(PYTHON) scripts/make-venv security
 
 .venv/.dev: pyproject.toml scripts/make-venv
 	@PYTHON=$(PYTHON) scripts/make-venv dev

@@ -65,6 +65,8 @@ class Desk:
     check_url: UrlCheck = any_url
     #: Called when a webhook may have to be told something.
     on_event: Callable[[], None] = lambda: None
+    #: A list has no more long results than this: all of it is in memory when it is sent.
+    max_results_bytes: int = 32 * 1024 * 1024
 
     # Jobs
 
@@ -117,7 +119,18 @@ class Desk:
             raise InvalidParameters("The cursor is not one that a list gave out") from None
         if not any(job.has_more_results for job in found.items):
             return found
+        if (few := await self._as_many_as_fit(found.items)) < len(found.items):
+            return await self.jobs(query.model_copy(update={"limit": few}), user=user)
         return replace(found, items=[await self.whole(job) for job in found.items])
+
+    async def _as_many_as_fit(self, jobs: Sequence[Job]) -> int:
+        """Of so many the results can be held at once; of one they can, however long they are."""
+        size = 0
+        for number, job in enumerate(jobs):
+            size += await self.files.more_bytes(job)
+            if number and size > self.max_results_bytes:
+                return number
+        return len(jobs)
 
     async def jobs_from(self, skip: int, query: JobQuery, *, user: str | None = None) -> Part[Job]:
         """For clients that count what they have seen instead of following a cursor."""
@@ -303,7 +316,13 @@ class Desk:
         return _writable(await self.outline(job_id, user=user), user)
 
     async def _writable_batch(self, batch_id: str, user: str | None) -> Batch:
-        return _writable(await self.batch(batch_id, user=user), user)
+        """What is done to it is done to its jobs, which may be of others: an operator chose."""
+        batch = _writable(await self.batch(batch_id, user=user), user)
+        if user is not None:
+            async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE)):
+                for job in jobs:
+                    _writable(job, user)
+        return batch
 
     async def _on_all(
         self, query: JobQuery, change: Callable[[JobQuery], Awaitable[list[str]]]

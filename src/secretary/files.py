@@ -206,6 +206,15 @@ class JobFiles:
         metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}
         return job.model_copy(update={"results": {**results, **more, "metadata": metadata}})
 
+    async def more_bytes(self, job: Job) -> int:
+        """How long the texts are that `filled` puts back."""
+        if not job.has_more_results:
+            return 0
+        try:
+            return (await self.find(job, str((job.results or {})[MORE_IN]))).size
+        except NotFound:
+            return 0
+
     # Looking whether there is a directory takes a microsecond: not worth a thread for each job.
 
     async def keep_only(self, job: Job) -> None:

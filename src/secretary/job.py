@@ -13,6 +13,8 @@ from uuid import UUID, uuid4
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
+from .secret_parameters import masked
+
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 DEFAULT_JOB_TYPE = "session"
@@ -306,6 +308,7 @@ class Job(Owned):
         hidden = {"failures", "crashes", "webhook", *without}
         document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
         document["webhook"] = self.webhook.public() if self.webhook else None
+        document["parameters"] = masked(document["parameters"])
         if document.get("results") is not None:
             document["results"] = {**NO_RESULTS, **document["results"]}
         return document

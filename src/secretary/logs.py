@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -11,6 +12,9 @@ from typing import TextIO
 current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
 #: The trace that job belongs to.
 current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
+
+#: But for tabs and ends of lines: what moves a cursor, or turns the direction of writing.
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 #: Libraries that log what they send: addresses with the secrets in them.
 CHATTY = ("pymongo", "httpx", "httpcore", "httpx2", "httpcore2", "openai")
@@ -44,7 +48,14 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         job_id = getattr(record, "job_id", None)  # another library's handler has no filter
         record.job = f"[{job_id}] " if job_id else ""
-        return super().format(record)
+        return _one_record(super().format(record))
+
+
+def _one_record(text: str) -> str:
+    """Texts of clients get into messages: what goes on below is indented, so that nobody can
+    write a record of their own, and terminals are told nothing."""
+    text = CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return "\n    ".join(text.splitlines())
 
 
 class _JsonLines(logging.Formatter):

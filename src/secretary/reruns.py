@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .job import Job, flat_parameters
+from .secret_parameters import without_hidden
 from .submission import JobRequest, read
 
 #: The ways to name what a job works on: who names another one means that one only.
@@ -29,6 +30,7 @@ def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> 
 
 def _changed(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A null takes a parameter back."""
+    changes = without_hidden(changes)
     gone = {name for name, value in changes.items() if value is None}
     if SOURCES & (changes.keys() - gone):
         gone |= SOURCES - changes.keys()

@@ -223,7 +223,8 @@ def on_signals(act: Callable[[], None]) -> None:
 def require_writable(directory: Path) -> None:
     """Better a sentence at the start than a failure at the first upload."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        # Documents lie in it: those who share the machine have no business there.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = directory / ".writable"
         probe.touch()
         probe.unlink()

@@ -60,7 +60,7 @@ def _canceller() -> Callable[[asyncio.Task[None]], None]:
 def run_directory(parent: Path) -> Iterator[Path]:
     """A directory for one run. What killed runs have left is removed first."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_abandoned(parent)
         directory = Path(tempfile.mkdtemp(prefix=RUN, dir=parent.resolve()))
     except OSError as error:

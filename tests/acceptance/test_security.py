@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -252,11 +253,13 @@ class TestTraversal:
         _ended(target, [mine])
         assert (target.directory / "data" / "uploads" / mine / "a.pdf").exists()
         path = f"uploads/{mine}/a.pdf"
+        digest = sha256((target.directory / "data" / path).read_bytes()).hexdigest()
         documents: list[dict[str, Any]] = [
             {"file_path": path},
             {"file_path": str(target.directory / "data" / path)},
             {"file_source": {"type": "upload", "name": f"../{mine}/a.pdf"}},
             {"file_source": {"type": "file", "path": path}},
+            {"file_source": {"type": "upload", "name": "a.pdf", "size": 13, "sha256": digest}},
         ]
         asked = [target.post("/api/pdf/process", each, user="bob") for each in documents]
         jobs = _ended(target, [answer.json["job_id"] for answer in asked])

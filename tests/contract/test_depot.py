@@ -126,6 +126,21 @@ async def test_a_prefix_is_a_directory_and_not_the_beginning_of_a_name(
     assert await keys(depot, "jobs/") == ["jobs/1.x/a", "jobs/10/a", "jobs/2/a"]
 
 
+@pytest.mark.parametrize("depot", ["gridfs"], indirect=True)
+@pytest.mark.parametrize("name", ["../../evil", "a/../../../evil", "./a", "a//b", "..", "a\0b"])
+async def test_a_name_that_leads_out_is_not_brought(
+    depot: Depot, tmp_path: Path, name: str
+) -> None:
+    """Whoever else can write to the place chooses names; a bucket takes no such ones at all."""
+    content = file(tmp_path, b"evil")
+    try:
+        await depot.put([(f"uploads/job-1/{name}", content)])
+    except (StoreUnavailable, ValueError):
+        return
+    await depot.put([("uploads/job-1/good", content)])
+    assert await keys(depot, "uploads/job-1/") == ["uploads/job-1/good"]
+
+
 async def test_what_is_not_there_is_not_found(depot: Depot, tmp_path: Path) -> None:
     assert await depot.find("a/none") is None
     await depot.remove("nothing/here/")

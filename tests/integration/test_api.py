@@ -596,6 +596,13 @@ class TestAccess:
         data = await client.data("POST", "/api/jobs", status=202, json={}, headers=headers)
         assert data["job"]["user_id"] == "jürgen"
 
+    @pytest.mark.parametrize("name", ["", " ", "\t"])
+    async def test_a_user_without_a_name_is_no_operator(self, api: FastAPI, name: str) -> None:
+        """A program that hands on the names of its users has none for a stranger."""
+        async with Client(api, **{"Authorization": "Bearer right"}) as client:
+            await client.data("GET", "/api/jobs")
+            await client.refusal("GET", "/api/jobs", 403, headers={"X-User-ID": name})
+
     @pytest.mark.parametrize(
         "headers",
         [

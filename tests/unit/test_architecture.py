@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "src" / "secretary"
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
-    "job": set(),
+    "secret_parameters": set(),
+    "job": {"secret_parameters"},
     "logs": set(),
     "trace": set(),
     "resources": set(),
@@ -45,8 +46,13 @@ ALLOWED: dict[str, set[str]] = {
     "shipping": {"cache", "depot", "errors"},
     "store": {"job", "depot"},
     "store.policy": {"store"},
-    "store.sqlite": {"store", "store.policy", "job", "errors", "machine"},
-    "store.mongo": {"store", "store.policy", "depot", "depot.placing", "job", "errors", "machine"},
+    "store.sqlite": {
+        "store", "store.policy", "job", "secret_parameters", "errors", "machine",
+    },
+    "store.mongo": {
+        "store", "store.policy", "depot", "depot.placing", "job", "secret_parameters", "errors",
+        "machine",
+    },
     "sound_frames": set(),
     "file_kinds": {"sound_frames"},
     "uploads": {"depot", "errors", "file_kinds", "file_names"},
@@ -106,7 +112,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "webhook_rules": {"job", "errors"},
     "submission": {"webhook_rules", "registry", "job", "errors", "trace"},
-    "reruns": {"submission", "files", "job", "errors"},
+    "reruns": {"submission", "files", "job", "secret_parameters", "errors"},
     "desk": {
         "reruns", "submission", "webhook_rules", "registry", "store", "files", "uploads", "job",
         "errors", "colleagues",

@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -185,6 +186,24 @@ class TestAccess:
             with pytest.raises(AccessDenied):
                 await ask(batch_id, user="bob")
 
+    async def test_nobody_reaches_jobs_of_others_by_the_batch_that_they_are_in(
+        self, desk: Desk
+    ) -> None:
+        """A batch without a user is everybody's; the jobs that an operator put into it are not."""
+        jobs = [{"user_id": "bob"}, {"user_id": "ann"}]
+        batch_id, job_ids = await submit_batch(desk, 2, jobs=jobs)
+        for ask in (
+            desk.cancel_batch,
+            desk.archive_batch,
+            desk.restart_failed,
+            desk.set_batch_active,
+            desk.delete_batch,
+        ):
+            with pytest.raises(AccessDenied):
+                await ask(batch_id, user="bob")
+        assert (await desk.job(job_ids[1])).status == "pending"
+        assert await desk.cancel_batch(batch_id) == job_ids[::-1]
+
 
 class TestBatches:
     async def test_a_batch_holds_its_jobs(self, desk: Desk) -> None:
@@ -223,6 +242,30 @@ class TestBatches:
             await desk.batch(batch_id)
         with pytest.raises(NotFound):
             await desk.job(job_ids[0])
+
+
+class TestLongResults:
+    async def test_a_list_has_as_many_as_fit_and_goes_on_behind_them(self, desk: Desk) -> None:
+        for number in range(5):
+            await submit(desk, job_name=str(number))
+            job = await end_next(desk, Completed({"more_in": "texts.json"}))
+            directory = Path(desk.files.of_attempt(job))
+            directory.mkdir(parents=True)
+            (directory / "texts.json").write_text(json.dumps({"text": "x" * 1000}))
+        small = replace(desk, max_results_bytes=2500)
+        query = JobQuery(include=frozenset({"results"}))
+        pages = [page := await small.jobs(query)]
+        while page.next_cursor is not None:
+            page = await small.jobs(query.model_copy(update={"cursor": page.next_cursor}))
+            pages.append(page)
+        assert [[job.job_name for job in page.items] for page in pages] == [
+            ["4", "3"],
+            ["2", "1"],
+            ["0"],
+        ]
+        assert {len((job.results or {})["text"]) for page in pages for job in page.items} == {1000}
+        assert len((await replace(desk, max_results_bytes=1).jobs(query)).items) == 1
+        assert len((await desk.jobs(JobQuery())).items) == 5
 
 
 class TestSkipping:

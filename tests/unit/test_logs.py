@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +57,21 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
     during, after = (json.loads(line) for line in lines.getvalue().splitlines())
     assert (during["job_id"], during["trace_id"]) == (job.job_id, TRACE.split("-")[1])
     assert (after["job_id"], after["trace_id"]) == (None, None)
+
+
+def test_nobody_can_write_a_record_of_their_own() -> None:
+    written = io.StringIO()
+    handler = logs.handler(written, as_json=False)
+    text = "a\n2026-11-16 INFO [job-1] secretary: All is well\r\x1b[2J\x00\u2028b"
+    try:
+        raise ValueError(text)
+    except ValueError:
+        handler.handle(logging.LogRecord("x", 20, "", 0, "Said: %s", (text,), sys.exc_info()))
+    first, *more = written.getvalue().rstrip("\n").split("\n")
+    assert first.endswith("x: Said: a")
+    assert more[:2] == [
+        "    2026-11-16 INFO [job-1] secretary: All is well",
+        "    \\x1b[2J\\x00\\u2028b",
+    ]
+    assert [line for line in more if not line.startswith("    ")] == []
+    assert not set(written.getvalue()) & set("\r\x1b\x00\u2028")

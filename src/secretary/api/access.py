@@ -157,6 +157,9 @@ async def _caller(
     ] = None,
 ) -> str | None:
     """The user that a request acts for; None: an operator. The doorway has let it in."""
+    if x_user_id is not None and not x_user_id.strip():
+        # Who hands names on has none for somebody who has not logged in: no operator, that.
+        raise AccessDenied("X-User-ID names no user")
     if len(set(request.headers.getlist("x-user-id"))) > 1:
         raise AccessDenied("X-User-ID names more than one user")
     key: ApiKey | None = request.state.key

@@ -179,4 +179,6 @@ def _ranges(header: str | None, size: int) -> Ranges:
             headers = {"Content-Range": f"bytes */{size}"}
             raise HTTPException(416, f"The file has {size:,} bytes", headers)
         found.append((start, min(int(last) + 1, size) if first and last else size))
-    return found if len(found) <= MOST_RANGES else []
+    # Nor is more sent than the file has: the same range a hundred times is an attack.
+    asked = sum(end - start for start, end in found)
+    return found if len(found) <= MOST_RANGES and asked <= size else []

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from .board import Show, what_of
 from .place import Advance, Document, Status
-from .tables import age, coloured, console, duration, moment, table_of
+from .tables import age, cell, coloured, console, duration, moment, table_of
 
 BAR_WIDTH = 12
 #: Ids are always whole, for they are copied; what else there is goes by the room for it.
@@ -52,13 +52,13 @@ def _cells(job: Document) -> tuple[RenderableType, ...]:
     name = job["job_name"] or job["job_type"]
     return (
         job["job_id"],
-        Text(job["job_type"]),
+        cell(job["job_type"]),
         coloured(job["status"]),
         ProgressBar(total=100, completed=advance.percent, width=BAR_WIDTH),
         f"{advance.percent} %",
         left(job, advance),
         age(job["created_at"]),
-        Text(f"{name}: {what}" if what else name),
+        cell(f"{name}: {what}" if what else name),
     )
 
 

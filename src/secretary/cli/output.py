@@ -1,16 +1,26 @@
 """How the command line says things; the tables for people are in `tables`."""
 
 import json
+import re
 import sys
 from typing import Any
 
+#: But for tabs and ends of lines: what moves a cursor, or turns the direction of writing.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Names, messages and documents are others': on a terminal they must not be orders to it."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    """A pipe gets all of it as it is."""
+    print(printable(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:

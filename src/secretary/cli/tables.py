@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .output import say
+from .output import printable, say
 from .place import Document, Status
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def print_jobs(jobs: Sequence[Document]) -> None:
     for job in jobs:
         table.add_row(
             job["job_id"],
-            job["job_type"],
+            cell(job["job_type"]),
             coloured(job["status"]),
             f"{job['progress']['percent']} %",
             age(job["created_at"]),
-            Text(job["error"]["code"] if job["error"] else job["job_name"] or ""),
+            cell(job["error"]["code"] if job["error"] else job["job_name"] or ""),
         )
     console().print(table)
 
@@ -49,10 +49,10 @@ def print_jobs(jobs: Sequence[Document]) -> None:
 def print_batches(batches: Sequence[Document]) -> None:
     table = table_of("BATCH", "STATUS", "JOBS", "DONE", "FAILED", "AGE", "NAME")
     for batch in batches:
-        status = coloured(batch["status"]) if batch["isActive"] else Text("paused", "yellow")
+        status = coloured(batch["status"]) if batch["isActive"] else cell("paused", "yellow")
         numbers = (str(batch[f"{kind}_jobs"]) for kind in ("total", "completed", "failed"))
         name = batch["batch_name"] if batch["batch_name"] != batch["batch_id"] else ""
-        table.add_row(batch["batch_id"], status, *numbers, age(batch["created_at"]), Text(name))
+        table.add_row(batch["batch_id"], status, *numbers, age(batch["created_at"]), cell(name))
     console().print(table)
 
 
@@ -62,16 +62,16 @@ def print_talks(talks: Sequence[Mapping[str, Any]]) -> None:
     for talk in talks:
         ticks = ["yes" if talk.get(key) else "" for key in ("video_url", "attachments_url")]
         told = [str(talk.get(key) or "") for key in ("day", "starttime", "track")]
-        table.add_row(*map(Text, (*told, *ticks, talk["session"])))
+        table.add_row(*map(cell, (*told, *ticks, talk["session"])))
     console().print(table)
 
 
 def print_job(job: Document) -> None:
     table = _pairs()
     table.add_row("job", job["job_id"])
-    table.add_row("type", Text(job["job_type"]))
+    table.add_row("type", cell(job["job_type"]))
     table.add_row("status", coloured(job["status"]))
-    table.add_row("progress", Text(f"{job['progress']['percent']} % {job['progress']['step']}"))
+    table.add_row("progress", cell(f"{job['progress']['percent']} % {job['progress']['step']}"))
     created = f"{moment(job['created_at']):%Y-%m-%d %H:%M:%S} UTC ({age(job['created_at'])} ago)"
     table.add_row("created", created)
     if job["processing_started_at"] and job["completed_at"]:
@@ -90,14 +90,14 @@ def print_job(job: Document) -> None:
         ("log", logs and f"{len(logs)} entries: secretary jobs logs {job['job_id']}"),
     ):
         if value:
-            table.add_row(name, Text(str(value)))
+            table.add_row(name, cell(str(value)))
     console().print(table)
 
 
 def print_batch(batch: Document) -> None:
     table = _pairs()
     for name in ("batch_id", "batch_name", "status", "isActive", "archived", "user_id"):
-        table.add_row(name, Text(str(batch[name])))
+        table.add_row(name, cell(str(batch[name])))
     for status in Status:
         table.add_row(f"{status} jobs", str(batch[f"{status}_jobs"]))
     console().print(table)
@@ -107,7 +107,7 @@ def print_findings(findings: "Sequence[Finding]") -> None:
     table = _pairs()
     for finding in findings:
         verdict = coloured(finding.verdict.value)
-        text = Text(finding.fact)
+        text = cell(finding.fact)
         if finding.remedy and finding.verdict != "ok":
             text.append(f"\n→ {finding.remedy}", "bold")
         table.add_row(finding.subject, verdict, text)
@@ -121,12 +121,12 @@ def print_workers(workers: Sequence[Document]) -> None:
         state = state if worker["alive"] else "gone"
         colour = {"alive": "green", "stopping": "yellow", "gone": "red"}[state]
         table.add_row(
-            Text(worker["worker_id"]),
-            Text(state, colour),
+            cell(worker["worker_id"]),
+            cell(state, colour),
             str(worker["slots"]),
-            worker["version"],
+            cell(worker["version"]),
             f"{age(worker['seen_at'])} ago",
-            Text(", ".join(worker["job_types"]) or "everything"),
+            cell(", ".join(worker["job_types"]) or "everything"),
         )
     console().print(table)
 
@@ -145,7 +145,8 @@ def print_templates(templates: Sequence[Document]) -> None:
         faults = one["faults"]
         title = f"cannot be used: {_fault(faults[0])}" if faults else one["title"]
         fields = "" if faults else str(len(one["fields"]))
-        table.add_row(one["name"], one["source"], one["language"] or "", fields, Text(title))
+        told = (one["name"], one["source"], one["language"] or "", fields, title)
+        table.add_row(*map(cell, told))
     console().print(table)
 
 
@@ -189,8 +190,13 @@ def _short_json(value: Any) -> str:
     return text if len(text) <= 2000 else text[:2000] + " … (all of it: --json)"
 
 
+def cell(text: str, style: str = "") -> Text:
+    """No markup and no orders to the terminal, whatever the text says."""
+    return Text(printable(text), style)
+
+
 def coloured(word: str) -> Text:
-    return Text(word, COLOURS.get(word, ""))
+    return cell(word, COLOURS.get(word, ""))
 
 
 def console() -> Console:

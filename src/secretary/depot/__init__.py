@@ -18,6 +18,12 @@ class Kept:
     tag: str
 
 
+def is_plain(key: str) -> bool:
+    """Whether a file can be put where its key says. Others may write to the same bucket, and a
+    key with `..` in it would lead out of every directory."""
+    return not {"", ".", ".."} & set(key.split("/")) and "\0" not in key
+
+
 class Depot(Protocol):
     """Files by their keys, which look like paths (`jobs/job-1/1/pages/1.txt`).
 
@@ -37,7 +43,8 @@ class Depot(Protocol):
     async def find(self, key: str) -> Kept | None: ...
 
     def below(self, prefix: str) -> AsyncIterator[Kept]:
-        """All files below a prefix that ends with a slash, in no order."""
+        """All files below a prefix that ends with a slash, in no order; but none whose key is no
+        plain path."""
         ...
 
     def read(self, kept: Kept, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:

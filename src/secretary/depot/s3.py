@@ -13,7 +13,7 @@ from obstore.store import S3Store
 
 from ..errors import InvalidSettings, NotFound, StoreUnavailable
 from ..lanes import in_lanes
-from . import Kept
+from . import Kept, is_plain
 from .placing import Arrival
 
 #: What a file is read in, so that no request lasts long however large the file is.
@@ -74,7 +74,8 @@ class S3Depot:
         with self._translated():
             async for page in obstore.list(self._store, prefix, chunk_size=GROUP):
                 for found in page:
-                    yield _kept(found)
+                    if is_plain(found["path"]):
+                        yield _kept(found)
 
     async def read(
         self, kept: Kept, start: int = 0, end: int | None = None

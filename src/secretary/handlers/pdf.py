@@ -42,7 +42,12 @@ class PdfParameters(LanguageParameters):
     include_images: bool = Field(default=False, description="A picture of each page")
     page_start: int | None = Field(default=None, ge=1, description="The first page to read")
     page_end: int | None = Field(default=None, ge=1, description="The last page to read")
-    password: str | None = Field(default=None, max_length=200, description="Of an encrypted PDF")
+    password: str | None = Field(
+        default=None,
+        max_length=200,
+        description="Of an encrypted PDF",
+        json_schema_extra={"writeOnly": True},  # no answer shows it
+    )
     ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
     def wish(self) -> Wish:

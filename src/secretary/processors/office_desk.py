@@ -12,7 +12,7 @@ from urllib.parse import quote
 _BEGINNING = "libreoffice-"
 #: Where it puts a socket by which a second one with the same profile would find it. Nothing can
 #: tell it another place, and when it is killed the socket stays.
-_SOCKETS = ("/tmp", "/var/tmp")
+_SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # to tidy up there, not to write
 #: What it does not escape when it writes a URL.
 _PLAIN = "/!$&'()*+,-.:=@_~"
 

@@ -17,7 +17,7 @@ _MAPPED_FOR_ONE_TOUCHED = 4
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """The running program; when this is left, it and all it started are gone."""
     with _more_data():
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # nosec B603  # no shell, and names of files are ours
             command, stdin=subprocess.DEVNULL, start_new_session=True, **options
         )
     try:

@@ -246,7 +246,7 @@ class Child(asyncio.BufferedProtocol):
         if call is None or call.on_message is None or call.outcome.done():
             return
         try:
-            call.on_message(pickle.loads(body))
+            call.on_message(pickle.loads(body))  # nosec B301  # from a process of ours, on a socket of ours
         except Exception as error:  # the caller's own: it ends the call and comes out of `run`
             self.breach(error, at_once=False)
 

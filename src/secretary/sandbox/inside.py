@@ -137,7 +137,7 @@ class _Server:
     def _call(self, request: memoryview) -> Any:
         self._is_calling = True
         try:
-            function, args = pickle.loads(request)
+            function, args = pickle.loads(request)  # nosec B301  # the worker asks
             result = function(*args)
             if hasattr(result, "__await__"):
                 self._loop = self._loop or _Loop(self._connection)
@@ -231,7 +231,7 @@ def _pickled(error: BaseException) -> bytes | None:
         return None
     try:
         data = pickle.dumps(error, protocol=5)
-        pickle.loads(data)
+        pickle.loads(data)  # nosec B301  # what this process has just written
     except Exception:  # anything may go wrong in an error's own __reduce__ and __init__
         return None
     return data if len(data) <= _ERROR_BYTES else None

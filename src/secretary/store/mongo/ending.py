@@ -1,9 +1,12 @@
 """How attempts go and end: the job is done, or it is pending again."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
+
+from pymongo.errors import PyMongoError
 
 from ...errors import LeaseLost
 from ...job import (
@@ -18,6 +21,7 @@ from ...job import (
     Progress,
     Released,
 )
+from ...secret_parameters import has_secrets, without_secrets
 from .. import JobQuery
 from .activity import ending_of
 from .bounds import MAX_MESSAGE_BYTES, MAX_PAST_BYTES, past_error, shortened
@@ -72,9 +76,12 @@ async def finish(
     match outcome:
         case Completed(results=results):
             values = await put_value(db, job.job_id, "results", results)
+            values, before = await _without_secrets(db, job, values)
             if not await write(_completed(job, values, used)):
                 await drop_values(db, [values])
                 raise LeaseLost(job.job_id)
+            with suppress(PyMongoError):  # the job has ended; what stays goes with it
+                await drop_values(db, [before])
         case Failed(error=error, retry_at=None, crashed=crashed):
             change = failed(_document(job), held_by(job), error, crashed=crashed, resources=used)
             await _must(write, change)
@@ -85,6 +92,16 @@ async def finish(
             await _go_on(db, write, job, used)
         case Cancelled(reason=reason):
             await _must(write, cancelled(_document(job), held_by(job), reason, resources=used))
+
+
+async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Document, Document]:
+    """These fields and those that hold the parameters without their secrets, if there are any;
+    and the fields from before, whose values may lie outside."""
+    if not has_secrets(job.parameters):
+        return values, {}
+    before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
+    kept = without_secrets(job.parameters)
+    return values | await _new_parameters(db, {"_id": job.job_id}, kept), before or {}
 
 
 async def _must(write: Write, change: Change) -> None:

@@ -18,7 +18,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from ...depot import Kept
+from ...depot import Kept, is_plain
 from ...depot.placing import Arrival
 from ...errors import NotFound
 from .calls import cancellable
@@ -117,7 +117,7 @@ class GridFsDepot:
             async for found in query:
                 if last is not None and last["filename"] != found["filename"]:
                     yield _kept(last)
-                last = found
+                last = found if is_plain(found["filename"]) else None
         if last is not None:
             yield _kept(last)
 

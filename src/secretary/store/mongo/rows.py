@@ -153,7 +153,7 @@ def _owner(owned: Owned) -> Document:
     return without_none(
         user_id=owned.user_id,
         access_control=None if access == OWNER_ONLY else access.model_dump(mode="json"),
-        readers=[EVERYBODY] if readers is None else sorted(readers),
+        readers=[EVERYBODY] if readers is None else sorted(readers - {EVERYBODY}),
     )
 
 

@@ -8,6 +8,7 @@ import apsw
 
 from ...errors import LeaseLost
 from ...job import Cancelled, Failed, Job, Released, utc_now
+from ...secret_parameters import has_secrets, without_secrets
 from ..json_text import dumps
 from . import outbox
 from .changes import NEXT_REVISION
@@ -80,11 +81,18 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
     kept = [c for c in completions if c.job.job_id in held]
     _keep_results(db, [(held[c.job.job_id][0], c.results, c.resources) for c in kept])
     for completion in kept:
+        if has_secrets(completion.job.parameters):
+            _forget_secrets(db, held[completion.job.job_id][0], completion.job)
         if completion.job.webhook is not None:
             outbox.note_end(db, completion.job.job_id, completion.job.webhook, "completed", now)
     for batch_id in {batch_id for _, batch_id in held.values() if batch_id is not None}:
         settle_batch(db, batch_id)
     return [None if c.job.job_id in held else LeaseLost(c.job.job_id) for c in completions]
+
+
+def _forget_secrets(db: apsw.Connection, seq: int, job: Job) -> None:
+    parameters = dumps(without_secrets(job.parameters))
+    db.execute("UPDATE contents SET parameters = ? WHERE seq = ?", (parameters, seq))
 
 
 def _keep_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:

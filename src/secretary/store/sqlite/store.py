@@ -89,7 +89,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             await asyncio.to_thread(prepare, self._path)
             self._writer.open(asyncio.get_running_loop())
             self._readers.open()

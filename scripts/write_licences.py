@@ -1,0 +1,163 @@
+"""Writes under which licences the packages stand that Secretary needs, and refuses those that ask
+too much of its users.
+
+`make licences` runs it. With --check it writes nothing and fails where the page is out of date:
+names and licences, not versions, which differ from machine to machine."""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reference" / "licences.md"
+START = "<!-- written by scripts/write_licences.py -->\n"
+END = "<!-- up to here -->"
+
+#: They ask for no more than that their text goes along.
+PERMISSIVE = frozenset(
+    {
+        "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC",
+        "LicenseRef-any-OSI", "LicenseRef-public-domain", "MIT", "MIT-0", "MIT-CMU", "PSF-2.0",
+        "Unlicense", "Zlib",
+    }
+)  # fmt: skip
+#: They ask for the source of changes to their own files, and of nothing else. We change none.
+BY_FILE = frozenset({"MPL-1.1", "MPL-2.0"})
+
+#: What packages write that know no SPDX expression.
+SPELLINGS = {
+    "3-Clause BSD License": "BSD-3-Clause",
+    "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "BSD, Public Domain": "BSD-2-Clause AND LicenseRef-public-domain",
+    "BSD-3-Clause, Apache-2.0, dependency licenses": "BSD-3-Clause AND Apache-2.0",
+    "ISC License": "ISC",
+    "MIT License": "MIT",
+    "The BSD 2-Clause License": "BSD-2-Clause",
+    "any-OSI": "LicenseRef-any-OSI",
+}
+
+Licences = dict[str, str]
+
+
+def main() -> None:
+    found = licences_by_group()
+    told = {name: said for all_ in found.values() for name, said in all_.items()}
+    if refused := [f"{name}: {said}" for name, said in told.items() if not is_allowed(said)]:
+        sys.exit("Not on the list of scripts/write_licences.py:\n" + "\n".join(refused))
+    before = PAGE.read_text()
+    if "--check" not in sys.argv:
+        PAGE.write_text(written(before, found))
+    elif missing := [row for row in rows(found) if row not in before.splitlines()]:
+        sys.exit("Not in docs/reference/licences.md; run `make licences`:\n" + "\n".join(missing))
+
+
+def licences_by_group() -> dict[str, Licences]:
+    """Of what comes with the default installation, and of what each extra adds to it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    default = licences(project["dependencies"])
+    extras: Mapping[str, list[str]] = project["optional-dependencies"]
+    more = {name: licences(needed) for name, needed in extras.items()}
+    added = {
+        name: {one: said for one, said in all_.items() if one not in default}
+        for name, all_ in more.items()
+    }
+    return {"": default, **added}
+
+
+def licences(requirements: Iterable[str]) -> Licences:
+    """Of these packages and of all they need in turn, as they are installed here."""
+    found: dict[tuple[str, str], Distribution] = {}
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        for extra in ("", *wanted.extras):
+            place = (canonicalize_name(wanted.name), extra)
+            if place in found:
+                continue
+            try:
+                found[place] = distribution(wanted.name)
+            except PackageNotFoundError:
+                sys.exit(f"{wanted.name} is not installed: its licence cannot be read")
+            waiting += _needed(found[place], extra)
+    return {name: licence(found[name, extra]) for name, extra in sorted(found)}
+
+
+def _needed(package: Distribution, extra: str) -> Iterator[Requirement]:
+    for text in package.requires or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            yield requirement
+
+
+def licence(package: Distribution) -> str:
+    """An SPDX expression, whatever the package writes."""
+    about = package.metadata
+    written = [
+        text for name in ("License-Expression", "License") for text in about.get_all(name, [])
+    ]
+    told: str = next((line for text in written for line in text.strip().splitlines()[:1]), "")
+    if not told:
+        kinds = about.get_all("Classifier", [])
+        names = [one.rpartition(" :: ")[2] for one in kinds if one.startswith("License ::")]
+        told = " AND ".join(SPELLINGS.get(name, name) for name in names)
+    return SPELLINGS.get(told, told) or "unknown"
+
+
+def is_allowed(expression: str) -> bool:
+    """Of what `OR` joins one is enough, of what `AND` joins all are needed."""
+    tokens = re.findall(r"\(|\)|[^\s()]+", expression)
+
+    def either() -> bool:
+        found = both()
+        while tokens[:1] == ["OR"]:
+            del tokens[0]
+            found = both() or found
+        return found
+
+    def both() -> bool:
+        found = one()
+        while tokens[:1] == ["AND"]:
+            del tokens[0]
+            found = one() and found
+        return found
+
+    def one() -> bool:
+        token = tokens.pop(0) if tokens else ""
+        if token != "(":
+            return token in PERMISSIVE | BY_FILE
+        found = either()
+        return found and bool(tokens) and tokens.pop(0) == ")"
+
+    return either() and not tokens
+
+
+def written(page: str, found: Mapping[str, Licences]) -> str:
+    start, end = page.index(START) + len(START), page.index(END)
+    return page[:start] + "\n" + "\n".join(tables(found)) + "\n" + page[end:]
+
+
+def tables(found: Mapping[str, Licences]) -> Iterator[str]:
+    for group, all_ in found.items():
+        yield f"### The extra `{group}`\n" if group else "### Always\n"
+        yield "| package | licence |\n|---|---|"
+        yield "\n".join(rows({group: all_})) + "\n"
+
+
+def rows(found: Mapping[str, Licences]) -> list[str]:
+    return [
+        f"| `{name}` | {said.replace('LicenseRef-', '')} |"
+        for all_ in found.values()
+        for name, said in all_.items()
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What every store owes those who have secrets."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from secretary.job import AccessControl, Batch, Cancelled, Completed, Failed, Job, JobError, Outcome
+from secretary.store import BatchQuery, JobQuery, JobStore, open_store
+
+from ..mongod import Mongod
+from .given import claim, claimed
+
+ERROR = JobError(code="FILE_ENCRYPTED", message="No")
+GIVEN = {"password": "sesame", "url": "https://example.org", "extra": {"token": "t", "note": "n"}}
+KEPT = {"url": "https://example.org", "extra": {"note": "n"}}
+
+
+class TestParameters:
+    async def test_a_job_that_has_completed_keeps_no_secret(self, store: JobStore) -> None:
+        job = await claimed(store, parameters=GIVEN)
+        assert job.parameters == GIVEN
+        await store.finish(job, Completed({}))
+        assert (await store.get(job.job_id)).parameters == KEPT
+
+    async def test_nor_do_long_parameters(self, store: JobStore) -> None:
+        text = "x" * 100_000
+        job = await claimed(store, parameters={**GIVEN, "text": text})
+        await store.finish(job, Completed({"text": text}))
+        stored = await store.get(job.job_id)
+        assert stored.parameters == {**KEPT, "text": text}
+        assert stored.results == {"text": text}
+
+    async def test_nor_is_one_left_where_mongodb_keeps_long_values(self, mongod: Mongod) -> None:
+        url = mongod.url(f"test_{uuid4().hex[:12]}")
+        store = open_store(url)
+        await store.open()
+        job = await claimed(store, parameters={**GIVEN, "text": "x" * 100_000})
+        await store.finish(job, Completed({}))
+        await store.close()
+        with MongoClient[dict[str, Any]](url) as client:
+            database = client.get_default_database()
+            names = database.list_collection_names()
+            everything = [list(database[name].find()) for name in names]
+        assert "contents" in names
+        assert "sesame" not in str(everything)
+
+    @pytest.mark.parametrize("outcome", [Failed(ERROR), Cancelled()])
+    async def test_one_that_can_be_restarted_keeps_what_it_needs(
+        self, store: JobStore, outcome: Outcome
+    ) -> None:
+        job = await claimed(store, parameters=GIVEN)
+        await store.finish(job, outcome)
+        await store.restart(JobQuery(job_id=job.job_id))
+        (again,) = await claim(store)
+        assert again.parameters == GIVEN
+
+
+class TestNames:
+    async def test_a_name_that_looks_like_everybody_is_nobodys_but_its_owners(
+        self, store: JobStore
+    ) -> None:
+        listed = AccessControl(read_access=("*", "%", "bob*"))
+        batch = Batch(user_id="*")
+        jobs = [Job(user_id="*"), Job(user_id="ann", access_control=listed)]
+        await store.add(
+            [job.model_copy(update={"batch_id": batch.batch_id}) for job in jobs], batch=batch
+        )
+        assert (await store.find(JobQuery(visible_to="bob"))).items == []
+        assert (await store.find_batches(BatchQuery(visible_to="bob"))).items == []
+        assert len((await store.find(JobQuery(visible_to="ann"))).items) == 1

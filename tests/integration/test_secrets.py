@@ -1,0 +1,108 @@
+"""The password of a file, from the request to the end of its job: who may read the job cannot."""
+
+import asyncio
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from secretary import logs
+
+from ..good_files import encrypted_pdf
+from ..receiver import Receiver
+from ..workroom import Room, workroom
+from .test_reruns import again
+
+PASSWORD = "Sesame-71c2"
+ROUTE = "/api/pdf/process"
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """All that the service says."""
+    written = io.StringIO()
+    handler = logs.handler(written, as_json=True)
+    handler.addFilter(lambda record: not record.name.startswith("http"))  # the test's client
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield written
+    root.setLevel(level)
+    root.removeHandler(handler)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver().running() as receiver:
+        yield receiver
+
+
+async def test_no_answer_event_or_line_of_the_log_tells_the_password(
+    tmp_path: Path, log: io.StringIO, receiver: Receiver
+) -> None:
+    network = {"allow_hosts": ["127.0.0.1"]}
+    async with workroom(tmp_path, network=network) as room:
+        fields = {"password": PASSWORD, "callback_url": receiver.url("/hook"), "wait_ms": 60_000}
+        files = {"file": ("a.pdf", encrypted_pdf(6, PASSWORD))}
+        waited = await room.client.post(ROUTE, files=files, data=fields)
+        job_id = waited.json()["process"]["id"]
+        assert (await room.ended(job_id))["status"] == "completed"
+        await _received(receiver)
+        wrong = await room.ended(
+            await room.hand_in(ROUTE, encrypted_pdf(6, "other"), "b.pdf", password=PASSWORD)
+        )
+        assert wrong["parameters"]["password"] == "•••"
+        batch = await _batch(room)
+        told = [waited.text, await _stream(room, job_id), *map(str, receiver.received)]
+        for path in (
+            f"/api/jobs/{job_id}",
+            f"/api/jobs/{wrong['job_id']}",
+            "/api/jobs?include=results,logs",
+            f"/api/batches/{batch}?include=jobs",
+            "/api/event-job/jobs",
+            f"/api/event-job/jobs/{wrong['job_id']}",
+            "/api/overview",
+        ):
+            told.append((await room.get(path)).text)
+    assert all(text for text in told)
+    assert [text for text in told if PASSWORD in text] == []
+    assert PASSWORD not in log.getvalue()
+    assert [path for path in tmp_path.rglob("*.json*") if PASSWORD in path.read_text()] == []
+
+
+async def _received(receiver: Receiver) -> None:
+    """Until its end has been told."""
+    async with asyncio.timeout(20):
+        while not any(each.json["phase"] == "completed" for each in receiver.received):
+            await asyncio.sleep(0.02)
+
+
+async def _batch(room: Room) -> str:
+    job = {"job_type": "pdf", "parameters": {"url": "http://127.0.0.1:1", "password": PASSWORD}}
+    answer = await room.client.post("/api/batches", json={"jobs": [job]})
+    assert PASSWORD not in answer.text
+    batch_id: str = answer.json()["data"]["batch_id"]
+    return batch_id
+
+
+async def _stream(room: Room, job_id: str) -> str:
+    async with room.client.stream("GET", f"/api/jobs/{job_id}/stream") as stream:
+        return "".join([text async for text in stream.aiter_text()])
+
+
+async def test_a_job_that_failed_runs_again_with_the_password_that_nobody_can_read(
+    tmp_path: Path,
+) -> None:
+    async with workroom(tmp_path) as room:
+        content = encrypted_pdf(6, PASSWORD)
+        job_id = await room.hand_in(ROUTE, content, "a.pdf", password=PASSWORD, page_start=7)
+        first = await room.ended(job_id)
+        assert (first["status"], first["parameters"]["password"]) == ("failed", "•••")
+        # A client that sends back what it has read changes nothing by it.
+        second = await again(room, first["job_id"], page_start=None, password="•••")
+        job = await room.ended(second)
+        assert job["status"] == "completed", job["error"]
+        assert "password" not in job["parameters"]

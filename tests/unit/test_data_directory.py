@@ -1,0 +1,34 @@
+"""The directory with everybody's documents."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from secretary.running import require_writable
+from secretary.store import open_store
+from secretary.workshop import run_directory
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_who_shares_the_machine_cannot_look_into_it(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "data")
+    assert mode(tmp_path / "new" / "data") == 0o700
+    store = open_store(f"sqlite://{tmp_path}/other/jobs.db")
+    await store.open()
+    await store.close()
+    assert mode(tmp_path / "other") == 0o700
+    with run_directory(tmp_path / "convert") as directory:
+        assert (mode(tmp_path / "convert"), mode(directory)) == (0o700, 0o700)
+
+
+@pytest.mark.parametrize("chosen", [0o755, 0o2770])
+def test_one_that_is_there_stays_as_its_owner_made_it(tmp_path: Path, chosen: int) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    directory.chmod(chosen)
+    require_writable(directory)
+    assert mode(directory) == chosen

@@ -1,0 +1,55 @@
+"""Secrets among the parameters of a job."""
+
+from typing import Any
+
+import pytest
+
+from secretary.handlers import BUILTIN
+from secretary.job import Job
+from secretary.secret_parameters import HIDDEN, has_secrets, masked, without_secrets
+
+GIVEN: dict[str, Any] = {
+    "url": "https://example.org/a.pdf",
+    "password": "sesame",
+    "page_end": 3,
+    "extra": {"apiKey": "k", "callback_token": "t", "tokens": 5, "note": "n"},
+}
+
+
+def test_they_are_masked_wherever_they_stand() -> None:
+    assert masked(GIVEN) == {
+        "url": "https://example.org/a.pdf",
+        "page_end": 3,
+        "password": HIDDEN,
+        "extra": {"tokens": 5, "note": "n", "apiKey": HIDDEN, "callback_token": HIDDEN},
+    }
+    assert Job(parameters=GIVEN).document()["parameters"] == masked(GIVEN)
+
+
+def test_or_left_out() -> None:
+    kept = {"url": "https://example.org/a.pdf", "page_end": 3, "extra": {"tokens": 5, "note": "n"}}
+    assert without_secrets(GIVEN) == kept
+    assert (has_secrets(GIVEN), has_secrets(kept)) == (True, False)
+
+
+def test_all_else_stays_as_it_is() -> None:
+    plain = {"use_cache": True, "password": None, "secret": False, "context": {"password": "mine"}}
+    assert masked(plain) == without_secrets(plain) == plain
+    assert not has_secrets(plain)
+
+
+@pytest.mark.parametrize("extra", [None, 7, "password", ["password"]])
+def test_an_odd_extra_is_left_alone(extra: Any) -> None:
+    assert masked({"extra": extra, "token": "t"}) == {"extra": extra, "token": HIDDEN}
+
+
+def test_what_a_schema_marks_as_one_is_one_and_nothing_else_is() -> None:
+    """A new one is thought of in both places, and no harmless one is called like a secret."""
+    marked, named = set(), set()
+    for handler in BUILTIN:
+        for name, field in handler.parameters.model_json_schema()["properties"].items():
+            if field.get("writeOnly"):
+                marked.add(name)
+            if has_secrets({name: "x"}):
+                named.add(name)
+    assert marked == named == {"password"}

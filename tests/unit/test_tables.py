@@ -1,0 +1,60 @@
+"""Tables on a terminal: what others wrote is shown, and is no order to it."""
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from secretary.cli import tables
+from secretary.cli.output import complain, printable, say
+from secretary.job import Batch, Job, JobError
+
+EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[link=file:///etc/passwd]b[/link][/]"
+SHOWN = "[link=file:///etc/passwd]b[/link][/]"
+
+
+def evil_job() -> dict[str, Any]:
+    error = JobError(code="X", message=EVIL)
+    job = Job(job_type=EVIL, job_name=EVIL, user_id=EVIL, parameters={"a": EVIL}, error=error)
+    return job.document()
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda: tables.print_jobs([evil_job() | {"error": None}]),
+        lambda: tables.print_job(evil_job()),
+        lambda: tables.print_batches([Batch(batch_name=EVIL).document()]),
+        lambda: tables.print_batch(Batch(batch_name=EVIL, user_id=EVIL).document()),
+        lambda: tables.print_talks([{"session": EVIL, "track": EVIL, "day": EVIL}]),
+    ],
+    ids=["jobs", "job", "batches", "batch", "talks"],
+)
+def test_no_name_is_an_order_to_the_terminal(
+    show: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    show()
+    shown = capsys.readouterr().out
+    assert SHOWN in shown
+    assert not set(shown) & set("\x1b\x07\x9b\u202e")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nor_is_a_text_but_a_pipe_gets_it_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(EVIL)
+    assert capsys.readouterr().out == EVIL + "\n"
+    complain(EVIL)
+    assert capsys.readouterr().err == printable(EVIL) + "\n"
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    say(f"{EVIL}\tand\nmore")
+    assert terminal.getvalue() == f"{printable(EVIL)}\tand\nmore\n"
+    assert not set(terminal.getvalue()) & set("\x1b\x07\x9b\u202e")
