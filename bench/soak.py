@@ -43,7 +43,7 @@ SETTINGS = {
     "SECRETARY_RETENTION__COMPLETED_DAYS": KEPT,
     "SECRETARY_RETENTION__FAILED_DAYS": KEPT,
     "SECRETARY_RETENTION__CANCELLED_DAYS": KEPT,
-    "SECRETARY_CACHE__MAX_MB": "1",
+    "SECRETARY_CACHE__MAX_MB": "0",
     "SECRETARY_LOGGING__LEVEL": "warning",
 }
 MIXTURE = {"selftest": 8, "pdf": 8, "scan": 3, "audio": 1, "transformer": 5, "session": 3}
@@ -140,7 +140,6 @@ def _service(
     try:
         yield tree, _url(tree, log)
     finally:
-        print("".join(log.read_text().splitlines(keepends=True)[-5:]), file=sys.stderr)
         tree.kill()
 
 

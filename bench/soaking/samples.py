@@ -72,7 +72,7 @@ def _of_files(data: Path, scratch: Path) -> dict[str, float]:
     database = [path for path in data.glob("secretary.db*") if path.is_file()]
     return {
         "directories: of jobs": float(_entries(str(data / "jobs"))),
-        "directories: scratch": float(len(list(data.glob("jobs/*/*.scratch")))),
+        "directories: scratch": float(_scratch(data / "jobs")),
         "directories: uploads": float(_entries(str(data / "uploads"))),
         "directories: temporary": float(_entries(str(scratch))),
         "size: of jobs": _megabytes(jobs),
@@ -81,6 +81,15 @@ def _of_files(data: Path, scratch: Path) -> dict[str, float]:
         "size: temporary": _megabytes(temporary),
         "size: database": _megabytes(database),
     }
+
+
+def _scratch(jobs: Path) -> int:
+    found = 0
+    for _, directories, _ in os.walk(jobs):
+        scratch = [name for name in directories if name.endswith(".scratch")]
+        directories[:] = [name for name in directories if name not in scratch]
+        found += len(scratch)
+    return found
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """Chaos for as long as you like: `python -m tests.chaos --store sqlite --seconds 600 --seed 7`."""
 
 import argparse
+import logging
 import random
 import sys
 import tempfile
@@ -22,6 +23,8 @@ def main() -> None:
     parser.add_argument("--plan", action="store_true", help="only show which faults would come")
     parser.add_argument("--keep", type=Path, help="directory for logs, else they are removed")
     options = parser.parse_args()
+    # What the store says in this process when it is killed; that of the service is in its logs.
+    logging.getLogger("secretary").addHandler(logging.NullHandler())
     broken = 0
     for store in options.store or STORES:
         print(f"{store}, seed {options.seed}, {options.seconds:g} s", flush=True)

@@ -48,8 +48,9 @@ class Report:
             *(f"  {kind}: {_counted(ends)}" for kind, ends in sorted(self.ends.items())),
             f"  requests sent again: {self.refused}; events not taken: {self.undelivered}; "
             f"starts that failed: {self.failed_starts}",
-            f"  work that broke off began again after {_spread(self.recoveries)}; all jobs had "
-            f"ended {self.settled_s:.1f} s after the last fault",
+            "  work that broke off began again, waiting in line included, after "
+            f"{_spread(self.recoveries)}",
+            f"  all jobs had ended {self.settled_s:.1f} s after the last fault",
             *(f"  BROKEN: {text}" for text in self.broken),
         ]
         return "\n".join(lines)
