@@ -85,7 +85,10 @@ bench-scale: .venv/.dev ## Many workers on MongoDB beside Celery and RQ; ARGS="-
 simulate: .venv/.dev ## A day of mixed jobs against the claim policy; ARGS="--seed 7" is handed on
 	@$(BIN)/python bench/simulate.py $(ARGS)
 
-chaos: .venv/.dev ## Kill and stop processes at random, longer than the tests do; ARGS="--seed 7"
+soak: .venv/.dev ## Mixed jobs at full load for half an hour: does anything grow? ARGS="--minutes 3"
+	@PYTHONPATH=. $(BIN)/python bench/soak.py $(ARGS)
+
+chaos: .venv/.dev ## Faults of every kind at random, longer than the tests do; ARGS="--seed 7 --seconds 600"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 fuzz-api: .venv/.dev ## Ask the API everything its description allows, longer than the tests do; ARGS="--seed 7"

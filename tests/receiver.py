@@ -41,22 +41,29 @@ class Reply:
     delay: float = 0.0
     #: Take the connection down instead of answering.
     reset: bool = False
+    #: Send the beginning of an answer, then hang up.
+    cut: bool = False
 
 
 HANG = Reply(delay=60)
 RESET = Reply(reset=True)
+CUT = Reply(cut=True)
 OK = Reply()
 
 
 class Receiver:
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.received: list[Received] = []
         #: Called with each request before it is answered.
         self.on_request: Callable[[Received], None] = lambda received: None
         self._replies: dict[str, deque[Reply]] = defaultdict(lambda: deque([OK]))
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(self)
+        self._server = _Server(self, port)
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
 
     @property
     def host(self) -> str:
@@ -114,9 +121,9 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, port: int) -> None:
         self.receiver = receiver
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A sender that hangs up is no news."""
@@ -137,6 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
+            self.close_connection = True
+            return
+        if reply.cut:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Ty")
             self.close_connection = True
             return
         self.send_response(reply.status)

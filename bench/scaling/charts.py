@@ -31,6 +31,40 @@ def lines(title: str, x: Sequence[str], series: Mapping[str, Sequence[float]], *
     return _svg(HEIGHT, title, parts)
 
 
+def curves(
+    title: str, x: Sequence[float], series: Mapping[str, Sequence[float]], *, unit: str, x_unit: str
+) -> str:
+    """Like `lines`, of measurements at any times; `x` grows from 0."""
+    most = _round_above(max((value for values in series.values() for value in values), default=1))
+    wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    last = max(x[-1], 1e-9)
+    parts = [_text(LEFT, 20, title, bold=True), *_grid(most, wide, high, unit)]
+    for part in range(5):
+        name = f"{_short(last * part / 4)} {x_unit}"
+        place = LEFT + wide * part / 4
+        parts.append(_text(place, HEIGHT - BOTTOM + 18, name, anchor="middle"))
+    for number, (name, values) in enumerate(series.items()):
+        color = COLORS[number % len(COLORS)]
+        drawn = " ".join(
+            f"{LEFT + wide * at / last:.1f},{TOP + high * (1 - value / most):.1f}"
+            for at, value in zip(x, values, strict=True)
+        )
+        parts.append(
+            f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="1.5"/>'
+        )
+        parts.append(_text(WIDTH - RIGHT + 12, TOP + 14 + 20 * number, name, color=color))
+    return _svg(HEIGHT, title, parts)
+
+
+def below_each_other(title: str, drawings: Sequence[str]) -> str:
+    """Several of the same height as one."""
+    placed = [
+        drawing.replace("<svg ", f'<svg y="{HEIGHT * number}" height="{HEIGHT}" ', 1)
+        for number, drawing in enumerate(drawings)
+    ]
+    return _svg(HEIGHT * len(drawings), title, placed)
+
+
 def bars(
     title: str, rows: Mapping[str, Sequence[float]], names: Sequence[str], *, unit: str
 ) -> str:

@@ -265,13 +265,17 @@ def make_worker(
         observer=observer,
         on_ended=on_ended,
     )
-    upkeep_options = UpkeepOptions(
+    worker = Worker(store, executor, options)
+    return Parts(worker, make_upkeep(settings, store, observer), sandbox, llm)
+
+
+def make_upkeep(settings: Settings, store: JobStore, observer: Observer | None = None) -> Upkeep:
+    options = UpkeepOptions(
         max_crashes=settings.generic_worker.max_crashes,
         keep=_keep(settings.retention),
         keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
-    worker = Worker(store, executor, options)
-    return Parts(worker, Upkeep(store, files, upkeep_options, observer), sandbox, llm)
+    return Upkeep(store, make_files(settings, store), options, observer)
 
 
 def _preload(settings: Settings) -> tuple[str, ...]:

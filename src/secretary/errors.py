@@ -15,6 +15,7 @@ Everything that can go wrong, as one tree:
     + FileEncrypted        FILE_ENCRYPTED
     + FileCorrupt          FILE_CORRUPT
     + FileTooLarge         FILE_TOO_LARGE
+      - NoRoom             the disk is full; others may make room: retryable
     + ProcessingTimeout    PROCESSING_TIMEOUT
     + EngineUnavailable    ENGINE_UNAVAILABLE
     + UpstreamFailed       UPSTREAM_FAILED      (retryable)
@@ -35,8 +36,12 @@ Everything that can go wrong, as one tree:
   x InvalidSettings        a setting is missing, unknown or wrong
 """
 
+import errno
 from datetime import timedelta
 from typing import Any, ClassVar
+
+#: What the system says when a disk, or someone's share of it, is full.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SecretaryError(Exception):
@@ -131,6 +136,13 @@ class FileTooLarge(JobFailed):
     """The input or the result is larger than the limits allow."""
 
     code = "FILE_TOO_LARGE"
+
+
+class NoRoom(FileTooLarge):
+    """There is no room on the disk at the moment."""
+
+    retryable = True
+    backoff = timedelta(minutes=1)
 
 
 class ProcessingTimeout(JobFailed):

@@ -13,7 +13,15 @@ from typing import Any, TypeVar, cast
 
 from .document_options import DocumentOptions
 from .engines.llm import Endpoints, Llm
-from .errors import JobFailed, LeaseLost, ProcessDied, ProcessingTimeout, StoreUnavailable
+from .errors import (
+    FULL,
+    JobFailed,
+    LeaseLost,
+    NoRoom,
+    ProcessDied,
+    ProcessingTimeout,
+    StoreUnavailable,
+)
 from .files import JobFiles
 from .handler import DEFAULT_DOCUMENTS, DEFAULT_MEDIA, Handler, JobContext, Results, Runner, as_json
 from .isolation import isolated
@@ -105,6 +113,8 @@ class Execution:
         observer.started(self.job)
         outcome = await self._outcome()
         self._worked = True
+        if isinstance(outcome, Completed):
+            await self._executor.files.clear_scratch(self.job)
         if outcome is not None:
             outcome = await self._record(outcome)
         if outcome is not None:
@@ -129,6 +139,8 @@ class Execution:
         except JobFailed as error:
             return self._failed(error)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                return self._failed(NoRoom("There is no room on the disk for the work"))
             return _unexpected(error)
 
     async def _work(self) -> dict[str, Any] | None:

@@ -217,6 +217,21 @@ class JobFiles:
 
     # Looking whether there is a directory takes a microsecond: not worth a thread for each job.
 
+    async def clear_scratch(self, job: Job) -> None:
+        """The work is done, its end not yet written: whatever happens now, scratch is gone."""
+        if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
+            scratch = f"{job.attempt}."
+            await asyncio.to_thread(
+                self._remove_directories, job.job_id, lambda name: name.startswith(scratch)
+            )
+
+    async def abandon(self, job_id: str, attempt: int) -> None:
+        """The process that made this attempt has died; the upload stays, for the next one."""
+        if os.path.exists(f"{self.root}/{job_id}"):  # noqa: ASYNC240
+            await asyncio.to_thread(self._remove_attempt, job_id, attempt)
+        if self.depot is not None:
+            await self.depot.remove(f"{PREFIX}{job_id}/{attempt}/")
+
     async def keep_only(self, job: Job) -> None:
         """The job completed: its upload and what its earlier attempts left are of no use."""
         is_here = os.path.exists(f"{self.root}/{job.job_id}")  # noqa: ASYNC240
@@ -226,7 +241,7 @@ class JobFiles:
             await self.uploads.remove(job.job_id)
             return
         if is_here:
-            await asyncio.to_thread(self._remove_attempt, job)
+            await asyncio.to_thread(self._remove_attempt, job.job_id, job.attempt)
         for attempt in range(1, job.attempt):
             await self.depot.remove(f"{PREFIX}{job.job_id}/{attempt}/")
         if _has_upload(job):
@@ -235,7 +250,7 @@ class JobFiles:
     async def discard(self, job: Job) -> None:
         """This attempt came to nothing. What was uploaded stays, for the next one."""
         if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
-            await asyncio.to_thread(self._remove_attempt, job)
+            await asyncio.to_thread(self._remove_attempt, job.job_id, job.attempt)
         if self.depot is not None:
             await self.uploads.put_away(job.job_id)
             await self.depot.remove(_prefix(job))
@@ -267,14 +282,14 @@ class JobFiles:
         earlier = {str(attempt) for attempt in range(job.attempt)}
         scratch = f"{job.attempt}."
         self._remove_directories(
-            job, lambda name: name.partition(".")[0] in earlier or name.startswith(scratch)
+            job.job_id, lambda name: name.partition(".")[0] in earlier or name.startswith(scratch)
         )
 
-    def _remove_attempt(self, job: Job) -> None:
-        self._remove_directories(job, lambda name: name.partition(".")[0] == str(job.attempt))
+    def _remove_attempt(self, job_id: str, attempt: int) -> None:
+        self._remove_directories(job_id, lambda name: name.partition(".")[0] == str(attempt))
 
-    def _remove_directories(self, job: Job, unwanted: Callable[[str], bool]) -> None:
-        of_job = self.root / job.job_id
+    def _remove_directories(self, job_id: str, unwanted: Callable[[str], bool]) -> None:
+        of_job = self.root / job_id
         for directory in of_job.iterdir():
             if unwanted(directory.name):
                 shutil.rmtree(directory, ignore_errors=True)

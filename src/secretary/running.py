@@ -21,6 +21,7 @@ from .app import (
     make_sender,
     make_spans,
     make_templates,
+    make_upkeep,
     make_worker,
     opened_store,
 )
@@ -73,12 +74,16 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             proxies = settings.server.trusted_proxies
             server = HttpServer(api, listener, _settled(ready), trusted_proxies=proxies)
             on_signals(partial(_stop, stopping, server, hub, parts))
-            counting = asyncio.create_task(metrics.vitals.begin())
+            beside = [asyncio.create_task(metrics.vitals.begin())]
+            if parts is None:  # else the worker's upkeep sees to it
+                sweeping = make_upkeep(settings, store).sweep_this_machine()
+                beside.append(asyncio.create_task(sweeping))
             try:
                 async with sending(sender):
                     await _run_together(server, hub, parts, stopping)
             finally:
-                counting.cancel()
+                for task in beside:
+                    task.cancel()
                 await hub.close()
 
 

@@ -78,6 +78,17 @@ class Upkeep:
                 logger.exception("Upkeep broke, will try again")
             await asyncio.sleep(self._options.sweep_every.total_seconds())
 
+    async def sweep_this_machine(self) -> None:
+        """For a process without a worker: what requests that broke off have left here."""
+        while True:
+            await asyncio.sleep(self._options.look_through_every.total_seconds())
+            try:
+                await self.sweep_uploads()
+            except StoreUnavailable as error:
+                logger.error("Uploads could not be looked through, will try again: %s", error)
+            except Exception:
+                logger.exception("Looking through uploads broke, will try again")
+
     async def rescue(self) -> None:
         """Leases lapse after seconds; of a process on this machine we know at once."""
         if time.monotonic() < self._rescue_from:
@@ -89,6 +100,8 @@ class Upkeep:
         for job in rescued:
             end = "failed: it took its worker down too often" if job.failed else "queued again"
             logger.warning("Worker %s vanished; %s is %s", job.worker_id, job.job_id, end)
+        for job in rescued:
+            await self._files.abandon(job.job_id, job.attempt)
 
     async def prune(self) -> int:
         """Remove jobs that are too old, files first: a job without files can be removed again,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .depot import Depot
-from .errors import FileTooLarge, NotFound
+from .errors import FULL, FileTooLarge, NotFound, StoreUnavailable
 from .file_kinds import kind_of
 from .file_names import safe_name
 
@@ -79,9 +79,12 @@ class Uploads:
             if self._depot is not None:
                 await self._depot.put([(f"{PREFIX}{job_id}/{path.name}", path)])
                 await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-        except BaseException:
+        except BaseException as error:
             # Without a thread: the request may be gone, and its task must not wait any more.
             shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in FULL:
+                text = "There is no space left on the disk for an upload"
+                raise StoreUnavailable(text) from error
             raise
         return Upload(job_id, path.name, size, sha256, kind)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from ..documents import pdf
 from .program import Program, Result
 
 #: Long enough for a machine that is busy with other tests; it takes less than one.
@@ -167,6 +168,20 @@ class TestFullDisk:
             accepted.append(service.submit())
             listed = service.get("/api/jobs?limit=1000").json()["data"]["jobs"]
             assert sorted(job["job_id"] for job in listed) == sorted(accepted)
+
+    def test_an_upload_is_refused_for_now_and_leaves_nothing(
+        self, small_disk: Path, tmp_path: Path
+    ) -> None:
+        with Program(tmp_path).serving("--no-worker", "--data-dir", str(small_disk)) as service:
+            stuffing = small_disk / "stuffing"
+            fill(stuffing)
+            files = {"file": ("a.pdf", pdf("Hello") + b" " * 100_000)}
+            refusal = service.post("/api/pdf/process", files=files)
+            assert refusal.status_code == 503
+            assert refusal.json()["error"]["code"] == "UNAVAILABLE"
+            assert list(small_disk.glob("uploads/*")) == []
+            stuffing.unlink()
+            assert service.post("/api/pdf/process", files=files).status_code == 202
 
 
 def fill(file: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from secretary.job import Job, JobStatus
 from secretary.store import JobStore, open_store
 from tests.cable import Cable
-from tests.chaos import faults_of
+from tests.chaos.history import faults_of
 from tests.documents import pdf
 from tests.mongod import Mongod, ReplicaSet
 
@@ -26,7 +26,7 @@ from .service import ended, until
 WORKERS = 4
 #: The stream of jobs goes on for so long; then the primary dies, then it comes back.
 SECONDS, KILL_AT, BACK_AT = 22.0, 5.0, 13.0
-HANDLERS = "tests.chaos_handlers:register"
+HANDLERS = "tests.chaos.handlers:register"
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -421,6 +422,31 @@ class TestProgress:
             await store.report(job, Progress(step="x", percent=50))
             await receiver.wait_for(2)
         assert [request.json["percent"] for request in receiver.received] == [0, 50]
+
+    async def test_what_a_sender_meant_to_tell_when_it_was_stopped_is_old_news(
+        self, store: JobStore, receiver: Receiver
+    ) -> None:
+        """Another may have told meanwhile that the job ended."""
+        job = await claimed(store, webhook=hook(receiver, events=None))
+        was_stopped = asyncio.Event()
+
+        class Stopped:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(store, name)
+
+            async def get(self, job_id: str) -> Job:
+                found = await store.get(job_id)
+                if not was_stopped.is_set():
+                    was_stopped.set()
+                    time.sleep(2 * FAST.lease.total_seconds())  # as SIGSTOP does
+                return found
+
+        stopped: Any = Stopped()
+        async with sending(stopped):
+            await asyncio.wait_for(was_stopped.wait(), 10)
+            await store.finish(job, DONE)
+            await settled(store, job)
+        assert receiver.phases() == ["completed"]
 
     async def test_events_of_one_job_come_in_order_through_failures_and_restarts(
         self, store: JobStore, receiver: Receiver

@@ -1,6 +1,7 @@
 """How a claimed job comes to its end."""
 
 import asyncio
+import errno
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -169,6 +170,18 @@ async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     assert (failed.status, failed.failures, len(failed.attempts)) == (JobStatus.FAILED, 2, 2)
 
 
+async def test_work_for_which_the_disk_has_no_room_is_tried_again(executor: Executor) -> None:
+    @handles("large", max_attempts=2)
+    async def large(ctx: Context) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    executor.registry.add(large)
+    waiting = await run(executor, Job(job_type="large"))
+    assert waiting.error is not None
+    assert (waiting.status, waiting.error.code) == (JobStatus.PENDING, "FILE_TOO_LARGE")
+    assert "no room on the disk" in waiting.error.message
+
+
 async def test_a_failure_that_no_retry_can_mend_is_final(executor: Executor) -> None:
     @handles("corrupt")
     async def corrupt(ctx: Context) -> None:
@@ -195,6 +208,29 @@ async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == (JobStatus.FAILED, "WORKER_CRASHED")
     assert failed.error.details == {"signal": "SIGSEGV"}
+
+
+async def test_scratch_is_gone_before_the_end_is_told(executor: Executor, tmp_path: Path) -> None:
+    """Nobody would clear it away if the process died right behind the end."""
+
+    @handles("messy")
+    async def messy(ctx: Context) -> None:
+        (ctx.scratch / "x").touch()
+        (ctx.directory / "y").touch()
+
+    executor.registry.add(messy)
+    seen: list[list[str]] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            if name == "finish":
+                seen.append(sorted(path.name for path in tmp_path.glob("jobs/*/*")))
+            return getattr(executor.store, name)
+
+    watched: Any = Watched()
+    done = await run(replace(executor, store=watched), Job(job_type="messy"))
+    assert done.status is JobStatus.COMPLETED
+    assert seen == [["1"]]
 
 
 async def test_a_cancelled_job_stops_its_handler(executor: Executor) -> None:

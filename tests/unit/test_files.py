@@ -112,6 +112,18 @@ async def test_of_a_failed_attempt_nothing_stays_but_the_earlier_and_the_upload(
     assert upload.exists()
 
 
+async def test_of_an_attempt_whose_process_died_nothing_stays_but_the_others_and_the_upload(
+    files: JobFiles, job: Job
+) -> None:
+    (files.root / job.job_id / "1.scratch").mkdir()
+    upload = files.uploads.root / job.job_id / "a.pdf"
+    upload.parent.mkdir(parents=True)
+    upload.touch()
+    await files.abandon(job.job_id, 1)
+    assert all(path.name.startswith("2") for path in (files.root / job.job_id).iterdir())
+    assert upload.exists()
+
+
 async def test_a_removed_job_leaves_neither_files_nor_upload(files: JobFiles, job: Job) -> None:
     upload = files.uploads.root / job.job_id / "a.pdf"
     upload.parent.mkdir(parents=True)

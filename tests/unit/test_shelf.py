@@ -1,11 +1,16 @@
 """Pages that are kept one by one."""
 
 import os
+import resource
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from secretary.processors import records
 from secretary.processors.page import Page
 from secretary.processors.records import Place
 from secretary.processors.shelf import Shelf, load_all
@@ -121,3 +126,39 @@ def test_what_is_given_up_halfway_leaves_nothing(shelf: Shelf) -> None:
         Path(path).write_text("half of it")
         raise ValueError("enough")
     assert os.listdir(shelf.directory) == []
+
+
+@contextmanager
+def files_of(size: int) -> Iterator[None]:
+    """No file becomes larger: a write ends in its middle, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_record_that_a_full_disk_cuts_short_is_none_and_does_not_spoil_the_next(
+    tmp_path: Path,
+) -> None:
+    directory = str(tmp_path)
+    records.append(directory, 1, b'"first"')
+    (file,) = tmp_path.iterdir()
+    with files_of(file.stat().st_size + 15), pytest.raises(OSError, match="No space left"):
+        records.append(directory, 2, b'"second"' * 10)
+    records.append(directory, 3, b'"third"')
+    found = records.places(directory)
+    assert sorted(found) == [1, 3]
+    assert [line.strip() for line in records.load([found[1], found[3]])] == [b'"first"', b'"third"']
+
+
+def test_what_is_made_anew_is_found_though_the_clock_of_this_machine_is_behind(
+    tmp_path: Path, shelf: Shelf
+) -> None:
+    wanted_at = time.time() + 60  # by the clock of the machine that took the job
+    shelf.save(page(7, "old"))
+    anew = Shelf(shelf.directory, shelf.shown, wanted_at)
+    assert anew.places(made_after=wanted_at) == {}
+    anew.save(page(7, "new"))
+    assert load(anew.places(made_after=wanted_at)[7]).text == "new"

@@ -39,6 +39,19 @@ async def test_the_jobs_of_a_process_that_died_here_come_back_at_once(
     assert await store.workers() == []
 
 
+async def test_what_an_attempt_has_made_whose_process_died_is_removed(
+    store: JobStore, files: JobFiles
+) -> None:
+    dead = _process_that_died()
+    await store.enlist(dead, timedelta(hours=1))
+    await store.add([Job(job_type="pdf")])
+    (job,) = await store.claim(dead.worker_id, Wanted(slots=1))
+    for directory in ("1", "1.scratch"):
+        (files.root / job.job_id / directory).mkdir(parents=True)
+    await Upkeep(store, files, UpkeepOptions()).rescue()
+    assert list(files.root.iterdir()) == []
+
+
 async def test_a_worker_that_lives_here_keeps_its_jobs(store: JobStore, files: JobFiles) -> None:
     living = replace(worker(), pid=os.getpid(), birth=birth(os.getpid()))
     await store.enlist(living, LEASE)
@@ -164,6 +177,17 @@ class TestUploads:
         options = UpkeepOptions(keep_uploads=timedelta(hours=hours))
         await Upkeep(store, files, options).sweep_uploads()
         assert directory.exists() == bool(hours)
+
+    async def test_a_process_without_a_worker_removes_what_requests_have_left_too(
+        self, store: JobStore, files: JobFiles
+    ) -> None:
+        directory = self.upload(files, "job-1")
+        options = UpkeepOptions(look_through_every=timedelta(milliseconds=10))
+        sweeping = asyncio.create_task(Upkeep(store, files, options).sweep_this_machine())
+        async with asyncio.timeout(10):
+            while directory.exists():
+                await asyncio.sleep(0.01)
+        sweeping.cancel()
 
     async def test_what_others_put_among_them_stays(self, upkeep: Upkeep, files: JobFiles) -> None:
         shared = self.upload(files, "shared")

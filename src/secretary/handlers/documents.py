@@ -82,7 +82,7 @@ async def opened_entry(
     told = {name: value for name, value in options.items() if value}
     version = ", ".join([f"secretary {__version__}", *made_with])
     entry = await ctx.entry(kind, document.sha256, method, options=told, version=version)
-    return entry, Shelf(str(entry.directory), str(ctx.directory))
+    return entry, Shelf(str(entry.directory), str(ctx.directory), made_after(ctx))
 
 
 @cache

@@ -154,7 +154,7 @@ async def _kept(
 
     def keep() -> None:
         if 0 not in records.places(directory, made_after=since):
-            records.append(directory, 0, record)
+            records.append(directory, 0, record, not_before=since)
             entry.note({})
 
     await asyncio.to_thread(keep)

@@ -68,7 +68,8 @@ class Listening:
     def _keep(self, piece: Piece, heard: Heard) -> None:
         from ..processors.transcript_files import record_of
 
-        records.append(str(self.entry.directory), piece.number, record_of(heard))
+        directory, record = str(self.entry.directory), record_of(heard)
+        records.append(directory, piece.number, record, not_before=self.made_after)
 
 
 def _place(piece: Piece) -> str:

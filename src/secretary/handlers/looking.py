@@ -134,7 +134,8 @@ class Looking:
                 )
                 seen = await self.ctx.run(call, wall_time=WINDOW_TIMEOUT + GRACE)
                 record = orjson.dumps(asdict(seen))
-                await asyncio.to_thread(records.append, directory, number, record)
+                keep = partial(records.append, not_before=made_after(self.ctx))
+                await asyncio.to_thread(keep, directory, number, record)
                 entry.touch()
             await progress.advance(end - start)
             return seen
@@ -203,7 +204,8 @@ class Looking:
                 ocr_data_directory=documents.ocr_data_directory,
             )
             text = await self.ctx.run(call, wall_time=documents.page_timeout)
-            await asyncio.to_thread(records.append, directory, number, orjson.dumps(asdict(text)))
+            keep = partial(records.append, not_before=made_after(self.ctx))
+            await asyncio.to_thread(keep, directory, number, orjson.dumps(asdict(text)))
             entry.touch()
             return text
 

@@ -1,7 +1,9 @@
 """Parts of a work on disk, each kept as soon as it is done and found again by its number."""
 
+import errno
 import functools
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -24,11 +26,18 @@ class Place:
     made_at: float
 
 
-def append(directory: str, number: int, record: bytes) -> None:
-    """A record is one line. Once it is there, it is whole."""
-    line = b"%d %f %b\n" % (number, time.time(), record)
-    with open(f"{directory}/{_own_file(os.getpid())}", "ab", buffering=0) as file:
-        file.write(line)
+_appending = threading.Lock()
+
+
+def append(directory: str, number: int, record: bytes, *, not_before: float = 0.0) -> None:
+    """A record is one line. Once it is there, it is whole. It does not say that it is from before
+    `not_before`: whoever wants all made anew has to find what was made, though the clock of this
+    machine is behind, or was set back."""
+    line = b"%d %f %b\n" % (number, max(time.time(), not_before), record)
+    with _appending, open(f"{directory}/{_own_file(os.getpid())}", "ab", buffering=0) as file:
+        if file.write(line) < len(line):  # the disk is full, which nobody else would say
+            _own_file.cache_clear()  # behind half of a line nothing can be found
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def places(directory: str, *, made_after: float = 0.0) -> dict[int, Place]:

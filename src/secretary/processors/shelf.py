@@ -25,12 +25,15 @@ class Shelf:
 
     directory: str
     shown: str
+    #: Pages that were made before are not wanted; none that is saved says that it was.
+    made_after: float = 0.0
 
     def save(self, page: Page) -> None:
         """The record comes last: a page that has one is whole."""
         if page.text:
             self.write(page_file(page.number), page.text.encode("utf-8", "replace"))
-        records.append(self.directory, page.number, _record(page))
+        record = _record(page)
+        records.append(self.directory, page.number, record, not_before=self.made_after)
 
     def write(self, name: str, content: bytes) -> None:
         try:

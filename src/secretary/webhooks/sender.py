@@ -137,11 +137,19 @@ class Sender:
     async def _keep_holding(self) -> None:
         lease = self._options.lease.total_seconds()
         now = time.monotonic()
-        slow = [one for one in self._sending.values() if now - one.held_at > lease / 3]
+        held = [one for one in self._sending.values() if not self._is_old_news(one)]
+        slow = [one for one in held if now - one.held_at > lease / 3]
         if slow:
             await self._store.hold_events([one.event for one in slow], self._options.lease)
             for one in slow:
                 one.held_at = now
+
+    def _is_old_news(self, sending: _Sending) -> bool:
+        """Progress that is not held any more, because this process was stopped for a while:
+        another may have told meanwhile that the job ended. An end is never old."""
+        silent = time.monotonic() - sending.held_at
+        is_held = silent < self._options.lease.total_seconds()
+        return sending.event.delivery.event == "progress" and not is_held
 
     async def _take(self) -> list[DueEvent]:
         options = self._options
@@ -228,11 +236,13 @@ class Sender:
     async def _request(
         self, client: httpx.AsyncClient, sending: _Sending, owner: Job | Batch, webhook: Webhook
     ) -> Answer | None:
-        """The answer; None when the request was given up because its job ended."""
+        """The answer; None when the request was given up because its job ended, or may have."""
         event = sending.event
         is_end = event.delivery.event != "progress"
         letter = await write(event, owner, webhook, self._files)
         limit = self._options.timeout if is_end else self._options.progress_timeout
+        if self._is_old_news(sending):
+            return None
         request = sending.request = asyncio.create_task(
             post(client, self._network, letter, limit=limit)
         )

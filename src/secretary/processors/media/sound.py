@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.speech import RATE
-from ...errors import FileCorrupt, FileEncrypted, FileTooLarge, UnsupportedFile
+from ...errors import FULL, FileCorrupt, FileEncrypted, FileTooLarge, NoRoom, UnsupportedFile
 from ...sound_frames import share_between_frames
 from .ffmpeg import Ended, opening, run
 from .protection import is_protected
@@ -234,9 +234,9 @@ def _missing(seconds: float, recording: Recording, *, is_damaged: bool) -> float
 
 
 def _named(error: OSError) -> Exception:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno not in FULL:
         return error
-    return FileTooLarge("There is no room on the disk for the sound of the recording")
+    return NoRoom("There is no room on the disk for the sound of the recording")
 
 
 def as_wav(path: str, start: float, end: float) -> bytes:

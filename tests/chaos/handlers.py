@@ -29,6 +29,7 @@ async def chaos(ctx: JobContext[AnyParameters]) -> dict[str, Any]:
         _note(journal, ctx, "beat")
         await ctx.progress("working", 100 * beat // beats)
     if parameters["fails"] > ctx.job.failures:
+        _note(journal, ctx, "failure")
         error = UpstreamFailed("on purpose")
         raise error
     _note(journal, ctx, "end")

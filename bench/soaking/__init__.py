@@ -1,0 +1,1 @@
+"""A long run at full load: what is handed in, what is measured, and whether it stays flat."""

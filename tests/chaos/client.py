@@ -1,0 +1,87 @@
+"""Clients that hand in jobs as a careful application does: with a key, again until accepted."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from .history import Accepted, AcceptedBatch
+from .orders import Check, Order
+
+#: A careful application does not give up sooner.
+PATIENCE = 90.0
+#: What may be answered to it while something is wrong.
+PASSING = (429, 503)
+
+
+@dataclass
+class Book:
+    """What was accepted, and how it went."""
+
+    jobs: list[Accepted] = field(default_factory=list)
+    batches: list[AcceptedBatch] = field(default_factory=list)
+    checks: dict[str, Check] = field(default_factory=dict)
+    #: Answers that made a client come back.
+    refused: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    def enter(self, order: Order, answer: dict[str, Any]) -> None:
+        data = answer.get("data") or answer
+        ids = data.get("job_ids") or [data["job_id"]]
+        for job_id, hook in zip(ids, order.hooks, strict=True):
+            self.jobs.append(Accepted(job_id, order.kind, hook or order.batch_hook))
+            self.checks[job_id] = order.check
+        if order.kind == "chaos":
+            told = AcceptedBatch(answer["data"]["batch_id"], tuple(ids), order.batch_hook)
+            self.batches.append(told)
+
+
+async def hand_in(
+    url: str, orders: Iterator[Order], book: Book, dice: random.Random, deadline: float
+) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
+        while time.monotonic() < deadline:
+            order = next(orders)
+            answer = await _insisted(client, order, book)
+            if answer is not None:
+                book.enter(order, answer)
+            await asyncio.sleep(dice.uniform(0.2, 1.0))
+
+
+async def _insisted(client: httpx.AsyncClient, order: Order, book: Book) -> dict[str, Any] | None:
+    key = {"Idempotency-Key": uuid4().hex}
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            response = await client.post(order.route, headers=key, **body_of(order))
+        except httpx.TransportError:  # nobody listens, or nobody answers
+            book.refused += 1
+            await asyncio.sleep(0.3)
+            continue
+        if response.status_code == 202:
+            document: dict[str, Any] = response.json()
+            return document
+        if response.status_code not in PASSING:
+            told = f"{order.kind} was answered with {response.status_code}: {response.text[:300]}"
+            book.broken.append(told)
+            return None
+        book.refused += 1
+        await asyncio.sleep(0.3)
+    book.broken.append(f"nobody took a job of type {order.kind} for {PATIENCE:.0f} s")
+    return None
+
+
+def body_of(order: Order) -> dict[str, Any]:
+    if order.file is None:
+        return {"json": order.document}
+    data = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in order.document.items()
+    }
+    return {"files": {"file": order.file}, "data": data}

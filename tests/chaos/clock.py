@@ -1,0 +1,70 @@
+"""A wall clock that can be set: one for all processes of a run, as they share a machine.
+
+The machine's own clock is left alone. Every Python process of the run, sandboxes too, reads the
+time through `time.time`, `time.time_ns` and `utc_now`; those add what stands in a file. So the
+steps are real to the product, and the kernel (times of files), MongoDB's server and the monotonic
+clock do not take part in them, as with a machine whose clock is wrong.
+"""
+
+import mmap
+import os
+import struct
+import time
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+#: Names the file, in the environment of all processes of the run.
+VARIABLE = "CHAOS_CLOCK"
+
+_SHIFT = struct.Struct("d")
+
+
+class Clock:
+    """Sets the clock; whoever steps it does not live by it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.shift = 0.0
+        #: All steps back together: times of one job may be so far out of order.
+        self.went_back = 0.0
+        self._write()
+
+    def step(self, seconds: float) -> None:
+        self.shift += seconds
+        self.went_back += max(-seconds, 0.0)
+        self._write()
+
+    def _write(self) -> None:
+        """In place: others have the file mapped."""
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.pwrite(descriptor, _SHIFT.pack(self.shift), 0)
+        finally:
+            os.close(descriptor)
+
+
+def follow() -> None:
+    """From now on this process lives by the clock of its run, if it has one."""
+    file = os.environ.get(VARIABLE)
+    if file is None:
+        return
+    descriptor = os.open(file, os.O_RDONLY)
+    shown = mmap.mmap(descriptor, _SHIFT.size, prot=mmap.PROT_READ)
+    os.close(descriptor)
+    seconds, nanoseconds = time.time, time.time_ns
+
+    def shift() -> float:
+        value: float = _SHIFT.unpack(shown[: _SHIFT.size])[0]
+        return value
+
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(seconds=shift())
+
+    time.time = lambda: seconds() + shift()
+    time.time_ns = lambda: nanoseconds() + int(shift() * 1e9)
+    # Imported late: everything that it imports has to see the time as above.
+    from secretary import job
+
+    vars(job)["datetime"] = Shifted

@@ -1,0 +1,232 @@
+"""What was promised, held against what happened. No I/O: a history goes in, broken promises come
+out."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from secretary.job import FINAL, Batch, Delivery, Job, JobStatus
+
+from .receivers import Told
+
+#: What a handler wrote down of one job: for each attempt what it did and when, monotonic.
+Lives = Mapping[int, Sequence[tuple[str, float]]]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job_id: str
+    kind: str
+    #: The path at which its end is to be told.
+    hook: str | None = None
+
+
+@dataclass(frozen=True)
+class AcceptedBatch:
+    batch_id: str
+    job_ids: tuple[str, ...]
+    hook: str | None = None
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A job as it was when it was first seen to have ended."""
+
+    status: str
+    attempt: int
+    completed_at: str
+
+
+@dataclass
+class History:
+    max_crashes: int
+    accepted: Sequence[Accepted] = ()
+    batches: Sequence[AcceptedBatch] = ()
+    #: At the end, as the store has them.
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    stored_batches: Mapping[str, Batch] = field(default_factory=dict)
+    stored_jobs: int = 0
+    sightings: Mapping[str, Sighting] = field(default_factory=dict)
+    lives: Mapping[str, Lives] = field(default_factory=dict)
+    told: Sequence[Told] = ()
+    #: What is wrong with the results of completed jobs, by job.
+    wrong_results: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Files and processes that should be gone.
+    left: Sequence[str] = ()
+    #: By so many seconds the wall clock was set back, all in all.
+    clock_went_back: float = 0.0
+
+
+def broken_promises(history: History) -> list[str]:
+    return [
+        *_lost(history),
+        *_twice(history),
+        *_of_jobs(history),
+        *_of_batches(history),
+        *_untold(history),
+        *history.left,
+    ]
+
+
+def _lost(history: History) -> list[str]:
+    return [
+        f"{one.job_id} ({one.kind}) was accepted and is lost"
+        for one in history.accepted
+        if one.job_id not in history.jobs
+    ]
+
+
+def _twice(history: History) -> list[str]:
+    """A key makes one job, however often it is sent."""
+    ids = [one.job_id for one in history.accepted]
+    wrong = [f"{job_id} was given to {n} orders" for job_id, n in Counter(ids).items() if n > 1]
+    if history.stored_jobs != len(ids):
+        wrong.append(f"{len(ids)} jobs were accepted, {history.stored_jobs} are stored")
+    return wrong
+
+
+def _of_jobs(history: History) -> list[str]:
+    wrong: list[str] = []
+    for one in history.accepted:
+        job = history.jobs.get(one.job_id)
+        if job is None:
+            continue
+        lives = history.lives.get(one.job_id, {})
+        faults = [
+            *_of_end(job, history.max_crashes),
+            *_of_attempts(job, history.clock_went_back),
+            *(_of_life(job, lives) if one.kind == "chaos" else ()),
+            *_changed_after_its_end(job, history.sightings.get(one.job_id)),
+            *history.wrong_results.get(one.job_id, ()),
+        ]
+        wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
+    return wrong
+
+
+def _of_end(job: Job, max_crashes: int) -> list[str]:
+    if job.status not in FINAL or job.completed_at is None:
+        return [f"did not end: it is {job.status}, attempt {job.attempt}, {job.error}"]
+    if job.status is JobStatus.COMPLETED:
+        return ["is completed and has an error"] if job.error else []
+    if job.status is JobStatus.FAILED and job.crashes >= max_crashes:
+        return []  # it lost its process so often that it may be the cause
+    return [f"is {job.status} without cause, after {job.crashes} crashes: {job.error}"]
+
+
+def _of_attempts(job: Job, clock_went_back: float) -> list[str]:
+    wrong = []
+    for before, after in pairwise(job.attempts):
+        late = 0.0
+        if before.ended_at is not None:
+            late = (before.ended_at - after.started_at).total_seconds()
+        if before.ended_at is None or late > clock_went_back:
+            wrong.append(f"attempt {before.attempt} overlaps {after.attempt} on paper")
+        if before.attempt >= after.attempt:
+            wrong.append("has attempts that do not grow")
+    return wrong
+
+
+def _of_life(job: Job, lives: Lives) -> list[str]:
+    """Of what the handler itself wrote down, and of what it gave to the store."""
+    wrong = []
+    if job.status is JobStatus.COMPLETED:
+        if job.results != {"attempt": job.attempt}:
+            wrong.append(f"ended with attempt {job.attempt} and has the results {job.results}")
+        if not any(event == "end" for event, _ in lives.get(job.attempt, ())):
+            wrong.append("is completed, but its work did not end")
+    for attempt, following in pairwise(sorted(lives)):
+        lived_until = max(at for _, at in lives[attempt])
+        started = min(at for _, at in lives[following])
+        if lived_until > started:
+            late = lived_until - started
+            wrong.append(f"attempt {attempt} still ran {late:.2f} s into attempt {following}")
+    logged = [int(entry.message.split()[1]) for entry in job.logs if entry.level == "info"]
+    if logged != sorted(logged):
+        wrong.append(f"has a log in which an old attempt wrote: {logged}")
+    return wrong
+
+
+def _changed_after_its_end(job: Job, seen: Sighting | None) -> list[str]:
+    """It ended, once for good."""
+    if seen is None:
+        return []
+    now = Sighting(job.status, job.attempt, str(job.completed_at))
+    return [] if now == seen else [f"had ended as {seen}, and later as {now}"]
+
+
+def _of_batches(history: History) -> list[str]:
+    wrong = []
+    for one in history.batches:
+        batch = history.stored_batches.get(one.batch_id)
+        if batch is None:
+            wrong.append(f"{one.batch_id} was accepted and is lost")
+            continue
+        jobs = [history.jobs[job_id] for job_id in one.job_ids if job_id in history.jobs]
+        counted = {status: n for status, n in batch.counts.items() if n}
+        if counted != Counter(job.status for job in jobs):
+            wrong.append(f"{one.batch_id} counts {counted}, its {len(jobs)} jobs say otherwise")
+        if batch.completed_at is None:
+            wrong.append(f"{one.batch_id} has not ended")
+    return wrong
+
+
+def _untold(history: History) -> list[str]:
+    """Each end that someone wants to hear of is told, as it is stored, and signed."""
+    by_path: dict[str, list[Told]] = {}
+    for told in history.told:
+        by_path.setdefault(told.path, []).append(told)
+    wrong = [
+        f"{told.path} was told something unsigned" for told in history.told if not told.is_signed
+    ]
+    for one in history.accepted:
+        if (job := history.jobs.get(one.job_id)) is not None:
+            told_of = _of_owner(by_path.get(one.hook or "", ()), "job_id", one.job_id)
+            faults = _of_deliveries(job.deliveries, job.status, one.hook, told_of)
+            wrong += [f"{one.job_id} ({one.kind}) {fault}" for fault in faults]
+    for each in history.batches:
+        if (batch := history.stored_batches.get(each.batch_id)) is not None:
+            told_of = [
+                told
+                for told in _of_owner(by_path.get(each.hook or "", ()), "batch_id", each.batch_id)
+                if told.document.get("job_id") is None
+            ]
+            faults = _of_deliveries(batch.deliveries, batch.status, each.hook, told_of)
+            wrong += [f"{each.batch_id} {fault}" for fault in faults]
+    return wrong
+
+
+def _of_owner(told: Iterable[Told], name: str, owner: str) -> list[Told]:
+    return [one for one in told if one.document.get(name) == owner]
+
+
+def _of_deliveries(
+    deliveries: Sequence[Delivery], status: JobStatus, hook: str | None, told: Sequence[Told]
+) -> list[str]:
+    ends = [delivery for delivery in deliveries if delivery.event != "progress"]
+    if hook is None:
+        return [f"has {len(ends)} deliveries, and no webhook"] if ends else []
+    if len(ends) != 1:
+        return [f"has {len(ends)} deliveries of its end"]
+    (delivery,) = ends
+    heard = [one for one in told if one.is_end]
+    expected = "completed" if status is JobStatus.COMPLETED else "error"
+    wrong = []
+    if not heard:
+        wrong.append(f"ended and nobody was told: {delivery}")
+    if any(one.document["status"] != expected for one in heard):
+        wrong.append(f"is {status}, but was told as {[one.document['status'] for one in heard]}")
+    if any(one.message_id != delivery.delivery_id for one in heard):
+        wrong.append("was told of with several ids")
+    if heard and delivery.delivered_at is None:
+        wrong.append("was told of, but this is not noted")
+    last_end = max((place for place, one in enumerate(told) if one.is_end), default=len(told))
+    first_end = min((place for place, one in enumerate(told) if one.is_end), default=len(told))
+    if any(not one.is_end for one in told[first_end:last_end]) or told[last_end + 1 :]:
+        wrong.append("was told to go on after its end")
+    return wrong
+
+
+def faults_of(job: Job, lives: Lives) -> list[str]:
+    """Of one job of the journal's handler, whoever ran it."""
+    return [*_of_end(job, 2), *_of_attempts(job, 0.0), *_of_life(job, lives)]

@@ -1,0 +1,79 @@
+"""Which faults come when: all of it follows from the seed, nothing from how the run goes."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    #: A name in `HURTS` (run.py), and what is hurt by it.
+    kind: str
+    target: str
+    #: After the fault before it on the same target.
+    wait: float
+    #: How long it lasts, where it lasts.
+    seconds: float
+    #: Where there is something to choose: which one, how far; from 0 to 1.
+    dice: float
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The faults of one target, one after the other; each kind comes before one comes again."""
+
+    kinds: Sequence[str]
+    wait: tuple[float, float]
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+WORKER = Stream(("kill worker", "stop worker", "kill worker", "drain worker"), (4, 12), (0.5, 14))
+STREAMS: Mapping[str, Stream] = {
+    **{f"worker {number + 1}": WORKER for number in range(WORKERS)},
+    "api": Stream(("kill api", "stop api", "restart api"), (6, 14), (0.5, 6)),
+    "children": Stream(("kill child", "stop child"), (3, 9), (0.5, 8)),
+    "disk": Stream(("fill disk",), (12, 30), (1, 4)),
+    "receivers": Stream(
+        ("answer 500", "hang", "refuse connections", "close in the middle"), (3, 8), (2, 6)
+    ),
+    "clock": Stream(("set clock forward", "set clock back"), (6, 15)),
+}
+MOMENTARY = frozenset({"kill worker", "drain worker", "kill api", "restart api", "kill child"})
+STORE_FAULTS = {
+    "sqlite": Stream(("lock store",), (8, 20), (1, 7)),
+    "mongodb": Stream(("kill store",), (12, 30), (0, 2)),
+}
+
+
+def faults(seed: int, seconds: float, store: str) -> dict[str, list[Fault]]:
+    """The faults of each target that begin within so many seconds."""
+    streams = {**STREAMS, "store": STORE_FAULTS[store]}
+    return {target: _drawn(seed, target, stream, seconds) for target, stream in streams.items()}
+
+
+def _drawn(seed: int, target: str, stream: Stream, seconds: float) -> list[Fault]:
+    dice = random.Random(f"{seed} {target}")  # each its own: one more does not move the others
+    drawn: list[Fault] = []
+    bag: list[str] = []
+    at = 0.0
+    while True:
+        bag = bag or dice.sample(stream.kinds, len(stream.kinds))
+        kind, lasts = bag.pop(), dice.uniform(*stream.seconds)
+        wait, chosen = dice.uniform(*stream.wait), dice.random()
+        at += wait
+        if at >= seconds:
+            return drawn
+        lasts = 0.0 if kind in MOMENTARY else min(lasts, seconds - at)
+        drawn.append(Fault(kind, target, wait, lasts, chosen))
+        at += lasts
+
+
+def listed(planned: Mapping[str, Sequence[Fault]]) -> str:
+    """For people who want to know what a seed does."""
+    lines = []
+    for target, drawn in planned.items():
+        told = ", ".join(f"+{one.wait:.1f} {one.kind} ({one.seconds:.1f} s)" for one in drawn)
+        lines.append(f"  {target}: {told or 'nothing'}")
+    return "\n".join(lines)

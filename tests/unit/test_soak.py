@@ -1,0 +1,94 @@
+"""The verdict of a soak: what counts as flat, and what is drawn and said of it."""
+
+import importlib
+import random
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
+#: Half an hour, a sample every five seconds.
+MOMENTS = [5.0 * number for number in range(360)]
+
+
+@pytest.fixture
+def trend(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("soaking.trend")
+
+
+@pytest.fixture
+def verdict(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("soaking.verdict")
+
+
+@pytest.fixture
+def samples(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("soaking.samples")
+
+
+def noisy(level: float, slope: float = 0.0) -> list[float]:
+    dice = random.Random(1)
+    return [level + slope * at + dice.uniform(-5, 5) for at in MOMENTS]
+
+
+def test_noise_about_a_level_is_flat(trend: Any) -> None:
+    judged = trend.judge(MOMENTS, noisy(200), trend.Tolerance(0.1, 5))
+    assert judged.is_flat
+    assert judged.level == pytest.approx(200, abs=1)
+
+
+def test_what_grows_all_the_time_is_not_however_slowly(trend: Any) -> None:
+    judged = trend.judge(MOMENTS, noisy(200, 0.02), trend.Tolerance(0.1, 5))
+    assert not judged.is_flat
+    assert judged.growth == pytest.approx(0.02 * 1200, rel=0.1)  # of the last twenty minutes
+
+
+def test_warming_up_is_no_growth(trend: Any) -> None:
+    values = [min(200.0, 20 + at) for at in MOMENTS]
+    assert trend.judge(MOMENTS, values, trend.Tolerance(0.0, 1)).is_flat
+
+
+def test_what_is_filled_and_emptied_again_and_again_is_flat(trend: Any) -> None:
+    values = [at % 60 for at in MOMENTS]
+    assert trend.judge(MOMENTS, values, trend.Tolerance(0.1, 1)).is_flat
+
+
+def test_single_peaks_do_not_matter_wherever_they_are(trend: Any) -> None:
+    values = [900.0 if number % 50 == 49 else 100.0 for number in range(len(MOMENTS))]
+    assert trend.judge(MOMENTS, values, trend.Tolerance(0.0, 1)).is_flat
+
+
+def test_too_few_samples_tell_nothing(trend: Any) -> None:
+    with pytest.raises(ValueError, match="too few"):
+        trend.judge(MOMENTS[:9], [1.0] * 9, trend.Tolerance(0.1, 1))
+
+
+def test_a_series_that_grows_is_named_and_all_are_drawn(verdict: Any, samples: Any) -> None:
+    taken = [
+        samples.Sample(at, {"memory: service": 100 + at, "threads: service": 7.0}) for at in MOMENTS
+    ]
+    series = verdict.columns(taken)
+    judged = verdict.verdicts(MOMENTS, series)
+    (told,) = verdict.growing(judged)
+    assert told.startswith("memory: service grew by ")
+    assert "NO |" in verdict.table(series, judged)
+    drawn = ElementTree.fromstring(verdict.drawing("A soak", MOMENTS, series))
+    assert {"Memory", "Threads", "service"} <= set(drawn.itertext())
+
+
+def test_a_process_is_measured_with_its_files_and_directories(samples: Any, tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "data" / "jobs" / "job-1" / "1.scratch").mkdir(parents=True)
+    (tmp_path / "data" / "cache").mkdir()
+    (tmp_path / "data" / "cache" / "page").write_bytes(b"x" * 2**20)
+    found = samples.look(os.getpid(), tmp_path / "data", tmp_path)
+    assert found["memory: other"] > 1
+    assert found["open files: other"] > 0
+    assert found["directories: scratch"] == 1
+    assert found["size: cache"] == 1
