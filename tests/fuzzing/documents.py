@@ -30,30 +30,34 @@ LANES = 2
 Batch = Sequence[Case]
 
 
-def try_all(cases: Batch) -> list[Find]:
+#: How one ended, and what is wrong with that, if anything.
+End = tuple[str, str | None]
+
+
+def try_all(cases: Batch) -> list[End]:
     """Runs in the sandbox."""
-    found = []
+    ends = []
     for case in cases:
         send(case)
-        if fault := _fault(case):
-            found.append(Find(case, fault))
-    return found
+        ends.append(_end(case))
+    return ends
 
 
-def _fault(case: Case) -> str | None:
+def _end(case: Case) -> End:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, case.name)
         path.write_bytes(case.content)
         try:
-            _process(path, Path(directory))
-        except (JobFailed, MemoryError):  # the worker has a name for this one too
-            return None
-        except Exception:  # what this is to find
-            return traceback.format_exc()
-    return None
+            return _process(path, Path(directory)), None
+        except JobFailed as error:
+            return error.code, None
+        except MemoryError:  # the worker has a name for this one too
+            return "OUT_OF_MEMORY", None
+        except Exception as error:  # what this is to find
+            return type(error).__name__, traceback.format_exc()
 
 
-def _process(path: Path, directory: Path) -> None:
+def _process(path: Path, directory: Path) -> str:
     kind = kind_of(path)
     shelf = Shelf(str(directory / "kept"), str(directory / "shown"))
     for each in (shelf.directory, shelf.shown):
@@ -62,6 +66,9 @@ def _process(path: Path, directory: Path) -> None:
         make_office_pages(str(path), kind or "", path.name, shelf, str(directory), True)
     elif kind == "pdf" or kind in PICTURES:
         _make_pages(path, kind, shelf, directory)
+    else:
+        return "refused"
+    return "completed"
 
 
 def _make_pages(path: Path, kind: str, shelf: Shelf, directory: Path) -> None:
@@ -97,7 +104,10 @@ async def _lane(sandbox: Sandbox, batches: Iterator[Batch], report: Report) -> N
     for batch in batches:
         begun = [batch[0]]
         try:
-            report.defects += await sandbox.run(try_all, batch, on_message=begun.append)
+            ends = await sandbox.run(try_all, batch, on_message=begun.append)
+            report.ends.update(end for end, _ in ends)
+            pairs = zip(batch, ends, strict=True)
+            report.defects += [Find(case, fault) for case, (_, fault) in pairs if fault]
         except JobFailed as error:
             report.deaths.append(Find(begun[-1], f"{error.code}: {error.message}"))
         report.tried += len(batch)

@@ -10,12 +10,15 @@ from ..fuzzing.jobs import survey
 
 SEED = 30_000
 #: How many of each kind: recordings take longest.
-COUNTS = {"pdf": 15, "office": 18, "pictures": 15, "media": 23}
+COUNTS = {"pdf": 15, "office": 18, "pictures": 15, "media": 14}
+#: Of the recordings those that are most common.
+RECORDINGS = {"a.wav", "a.mp3", "a.flac", "a.ogg", "v.mp4", "v.mkv", "v.webm", "a.srt", "a.vtt"}
 
 
 @pytest.mark.parametrize("kind", COUNTS)
 async def test_each_job_ends_by_name(kind: str) -> None:
-    report = await survey(islice(cases(SEED, kind), COUNTS[kind]))
+    every = (case for case in cases(SEED, kind) if kind != "media" or case.name in RECORDINGS)
+    report = await survey(islice(every, COUNTS[kind]))
     assert report.defects == []
     assert report.deaths == []
     assert report.tried == COUNTS[kind] == sum(report.ends.values())
