@@ -91,14 +91,14 @@ soak: .venv/.dev ## Mixed jobs at full load for half an hour: does anything grow
 chaos: .venv/.dev ## Faults of every kind at random, longer than the tests do; ARGS="--seed 7 --seconds 600"
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-fuzz-api: .venv/.dev ## Ask the API everything its description allows, longer than the tests do; ARGS="--seed 7"
+fuzz: .venv/.dev ## Damaged files, any request, any value, longer than the tests do; ARGS="--seed 7 --seconds 600 --kinds media,office"
+	@$(BIN)/python -m tests.fuzzing $(ARGS)
+
+fuzz-api: .venv/.dev ## Only any request, with what Schemathesis takes; ARGS="--seed 7 --max-examples 500"
 	@$(BIN)/python -m tests.fuzzing.campaign --max-examples 200 $(ARGS)
 
-fuzz-documents: .venv/.dev ## Damage good documents at random, longer than the tests do; ARGS="--seed 7 --seconds 600"
-	@$(BIN)/python -m tests.fuzzing.documents $(ARGS)
-
 clean: ## Remove everything that can be made again; your data stays
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-finds dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: pyproject.toml scripts/make-venv

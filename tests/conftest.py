@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from secretary.store import JobStore, open_store
@@ -13,6 +14,31 @@ from . import places
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
 from .s3_server import S3Server
+
+#: Tests that take any value take the same ones each time; `make fuzz` takes others, and more.
+hypothesis.settings.register_profile("same each time", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("same each time")
+FUZZ_FACTOR = int(os.environ.get("FUZZ_FACTOR", "0"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a test says for itself, how many values it takes for instance, is changed here alone."""
+    for item in items if FUZZ_FACTOR else ():
+        test = getattr(item, "obj", None)
+        test = getattr(test, "__func__", test)
+        machine = getattr(item, "cls", None)
+        if usual := getattr(test, USED_SETTINGS, None):
+            setattr(test, USED_SETTINGS, _more(usual))
+        elif isinstance(usual := getattr(machine, "settings", None), hypothesis.settings):
+            setattr(machine, "settings", _more(usual))  # noqa: B010  (a class made by hypothesis)
+
+
+USED_SETTINGS = "_hypothesis_internal_use_settings"
+
+
+def _more(usual: hypothesis.settings) -> hypothesis.settings:
+    most = usual.max_examples * FUZZ_FACTOR
+    return hypothesis.settings(usual, max_examples=most, derandomize=False, deadline=None)
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,12 @@ class Room:
         """What ended jobs have left where nobody looks: scratch, uploads, unfinished files. A
         worker tidies up behind the end of a job, so it is waited for a moment."""
         deadline = time.monotonic() + 10
-        while (left := self.left_now(uploads)) and time.monotonic() < deadline:
+        while True:
+            with suppress(FileNotFoundError):  # it is tidied up this very moment
+                left = self.left_now(uploads)
+                if not left or time.monotonic() > deadline:
+                    return left
             await asyncio.sleep(0.05)
-        return left
 
     def left_now(self, with_uploads: bool = True) -> list[str]:
         scratch = self.data_dir.glob("jobs/*/*.scratch")

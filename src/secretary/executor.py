@@ -11,6 +11,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from pydantic_core import to_jsonable_python
+
 from .document_options import DocumentOptions
 from .engines.llm import Endpoints, Llm
 from .errors import (
@@ -36,6 +38,7 @@ from .job import (
     Progress,
     Released,
     utc_now,
+    whole_json,
 )
 from .logs import current_job, current_trace
 from .media_options import MediaOptions
@@ -203,7 +206,8 @@ class Execution:
         return await run(function, *args)
 
     def _failed(self, error: JobFailed) -> Failed:
-        job_error = JobError(code=error.code, message=error.message, details=error.details or None)
+        details = _plain(error.details) if error.details else None
+        job_error = JobError(code=error.code, message=error.message, details=details)
         if isinstance(error, ProcessDied):
             again = self.job.crashes + 1 < self._executor.max_crashes
             tries = self.job.crashes
@@ -282,6 +286,20 @@ def backoff(error: JobFailed, tries: int) -> timedelta:
         return error.retry_after
     wait: timedelta = min(error.backoff * 2**tries, LONGEST_BACKOFF)
     return wait * random.uniform(0.5, 1.5)
+
+
+def _plain(details: dict[str, Any]) -> dict[str, Any] | None:
+    """As JSON has them: what a handler put there must not keep the job from ending."""
+    try:
+        plain: dict[str, Any] = to_jsonable_python(
+            whole_json(details),
+            bytes_mode="base64",
+            inf_nan_mode="null",
+            fallback=lambda value: type(value).__name__,
+        )
+    except (ValueError, RecursionError):  # they are a part of themselves
+        return None
+    return plain
 
 
 def _unexpected(error: Exception) -> Failed:

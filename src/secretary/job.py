@@ -11,7 +11,14 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    computed_field,
+)
 
 from .secret_parameters import masked
 
@@ -88,10 +95,38 @@ class Snapshot(BaseModel):
         return "ignore" if cls.model_config.get("extra") == "forbid" else None
 
 
+def _whole(text: str) -> str:
+    """Half a character, which a file name or an answer of a model may hold, can be written
+    nowhere: it must not keep a job from ending."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def whole_json(value: Any) -> Any:
+    match value:
+        case str():
+            return _whole(value)
+        case dict():
+            return {whole_json(key): whole_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [whole_json(item) for item in value]
+        case _:
+            return value
+
+
+#: What a worker tells of a job, in words that may come from anywhere.
+Told = Annotated[str, AfterValidator(_whole)]
+
+
 class Progress(Snapshot):
-    step: str = "queued"
+    step: Told = "queued"
     percent: int = Field(default=0, ge=0, le=100)
-    message: str = ""
+    message: Told = ""
 
 
 QUEUED = Progress()
@@ -99,14 +134,14 @@ QUEUED = Progress()
 
 class JobError(Snapshot):
     code: str
-    message: str
-    details: dict[str, Any] | None = None
+    message: Told
+    details: Annotated[dict[str, Any] | None, AfterValidator(whole_json)] = None
 
 
 class LogEntry(Snapshot):
     timestamp: AwareDatetime = Field(default_factory=utc_now)
     level: LogLevel = "info"
-    message: str
+    message: Told
 
 
 class AccessControl(Snapshot):

@@ -18,9 +18,10 @@ def keys_of(secret: str) -> list[bytes]:
     """The keys of `whsec_…`, or of several, with spaces between them. Anything else is a key as
     it stands."""
     try:
-        return [_decoded(part) for part in secret.split()]
+        keys = [_decoded(part) for part in secret.split()]
     except ValueError:
-        return [secret.encode()]
+        keys = []
+    return keys or [secret.encode()]
 
 
 def _decoded(text: str) -> bytes:

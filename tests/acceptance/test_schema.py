@@ -1,7 +1,7 @@
 """Schemathesis makes requests of the API's own description: no answer is a 5xx or another one than
 the description says. tests/fuzzing says what is looked at and what is not, and why.
 
-`make fuzz-api` does the same for longer. Another seed: SCHEMA_SEED=7 make test.
+`make fuzz` does the same for longer. Another seed: SCHEMA_SEED=7 make test.
 """
 
 import os

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,13 +39,27 @@ def fuzz(program: Program, service: Running, *arguments: str) -> int:
     ).returncode
 
 
+def fuzz_for(seconds: float, seed: int) -> int:
+    """Round after round, each with a seed of its own."""
+    until = time.monotonic() + seconds
+    found = 0
+    with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
+        while not found and time.monotonic() < until:
+            found = fuzz(program, service, "--max-examples", "30", "--seed", str(seed))
+            seed += 1
+        return _with_traceback(service, found)
+
+
+def _with_traceback(service: Running, found: int) -> int:
+    if "Traceback" not in service.err:
+        return found
+    print(service.err, file=sys.stderr)
+    return 1
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
-        found = fuzz(program, service, *sys.argv[1:])
-        if "Traceback" in service.err:
-            print(service.err, file=sys.stderr)
-            return 1
-        return found
+        return _with_traceback(service, fuzz(program, service, *sys.argv[1:]))
 
 
 if __name__ == "__main__":

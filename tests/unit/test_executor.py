@@ -390,3 +390,24 @@ def test_the_wait_between_tries_grows_and_is_never_the_same_for_all() -> None:
     assert len(set(waits)) == len(waits)
     error.retry_after = timedelta(seconds=7)
     assert backoff(error, 5) == timedelta(seconds=7)
+
+
+@pytest.mark.parametrize("kind", ["unknown", "circular", "half", "nan", "bytes"])
+async def test_no_detail_of_an_error_keeps_a_job_from_ending(executor: Executor, kind: str) -> None:
+    circle: dict[str, Any] = {}
+    circle["again"] = circle
+    value = {"unknown": object(), "circular": circle, "half": "\ud800", "nan": float("nan")}
+
+    @handles("odd")
+    async def odd(ctx: Context) -> None:
+        await ctx.progress("\ud800", 10, "\ud800")
+        await ctx.log("\ud800")
+        raise FileCorrupt("Half a character: \ud800", value=value.get(kind, b"\xff"), page=3)
+
+    executor.registry.add(odd)
+    failed = await run(executor, Job(job_type="odd"))
+    assert failed.error is not None
+    assert (failed.status, failed.error.code) == (JobStatus.FAILED, "FILE_CORRUPT")
+    assert failed.error.message == "Half a character: \ufffd"
+    assert kind == "circular" or (failed.error.details or {})["page"] == 3
+    assert failed.logs[-1].message == failed.progress.step == "\ufffd"

@@ -58,6 +58,8 @@ def verify_webhook(
     )
     if not (message_id and timestamp and signatures):
         raise WebhookRefused("The request has not all of webhook-id, -timestamp and -signature")
+    if not (message_id + signatures).isascii():  # some frameworks give bytes as half characters
+        raise WebhookRefused("The webhook-id or the webhook-signature is none of ours")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 12):
         raise WebhookRefused("The webhook-timestamp is no time")
     if abs(time.time() - int(timestamp)) > tolerance:

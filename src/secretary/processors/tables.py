@@ -13,6 +13,9 @@ MIN_ROWS = 3
 #: Longer cells are columns of a text.
 MAX_CELL_CHARACTERS = 60
 MARK = re.compile(r"[^\w\s]|(\d{1,3}|[A-Za-z])[.)]|[eo]")
+#: What would be markup, but was print; brackets only where they make a link.
+MARKUP = re.compile(r"[\\`*]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)")
+LINK = re.compile(r"\][(\[:]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,16 @@ class Table:
     rows: list[list[str]]
 
     def markdown(self) -> str:
-        first, *others = [" | ".join(text.replace("|", "\\|") for text in row) for row in self.rows]
+        first, *others = [
+            " | ".join(escaped(text).replace("|", "\\|") for text in row) for row in self.rows
+        ]
         rule = " | ".join("---" for _ in self.rows[0])
         return "\n".join(f"| {row} |" for row in (first, rule, *others))
+
+
+def escaped(text: str) -> str:
+    found = MARKUP.sub(r"\\\g<0>", text)
+    return found.replace("[", "\\[") if LINK.search(found) else found
 
 
 def with_tables(lines: Sequence[Line]) -> Iterator[list[Line] | Table]:

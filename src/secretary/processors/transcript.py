@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..engines.speech import Said
+from .escapes import opening_escaped
 from .media.recording import Chapter
 
 #: A paragraph ends at a pause, or where a sentence ends once it is long enough; at the latest here.
@@ -75,7 +76,7 @@ def as_markdown(
         while at < len(marks) and marks[at][0] <= paragraph.start:
             yield marks[at][2]
             at += 1
-        yield f"**[{short_clock(paragraph.start)}]** {_plain(paragraph.text)}\n\n"
+        yield f"**[{short_clock(paragraph.start)}]** {_one_line(paragraph.text)}\n\n"
     for _, _, block in marks[at:]:
         yield block
 
@@ -86,7 +87,7 @@ def _heading(chapter: Chapter) -> str:
 
 def _shown(picture: Picture) -> str:
     block = f"![{short_clock(picture.time)}]({picture.file})\n\n"
-    lines = [_plain(line) for line in picture.text.splitlines() if line.strip()]
+    lines = [opening_escaped(_one_line(line)) for line in picture.text.splitlines() if line.strip()]
     return block + ("\n".join(f"> {line}" for line in lines) + "\n\n" if lines else "")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from ..escapes import fence_of
 from .blocks import PLAIN, Inline, Inlines, NoteMark, Picture, Run, Style
 
 #: Browsers show these; others are linked, as a broken picture helps nobody.
@@ -22,7 +23,6 @@ _ESCAPES = re.compile(
     r"|~(?=~)|(?<=~)~"
 )
 _LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|(?:[-*_] *){2,}$)")
-_FENCES = re.compile("`+")
 _BREAK = "  \n"
 
 
@@ -204,9 +204,3 @@ def _code(text: str) -> str:
     fence = fence_of(text, 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
-
-
-def fence_of(text: str, shortest: int) -> str:
-    """Longer than any in the text. A page of backticks is looked at once, not once for each."""
-    longest = max(map(len, _FENCES.findall(text)), default=0)
-    return "`" * max(shortest, longest + 1)

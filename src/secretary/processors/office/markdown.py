@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..escapes import fence_of
 from .blocks import (
     Block,
     Cell,
@@ -16,7 +17,7 @@ from .blocks import (
     Rule,
     Table,
 )
-from .inlines import escaped, fence_of, markdown_of, target_of
+from .inlines import escaped, markdown_of, target_of
 
 LINE_BREAK = "<br>"
 #: Signs at the end of a heading that would be taken for its end.

@@ -4,16 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from ...escapes import fence_of, opening_escaped
 from .blocks import Block, Kind
 from .lists import item_mark
 from .tables import Table
 
 #: What would be taken as Markdown in the midst of a line.
-INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!]))")
+INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!?]))")
 SIGNS = ("*", "_", "[", "`", "<", "\\", "]")
-#: What would be taken as Markdown at its beginning.
-OPENING = re.compile(r"(?=[#>+|-](?:\s|$)|#{2,6}\s|-{3,}\s*$|={3,}\s*$|~~~)")
-OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s)")
 
 
 def markdown_of(blocks: Sequence[Block]) -> str:
@@ -37,7 +35,9 @@ def _written(block: Block) -> str:
             text = mark[1] if mark else block.text
             return f"{'  ' * block.level}{block.mark} {escaped(text)}"
         case Kind.CODE:
-            return "```\n" + "\n".join(_code(block)) + "\n```"
+            listing = "\n".join(_code(block))
+            fence = fence_of(listing, 3)
+            return f"{fence}\n{listing}\n{fence}"
         case Kind.TABLE:
             assert block.table is not None
             return _table(block.table)
@@ -51,13 +51,6 @@ def escaped(text: str) -> str:
     if not any(sign in text for sign in SIGNS):
         return text
     return INLINE.sub(r"\\\1", text)
-
-
-def opening_escaped(text: str) -> str:
-    if OPENING.match(text):
-        return f"\\{text}"
-    number = OPENING_NUMBER.match(text)
-    return f"{number[1]}\\{text[number.end(1) :]}" if number else text
 
 
 def _code(block: Block) -> Iterator[str]:

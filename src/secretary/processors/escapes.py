@@ -1,0 +1,21 @@
+"""Text that would be taken as Markdown where a line or a listing begins: so that it stays text."""
+
+import re
+
+OPENING = re.compile(r"(?=>|[#+|-](?:\s|$)|#{2,6}\s|-{2,}\s*$|=+\s*$|~~~)")
+OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+_FENCES = re.compile("`+")
+
+
+def opening_escaped(text: str) -> str:
+    """What stands at the beginning of a line."""
+    if OPENING.match(text):
+        return f"\\{text}"
+    number = OPENING_NUMBER.match(text)
+    return f"{number[1]}\\{text[number.end(1) :]}" if number else text
+
+
+def fence_of(text: str, shortest: int) -> str:
+    """Longer than any in the text. A page of backticks is looked at once, not once for each."""
+    longest = max(map(len, _FENCES.findall(text)), default=0)
+    return "`" * max(shortest, longest + 1)

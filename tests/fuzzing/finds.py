@@ -1,0 +1,53 @@
+"""What a campaign has found: told, and kept with what it takes to see it again."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .cases import Case
+
+#: Where finds are kept, unless somebody says otherwise.
+PLACE = Path("fuzz-finds")
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    case: Case
+    fault: str
+
+    @property
+    def command(self) -> str:
+        return f'make fuzz ARGS="--case {self.case}"'
+
+    def __str__(self) -> str:
+        return f"--- {self.case}\n{self.fault}\nAgain: {self.command}"
+
+    def keep(self, place: Path = PLACE) -> Path:
+        """The file as it was handed in, and beside it what became of it."""
+        place.mkdir(parents=True, exist_ok=True)
+        path = place / f"{self.case.kind}-{self.case.seed}-{self.case.name}"
+        path.write_bytes(self.case.content)
+        path.with_name(f"{path.name}.txt").write_text(f"{self.fault}\n\nAgain: {self.command}\n")
+        return path
+
+
+@dataclass(slots=True)
+class Report:
+    tried: int = 0
+    #: How many were read, and how many failed with which code.
+    ends: Counter[str] = field(default_factory=Counter)
+    #: Neither a result nor an error with a name, or something was left behind.
+    defects: list[Find] = field(default_factory=list)
+    #: The engine died of them in its sandbox, or met a limit there; the job says so.
+    deaths: list[Find] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{end} {count}" for end, count in self.ends.most_common())
+        found = f"{len(self.defects)} defects, {len(self.deaths)} deaths of an engine"
+        return f"{self.tried} tried ({ends}): {found}"
+
+    def keep(self, place: Path = PLACE) -> None:
+        for find in (*self.defects, *self.deaths):
+            print(find)
+            print(f"Kept as {find.keep(place)}")
+        print(self)

@@ -1,0 +1,250 @@
+"""Hands damaged files in to the whole service, as clients do: each becomes a job, and that has to
+end by a result or by an error that has a name, within its limits, and to leave nothing behind."""
+
+import asyncio
+import json
+import logging
+import os
+import random
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from secretary import processes
+from secretary.logs import current_job
+
+from ..good_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES, SOUNDS
+from ..workroom import Room, workroom
+from .cases import Case
+from .finds import Find, Report
+
+ERRORS = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+LANES = 3
+MEMORY_MB = 1024
+#: A page, a piece of sound, a conversion. A job has a few of them, and waits for its turn.
+STEP_SECONDS = 20
+JOB_SECONDS = 90
+#: So many files after each other, then it is looked at what they have left.
+GROUP = 24
+#: What the request, the network or we ourselves cause.
+NEVER_BY_FILES = frozenset(
+    {"VALIDATION_ERROR", "UNKNOWN_JOB_TYPE", "DOWNLOAD_FAILED", "UPSTREAM_FAILED", "CANCELLED",
+     "INTERNAL_ERROR"}
+)  # fmt: skip
+DEATHS = frozenset({"WORKER_CRASHED", "OUT_OF_MEMORY", "PROCESSING_TIMEOUT"})
+SETTINGS: dict[str, dict[str, Any]] = {
+    "documents": {
+        "page_timeout_sec": STEP_SECONDS,
+        "conversion_timeout_sec": STEP_SECONDS,
+        "max_megapixels": 20,
+    },
+    "media": {"piece_timeout_sec": STEP_SECONDS, "max_duration_hours": 0.1},
+    "generic_worker": {
+        "max_concurrent_workers": LANES,
+        "memory_limit_mb": MEMORY_MB,
+        "timeout_sec": JOB_SECONDS,
+        "max_crashes": 1,
+    },
+}
+
+
+@cache
+def codes_of_files() -> frozenset[str]:
+    """Those of the documented codes that a file can be the cause of."""
+    page = ERRORS.read_text()
+    table = page[page.index("## Of jobs") : page.index("## Of the command line")]
+    return frozenset(re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE)) - NEVER_BY_FILES
+
+
+class Trouble(logging.Handler):
+    """What the service logs about each job."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.told: dict[str | None, list[str]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.setdefault(current_job.get(), []).append(self.format(record))
+
+
+async def survey(every: Iterable[Case]) -> Report:
+    """Runs all of them, several at a time, and looks at what is left after each group."""
+    report = Report()
+    groups = _groups(iter(every))
+    first = next(groups, [])
+    if any(case.kind == "media" for case in first):
+        GOOD_RECORDINGS["a.wav"]()  # its maker keeps a temporary file, which is not to be ours
+    with tempfile.TemporaryDirectory() as directory, _temporary(Path(directory, "tmp")) as tmp:
+        before = {process.pid for process in processes.descendants(os.getpid())}
+        roots = Path(directory, "beside")
+        roots.mkdir()
+        storage = {"source_roots": [str(roots)]}
+        async with workroom(Path(directory, "data"), storage=storage, **SETTINGS) as room:
+            with _heard() as trouble:
+                for group in chain([first] if first else [], groups):
+                    await _try_all(room, roots, group, report, trouble)
+                    await _look_round(room, group, report, tmp)
+        left = [one for one in processes.descendants(os.getpid()) if one.pid not in before]
+        if first and left:
+            report.defects.append(Find(group[-1], f"Processes are left at the end: {left}"))
+    return report
+
+
+def _groups(every: Iterator[Case]) -> Iterator[list[Case]]:
+    while group := list(islice(every, GROUP)):
+        yield group
+
+
+@contextmanager
+def _temporary(directory: Path) -> Iterator[Path]:
+    """Where programs of this process and those below it put what they do not want to keep."""
+    directory.mkdir()
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"], tempfile.tempdir = str(directory), None
+    try:
+        yield directory
+    finally:
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
+        tempfile.tempdir = None
+
+
+@contextmanager
+def _heard() -> Iterator[Trouble]:
+    trouble, logger = Trouble(), logging.getLogger("secretary")
+    logger.addHandler(trouble)
+    try:
+        yield trouble
+    finally:
+        logger.removeHandler(trouble)
+
+
+async def _try_all(
+    room: Room, roots: Path, group: list[Case], report: Report, trouble: Trouble
+) -> None:
+    waiting = iter(group)
+
+    async def lane() -> None:
+        for case in waiting:
+            await _try(room, roots, case, report, trouble)
+
+    await asyncio.gather(*(lane() for _ in range(LANES)))
+
+
+async def _try(room: Room, roots: Path, case: Case, report: Report, trouble: Trouble) -> None:
+    report.tried += 1
+    response = await _hand_in(room, roots, case)
+    if response.status_code != 202:  # it did not even get in
+        error = response.json().get("error") or {}
+        report.ends[f"refused {error.get('code')}"] += 1
+        if response.status_code >= 500 or not error.get("message"):
+            report.defects.append(Find(case, f"The answer is {response.text}"))
+        return
+    answer = response.json()
+    job_id = answer.get("job_id") or answer["data"]["job_id"]
+    try:
+        job = await asyncio.wait_for(room.ended(job_id), JOB_SECONDS + STEP_SECONDS)
+    except TimeoutError:
+        report.defects.append(Find(case, "The job does not end"))
+        return
+    told = "\n".join(trouble.told.pop(job_id, ()))
+    code = (job["error"] or {}).get("code")
+    report.ends[code or job["status"]] += 1
+    if fault := _fault(job, str(room.data_dir.parent)) or await _dead_link(room, job):
+        report.defects.append(Find(case, f"{fault}\n{told}"))
+    elif code in DEATHS:
+        report.deaths.append(Find(case, f"{code}: {job['error']['message']}\n{told}"))
+
+
+async def _hand_in(room: Room, roots: Path, case: Case) -> Any:
+    if case.name in GOOD_SUBTITLES:
+        # Beside a good recording, where subtitles are looked for.
+        place = f"{case.seed}-{case.name}"
+        (roots / f"{place}.wav").write_bytes(GOOD_RECORDINGS["a.wav"]())
+        (roots / f"{place}{Path(case.name).suffix}").write_bytes(case.content)
+        asked = {"job_type": "audio", "parameters": {"file_path": f"{place}.wav"}}
+        return await room.client.post("/api/jobs", json=asked)
+    route, fields = _wish(case)
+    return await room.client.post(route, files={"file": (case.name, case.content)}, data=fields)
+
+
+def _wish(case: Case) -> tuple[str, dict[str, str]]:
+    """What is asked for differs with the damage, so that all ways are gone."""
+    chance = random.Random(f"wish {case}")
+    images = {"include_images": chance.choice(("true", "false"))}
+    match case.kind:
+        case "pdf":
+            method = chance.choice(("native", "native", "auto", "preview_and_native", "both"))
+            return "/api/pdf/process", {**images, "extraction_method": method}
+        case "office":
+            return "/api/office/process", {"include_images": "true"}
+        case "libreoffice":
+            return "/api/office/process-via-pdf", {"extraction_method": "native"}
+        case "pictures":
+            method = chance.choice(("ocr", "preview", "preview"))
+            return "/api/imageocr/process", {**images, "extraction_method": method}
+        case _ if case.name in SOUNDS:
+            return "/api/audio/process", {}
+        case _:
+            words, texts = chance.choice((("true", "false"), ("false", "true"), ("false", "false")))
+            return "/api/video/process", {"include_transcript": words, "include_slide_text": texts}
+
+
+def _fault(job: dict[str, Any], directory: str) -> str | None:
+    error, status = job["error"], job["status"]
+    if status not in ("completed", "failed"):
+        return f"It is {status}"
+    if status == "failed" and error["code"] not in codes_of_files():
+        return f"{error['code']}: {error['message']} {error['details']}"
+    if status == "completed" and not isinstance(job["results"], dict):
+        return "It is completed, and there are no results"
+    if directory in json.dumps(job):
+        return "A path of this machine is told"
+    for attempt in job["attempts"]:
+        began, ended = (datetime.fromisoformat(attempt[key]) for key in ("started_at", "ended_at"))
+        if (ended - began).total_seconds() > JOB_SECONDS + STEP_SECONDS:
+            return f"It took {ended - began}"
+    peak = job["resources"].get("peak_memory_bytes", 0)
+    if peak > 1.5 * MEMORY_MB * 1024 * 1024 and (error or {}).get("code") != "OUT_OF_MEMORY":
+        return f"It took {peak:,.0f} bytes of memory"
+    return None
+
+
+async def _dead_link(room: Room, job: dict[str, Any]) -> str | None:
+    """Results name their files by addresses that work."""
+    for url in islice(_urls(job["results"]), 12):
+        response = await room.client.get(url)
+        if response.status_code != 200:
+            return f"{url} answers {response.status_code}"
+    return None
+
+
+def _urls(value: Any) -> Iterator[str]:
+    match value:
+        case str() if value.startswith("/api/"):
+            yield value
+        case dict():
+            for item in value.values():
+                yield from _urls(item)
+        case list():
+            for item in value:
+                yield from _urls(item)
+
+
+async def _look_round(room: Room, group: list[Case], report: Report, tmp: Path) -> None:
+    """What is left is one's of the group; the service has to answer as before."""
+    left = await room.left_over(uploads=False)
+    left += sorted(os.listdir(tmp))
+    if left:
+        report.defects.append(Find(group[-1], f"Left by one of {len(group)} up to this: {left}"))
+    health = await room.client.get("/api/health")
+    if health.status_code != 200:
+        report.defects.append(Find(group[-1], f"The service answers {health.text}"))

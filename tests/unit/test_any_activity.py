@@ -1,0 +1,79 @@
+"""Whatever ended: tallies count each end once for all and once for its owner."""
+
+from collections import Counter
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secretary.store.activity import (
+    EVERYBODY,
+    RUNGS_PER_OCTAVE,
+    SHORTEST_S,
+    SLOT,
+    UNKNOWN,
+    WIDTHS,
+    Ending,
+    quantile,
+    rung_of,
+    scope_of,
+    slot_of,
+    start_of,
+    tally,
+    width_for,
+)
+
+from ..any_values import NAME, TIME, USER
+
+WAITED = st.timedeltas(timedelta(seconds=-5), timedelta(days=30))
+ENDING = st.builds(
+    Ending,
+    job_type=NAME,
+    user_id=USER,
+    status=st.sampled_from(("completed", "failed", "cancelled")),
+    at=TIME,
+    code=st.none() | NAME,
+    waited=st.none() | WAITED,
+)
+
+
+@given(st.lists(ENDING, max_size=20), st.lists(ENDING, max_size=20))
+def test_all_are_counted_once_in_any_parts(some: list[Ending], others: list[Ending]) -> None:
+    together = tally([*some, *others])
+    assert together == tally(some) + tally(others)
+    of_all = {place: n for place, n in together.items() if place.scope == EVERYBODY}
+    assert sum(of_all.values()) == len(some) + len(others)
+    owned = Counter(scope_of(one.user_id) for one in [*some, *others] if one.user_id is not None)
+    found: Counter[str] = Counter()
+    for place, n in together.items():
+        if place.scope != EVERYBODY:
+            found[place.scope] += n
+    assert found == owned
+    assert all(place.code == "" for place in together if place.status != "failed")
+
+
+@given(TIME)
+def test_a_moment_is_in_its_slot(at: object) -> None:
+    slot = slot_of(at)  # type: ignore[arg-type]
+    assert start_of(slot) <= at < start_of(slot + 1)  # type: ignore[operator]
+    assert start_of(slot + 1) - start_of(slot) == SLOT
+
+
+@given(st.lists(WAITED, min_size=1, max_size=50), st.floats(0.01, 1))
+def test_a_quantile_is_right_to_within_a_tenth(waits: list[timedelta], part: float) -> None:
+    rungs = Counter(map(rung_of, waits))
+    assert UNKNOWN not in rungs
+    told = quantile(rungs, part)
+    seconds = sorted(max(one.total_seconds(), SHORTEST_S) for one in waits)
+    at = next(n for n in range(1, len(seconds) + 1) if n >= len(seconds) * part)
+    right = seconds[at - 1]
+    assert told is not None
+    width = 2 ** (0.5 / RUNGS_PER_OCTAVE) + 1e-9
+    assert right / width <= told <= right * width or (told == 0.0 and right <= SHORTEST_S)
+
+
+@given(st.integers(0, 10**7), st.integers(1, 10**5))
+def test_parts_are_made_up_of_whole_slots(first: int, width: int) -> None:
+    found = width_for(first, width)
+    assert found in WIDTHS
+    assert first % found == 0 and width % found == 0

@@ -1,0 +1,112 @@
+"""Which job starts next, whatever comes and ends: limits and order hold, and nobody starves."""
+
+from collections import Counter
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from secretary.store import AGEING, Wanted
+from secretary.store.policy import Candidate, JobClass, Running, Turns
+
+TYPES = ("pdf", "audio", "video")
+USERS = (None, "ann", "ben", "eve")
+PRIORITIES = (-2, 0, 3)
+MAX_PER_TYPE = {"video": 1, "audio": 2}
+MAX_PER_USER = 3
+#: A line that nobody serves while time passes has risen above all others by then.
+PATIENCE = max(PRIORITIES) - min(PRIORITIES) + 2
+
+
+class Claims(RuleBasedStateMachine):
+    """Workers claim from the lines that a store would show them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.turns = Turns(lambda: self.now)
+        self.lines: dict[JobClass, list[Candidate]] = {}
+        self.running: list[tuple[JobClass, Candidate]] = []
+        self.keys = count()
+        #: Since when a line could have been served and was not, in levels of ageing.
+        self.passed_over: Counter[JobClass] = Counter()
+
+    @rule(
+        job_type=st.sampled_from(TYPES),
+        priority=st.sampled_from(PRIORITIES),
+        user=st.sampled_from(USERS),
+        many=st.integers(1, 4),
+    )
+    def jobs_come(self, job_type: str, priority: int, user: str | None, many: int) -> None:
+        for _ in range(many):
+            key = next(self.keys)
+            line = self.lines.setdefault((job_type, priority), [])
+            line.append(Candidate(key, user, key))
+
+    @rule(slots=st.integers(0, 4), ages=st.booleans())
+    def a_worker_claims(self, slots: int, ages: bool) -> None:
+        if ages:
+            self.now += AGEING.total_seconds() + 1
+        wanted = Wanted(slots=slots, max_per_type=MAX_PER_TYPE, max_per_user=MAX_PER_USER)
+        startable = {line for line in self.lines if self.could_start(line)}
+        shown = {line: iter(list(waiting)) for line, waiting in self.lines.items()}
+        chosen = self.turns.choose(shown, wanted, self.as_running())
+        assert len({candidate.key for candidate in chosen}) == len(chosen) <= slots
+        served = {self.take(candidate) for candidate in chosen}
+        if len(chosen) < slots:
+            left = [line for line in self.lines if self.could_start(line)]
+            assert not left, "a slot stays empty while a job could start"
+        for line in list(self.passed_over):
+            if line in served or line not in startable:
+                del self.passed_over[line]
+        if slots and ages:
+            self.passed_over.update(startable - served)
+
+    @rule(at=st.integers(0, 50))
+    def a_job_ends(self, at: int) -> None:
+        if self.running:
+            del self.running[at % len(self.running)]
+
+    @invariant()
+    def limits_hold(self) -> None:
+        running = self.as_running()
+        assert all(running.per_type[name] <= most for name, most in MAX_PER_TYPE.items())
+        assert all(n <= MAX_PER_USER for user, n in running.per_user.items() if user)
+
+    @invariant()
+    def nobody_starves(self) -> None:
+        """Of all lines that could be served each comes once before the first comes again."""
+        most = PATIENCE + len(TYPES) * len(PRIORITIES)
+        assert all(times <= most for times in self.passed_over.values())
+
+    def take(self, chosen: Candidate) -> JobClass:
+        line = next(line for line, waiting in self.lines.items() if chosen in waiting)
+        earlier = self.lines[line][: self.lines[line].index(chosen)]
+        # Only who is at his limit is stepped over, so nobody of the same user is.
+        assert all(one.user_id != chosen.user_id for one in earlier)
+        self.lines[line].remove(chosen)
+        if not self.lines[line]:
+            del self.lines[line]
+        self.running.append((line, chosen))
+        return line
+
+    def could_start(self, line: JobClass) -> bool:
+        running = self.as_running()
+        if running.per_type[line[0]] >= MAX_PER_TYPE.get(line[0], 10**9):
+            return False
+        return any(
+            one.user_id is None or running.per_user[one.user_id] < MAX_PER_USER
+            for one in self.lines[line]
+        )
+
+    def as_running(self) -> Running:
+        running = Running()
+        for line, candidate in self.running:
+            running.per_type[line[0]] += 1
+            running.per_user[candidate.user_id] += 1
+        return running
+
+
+TestClaims = Claims.TestCase
+TestClaims.settings = settings(max_examples=60, stateful_step_count=40)

@@ -1,0 +1,61 @@
+"""Whatever times a damaged recording tells: its sound is laid out in a file of that length."""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secretary.processors.media.sound_times import Timeline, laid_out
+
+RATE = 100
+#: No recording longer than this is laid out.
+LONGEST_S = 600
+#: A frame: its time and how many samples it has. Most follow each other, some jump.
+JUMPS = st.integers(-(2**63), 2**63 - 1) | st.integers(-50 * RATE, 50 * RATE)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> list[tuple[int, int]]:
+    found, at = [], 0
+    for _ in range(draw(st.integers(0, 30))):
+        if draw(st.integers(0, 4)) == 0:
+            at = draw(JUMPS)
+        size = draw(st.integers(0, 2 * RATE))
+        found.append((at, size))
+        at += size
+    return found
+
+
+@given(
+    frames(),
+    st.floats(-100, 100),
+    st.sampled_from((float("inf"), 60.0)),
+    st.integers(1, 200),
+)
+def test_the_sound_stands_where_the_times_say(
+    told: list[tuple[int, int]], start: float, longest_gap: float, cut: int
+) -> None:
+    timeline = Timeline(RATE, start=start, longest_gap=longest_gap)
+    lines = "".join(f"0, {at}, {at}, {size}, {2 * size}, 0x0\n" for at, size in told).encode()
+    for place in range(0, len(lines), cut):
+        timeline.take(lines[place : place + cut])
+    total = sum(size for _, size in told)
+    assert timeline.samples == total
+    assert timeline.seconds >= 0 and timeline.gaps >= 0
+    raws = [piece.raw for piece in timeline.pieces]
+    assert raws == sorted(raws) and all(raw <= total for raw in raws)
+    if timeline.seconds > LONGEST_S or timeline.seconds <= 0:
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        raw = Path(directory, "raw")
+        raw.write_bytes(bytes(range(1, 3)) * total)
+        whole = laid_out(raw, timeline, Path(directory, "whole"))
+        assert whole.stat().st_size / 2 / RATE <= timeline.seconds + 1e-9
+
+
+@given(st.binary(max_size=300) | st.text("0123456789,-# \n", max_size=300).map(str.encode))
+def test_lines_that_are_none_do_no_harm(said: bytes) -> None:
+    timeline = Timeline(RATE)
+    timeline.take(said + b"\n0, 0, 0, 100, 200, 0x0\n")
+    assert timeline.samples >= 0
