@@ -12,6 +12,7 @@ to `docs/benchmarks.md`. A part that fails does not stop the others. With `--qui
 import argparse
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +61,12 @@ def _run(parts: Sequence[Part], results: Path, *, quick: bool) -> list[str]:
         left = sum(_minutes(one, results, quick=quick) for one in parts[number:])
         _say(f"{number + 1} of {len(parts)}: {part.name}; about {left:.0f} min left for all")
         before = result.read(results, part.name)
-        found = measured(part, WORK, quick=quick, before=before)
+        try:
+            found = measured(part, WORK, quick=quick, before=before)
+        except Exception:  # the others have hours of measuring before or behind them
+            traceback.print_exc()
+            failed.append(part.name)
+            continue
         path = result.write(found, results)
         if found.failed or found.failures:
             failed.append(part.name)

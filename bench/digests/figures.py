@@ -2,10 +2,11 @@
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import report
-from publishing.result import Aim, Spread
+from publishing.result import Aim, Cell, Spread
 
 #: What the program of a part writes with `--json`.
 Found = Mapping[str, Any]
@@ -63,6 +64,30 @@ def ahead(
     beside = f"{best}: {report.number(value) if decimals is None else f'{value:.{decimals}f}'}"
     reached = ratio > 1 if wanted else None
     return Aim(what, wanted, ours, unit, reached, beside, ratio, decimals)
+
+
+def recovered(recovery: Found | None) -> Cell:
+    if recovery is None:
+        return None
+    seconds: float | None = recovery["seconds"]
+    return f"> {recovery['cap_s']:g}" if seconds is None else seconds
+
+
+def sooner(what: str, row: Found, peers: Sequence[Found], *, wanted: str) -> Aim:
+    """Back after kill -9. A peer that was not back in time counts with that time."""
+    back = [peer for peer in peers if peer["recovery"]]
+    times = {p["name"]: p["recovery"]["seconds"] or p["recovery"]["cap_s"] for p in back}
+    found = row["recovery"]["seconds"] if row["recovery"] else None
+    aim = ahead(what, found, times, unit="s", wanted=wanted, less_is_better=True)
+    if aim.beside and all(peer["recovery"]["seconds"] is None for peer in back):
+        cap_s = min(peer["recovery"]["cap_s"] for peer in back)
+        aim = replace(aim, beside=f"none within {cap_s:g} s")
+    return aim
+
+
+def versions_of(peers: Iterable[Found]) -> dict[str, str]:
+    """Some stand in two rows, with a store each: "huey-redis"."""
+    return {row["name"].split("-")[0]: row["about"]["version"] for row in peers}
 
 
 def failures_of(rows: Iterable[Found]) -> tuple[str, ...]:

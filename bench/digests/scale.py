@@ -7,8 +7,19 @@ import scale_report
 from publishing.result import Aim, Cell, Chart, Digest, Table
 from scaling.plan import Plan
 
-from .engine import recovered
-from .figures import Found, ahead, at_least, failures_of, middle, spread, text_of, told_of
+from .figures import (
+    Found,
+    ahead,
+    at_least,
+    failures_of,
+    middle,
+    recovered,
+    sooner,
+    spread,
+    text_of,
+    told_of,
+    versions_of,
+)
 
 #: How many times as many documents two workers have to read as one.
 DOCUMENTS_AIM = 1.8
@@ -45,7 +56,7 @@ def digest(found: Mapping[str, Found]) -> Digest:
         charts=tuple(charts),
         aims=(*_documents_aims(run["documents"]), *_durable_aims(durable)),
         plan=run["plan"],
-        versions={r["name"]: r["about"]["version"] for r in durable if not _ours(r)},
+        versions=versions_of(row for row in durable if not _ours(row)),
         failures=(*run["failures"], *failures_of(durable)),
     )
 
@@ -143,12 +154,6 @@ def _durable_aims(rows: Sequence[Found]) -> Iterator[Aim]:
                 others = {peer["name"]: middle(peer[key]) for peer in peers}
                 told, ours = f"{row['name']}: {what}", middle(row[key])
                 yield ahead(told, ours, others, unit="/s", wanted=WANTED)
-    times = {
-        peer["name"]: peer["recovery"]["seconds"] or peer["recovery"]["cap_s"]
-        for peer in peers
-        if peer["recovery"]
-    }
     for row in rows:
-        if _ours(row) and row["recovery"]:
-            told, seconds = f"{row['name']}: kill -9 to the next start", row["recovery"]["seconds"]
-            yield ahead(told, seconds, times, unit="s", wanted=WANTED, less_is_better=True)
+        if _ours(row):
+            yield sooner(f"{row['name']}: kill -9 to the next start", row, peers, wanted=WANTED)

@@ -199,6 +199,8 @@ def _shown(cell: Cell) -> str:
         return cell
     if isinstance(cell, tuple):
         return report.median(cell)
+    if isinstance(cell, int):
+        return f"{cell:,}"
     return report.number(cell)
 
 
