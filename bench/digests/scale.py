@@ -115,7 +115,7 @@ def _documents(found: Found) -> Iterator[tuple[Cell, ...]]:
 def _ratio(rates: Found) -> float:
     """Of two workers to one, round by round."""
     pairs = zip(rates["1"], rates["2"], strict=True)
-    return statistics.median(two["per_s"] / one["per_s"] for one, two in pairs)
+    return statistics.median(float(two["per_s"] / one["per_s"]) for one, two in pairs)
 
 
 def _durable(row: Found) -> tuple[Cell, ...]:

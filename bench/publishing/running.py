@@ -124,11 +124,13 @@ def _environment(bench: Path) -> dict[str, str]:
 
 def _run(command: list[str], output: int, env: Mapping[str, str], limit_s: float) -> str:
     """The last lines that it said; a program that fails says why."""
-    process = subprocess.Popen(
-        command, stdout=output, stderr=subprocess.PIPE, env=env, text=True, errors="replace"
-    )
     said: list[str] = []
-    with _within(process, limit_s) as over:
+    with (
+        subprocess.Popen(
+            command, stdout=output, stderr=subprocess.PIPE, env=env, text=True, errors="replace"
+        ) as process,
+        _within(process, limit_s) as over,
+    ):
         assert process.stderr is not None
         for line in process.stderr:
             print(f"    {line.rstrip()}", file=sys.stderr, flush=True)

@@ -15,9 +15,9 @@ from .running import digested
 def taken(given: Sequence[str], *, quick: bool) -> Iterator[Result]:
     files: dict[str, dict[str, Path]] = {}
     for one in given:
-        name, _, file = one.partition("=")
-        part, _, step = name.partition(":")
-        files.setdefault(part, {})[step] = Path(file)
+        place, _, file = one.partition("=")
+        name, _, step = place.partition(":")
+        files.setdefault(name, {})[step] = Path(file)
     for part in PARTS:
         if part.name in files:
             yield _taken(part, files.pop(part.name), quick=quick)
