@@ -9,7 +9,7 @@ WIDTH = 720
 #: Of a line chart.
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 320, 72, 170, 56, 52
 #: Of a bar chart: the place for names of rows and for figures behind the bars.
-NAMES, FIGURES, BAR, GAP = 216, 84, 12, 10
+NAMES, FIGURES, BAR, GAP = 232, 84, 12, 10
 #: On light ground and on dark, so that neighbours differ in lightness too.
 COLORS = (
     ("#1f5fa8", "#7db7f0"),

@@ -10,6 +10,7 @@ to `docs/benchmarks.md`. A part that fails does not stop the others. With `--qui
 """
 
 import argparse
+import math
 import sys
 import time
 import traceback
@@ -59,7 +60,7 @@ def _run(parts: Sequence[Part], results: Path, *, quick: bool) -> list[str]:
     failed = []
     for number, part in enumerate(parts):
         left = sum(_minutes(one, results, quick=quick) for one in parts[number:])
-        _say(f"{number + 1} of {len(parts)}: {part.name}; about {left:.0f} min left for all")
+        _say(f"{number + 1} of {len(parts)}: {part.name}; about {math.ceil(left)} min left")
         before = result.read(results, part.name)
         try:
             found = measured(part, WORK, quick=quick, before=before)

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 
+import apsw
 import report
 from adapter import PEERS
+
+from secretary.version import __version__
 
 from .result import Load, Machine
 
@@ -78,10 +81,11 @@ def load_now() -> float:
 
 def our_versions() -> dict[str, str]:
     """Of this project, of Python and of what it is built on."""
-    said = {"Secretary": _ours(), "Python": platform.python_version()}
-    if library := _sqlite():
-        said["SQLite"] = library
-    return said
+    return {
+        "Secretary": _ours(),
+        "Python": platform.python_version(),
+        "SQLite": apsw.sqlite_lib_version(),
+    }
 
 
 def program_versions(programs: Sequence[str]) -> dict[str, str]:
@@ -109,24 +113,12 @@ def _installed(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def _ours() -> str:
-    try:
-        number = version("secretary")
-    except PackageNotFoundError:
-        number = "unknown"
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, cwd=PEERS)
     except OSError:
-        return number
-    return f"{number} ({done.stdout.strip()})" if done.returncode == 0 else number
-
-
-def _sqlite() -> str | None:
-    try:
-        import apsw
-    except ImportError:
-        return None
-    return str(apsw.sqlite_lib_version())
+        return __version__
+    return f"{__version__} ({done.stdout.strip()})" if done.returncode == 0 else __version__
 
 
 def _asked(program: str) -> str | None:
