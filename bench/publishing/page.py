@@ -61,9 +61,7 @@ def pictures(docs: Path) -> set[str]:
 
 def page(found: Mapping[str, Result | None], told: Mapping[str, Remarks]) -> str:
     parts = [HEAD, "## At a glance\n", _glance(found, told)]
-    if aims := list(_aims(found, told)):
-        head = ["", "aim", "wanted", "found", "", "best of the others", "ratio"]
-        parts += ["### Every aim\n", _markdown([head, *aims], left=2)]
+    parts += ["### Every aim\n", *_aims(found, told)]
     for part, result in found.items():
         parts.append(_section(part, told[part], result))
     return "\n".join(parts).rstrip() + "\n"
@@ -99,12 +97,16 @@ def _is_behind(aim: Aim) -> bool:
     return not aim.reached
 
 
-def _aims(found: Mapping[str, Result | None], told: Mapping[str, Remarks]) -> Iterator[list[str]]:
+def _aims(found: Mapping[str, Result | None], told: Mapping[str, Remarks]) -> Iterator[str]:
     for part, result in found.items():
-        for aim in result.aims if result else ():
+        if result is None or not result.aims:
+            continue
+        lines = [[f"{told[part].title}:", "wanted", "found", "", "best of the others", "ratio"]]
+        for aim in result.aims:
             ratio = "" if aim.ratio is None else report.number(aim.ratio)
             wanted = aim.wanted or "no aim"
-            yield [part, aim.what, wanted, _found(aim), _verdict(aim), aim.beside, ratio]
+            lines.append([aim.what, wanted, _found(aim), _verdict(aim), aim.beside, ratio])
+        yield _markdown(lines, left=1)
 
 
 def _found(aim: Aim) -> str:
