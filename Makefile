@@ -61,6 +61,12 @@ licences: .venv/.dev ## Write anew which licences the packages of an installatio
 pictures: .venv/.dev ## Take the pictures of the dashboard for the documentation anew
 	@PYTHONPATH=. $(BIN)/python scripts/take_pictures.py
 
+bench: .venv/.dev ## All benchmarks, then docs/benchmarks.md; ARGS="--only api,scale --quick"
+	@PYTHONPATH=. $(BIN)/python bench/run.py $(ARGS)
+
+bench-page: .venv/.dev ## docs/benchmarks.md anew, from what was measured before
+	@PYTHONPATH=. $(BIN)/python bench/run.py --page $(ARGS)
+
 bench-engine: .venv/.dev ## The engine beside its peers, in one run; ARGS="--quick" is handed on
 	@$(BIN)/python bench/engine.py $(ARGS)
 

@@ -14,10 +14,11 @@ import statistics
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import install
 import load
@@ -136,10 +137,9 @@ def _submit(url: str) -> str:
 def _text(rows: Sequence[Row], opened: Streams | None, plan: Plan, machine: str) -> str:
     head = ["", *(f"{n} conn: accepted/s | p50 ms | p99 ms" for n in CONNECTIONS)]
     head = [part for title in head for part in title.split(" | ")] + ["polls/s", "memory MB"]
-    constants = {"polling": POLLING, "unsteady": report.UNSTEADY_RATIO}
     parts = [
         report.table([head, *map(_cells, rows)]),
-        NOTES.format(**constants, **asdict(plan)),
+        notes_of(asdict(plan)),
         _comparison(rows),
     ]
     if opened is not None:
@@ -147,6 +147,10 @@ def _text(rows: Sequence[Row], opened: Streams | None, plan: Plan, machine: str)
     if failures := [f"{row.name}: {failure}" for row in rows for failure in row.failures]:
         parts.append("Failed:\n" + "\n".join(failures))
     return "\n\n".join([*parts, machine])
+
+
+def notes_of(plan: Mapping[str, Any]) -> str:
+    return NOTES.format(polling=POLLING, unsteady=report.UNSTEADY_RATIO, **plan)
 
 
 def _cells(row: Row) -> list[str]:

@@ -14,10 +14,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dashboard_views
 import report
@@ -145,9 +146,7 @@ def _url(tree: Tree, log: Path) -> str:
 
 
 def _text(rows: Sequence[Row], plan: Plan, machine: str) -> str:
-    days, users = dashboard_filling.DAYS, dashboard_filling.USERS
-    notes = NOTES.format(days=days, users=users, **asdict(plan))
-    parts = [_requests_table(rows), notes, _visits_table(rows)]
+    parts = [_requests_table(rows), notes_of(asdict(plan)), _visits_table(rows)]
     filled = ", ".join(f"{row.name} in {row.filled_s:.0f} s" for row in rows)
     parts.append(f"Filled: {filled}.")
     for row in rows:
@@ -157,6 +156,10 @@ def _text(rows: Sequence[Row], plan: Plan, machine: str) -> str:
         )
         parts += [f"{row.name} failed: {failure}" for failure in row.failures]
     return "\n\n".join([*parts, machine])
+
+
+def notes_of(plan: Mapping[str, Any]) -> str:
+    return NOTES.format(days=dashboard_filling.DAYS, users=dashboard_filling.USERS, **plan)
 
 
 def _slow(row: Row) -> list[str]:

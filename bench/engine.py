@@ -14,10 +14,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import install
 import measure
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         run(entries, plan, Path(root))
     machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
     rows = [entry.row for entry in entries]
-    print(report.text(rows, machine=machine, notes=_notes(plan)))
+    print(report.text(rows, machine=machine, notes=notes_of(asdict(plan))))
     if options.json:
         figures = {"machine": machine, "plan": asdict(plan), "rows": [asdict(row) for row in rows]}
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
@@ -181,13 +182,13 @@ def _chosen(only: str | None) -> list[Adapter]:
     return chosen or sys.exit("no row can be measured here")
 
 
-def _notes(plan: Plan) -> str:
+def notes_of(plan: Mapping[str, Any]) -> str:
     constants = {
         "callers": measure.CALLERS,
         "gap_ms": measure.PROBE_GAP_MS,
         "unsteady": report.UNSTEADY_RATIO,
     }
-    return NOTES.format(**constants, **asdict(plan))
+    return NOTES.format(**constants, **plan)
 
 
 def _say(text: str) -> None:

@@ -9,11 +9,12 @@ beyond its call is measured one job at a time; the throughput with 50 jobs at a 
 import argparse
 import http.client
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -67,11 +68,13 @@ def main(arguments: Sequence[str]) -> int:
     plan = QUICK if options.quick else Plan()
     WORK.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
+        machine, load = report.machine(Path(directory)), os.getloadavg()[0]
         figures = _measure(plan, Path(directory))
-        machine = report.machine(Path(directory))
+    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
     print(_text(figures, plan, machine))
     if options.json:
-        options.json.write_text(json.dumps(asdict(figures), indent=1))
+        found = {"machine": machine, "plan": asdict(plan), **asdict(figures)}
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 
@@ -203,9 +206,13 @@ def _text(figures: Figures, plan: Plan, machine: str) -> str:
             _yes(worst >= SHARE_AIM),
         ],
     ]
-    notes = NOTES.format(jobs=plan.jobs, batch=plan.batch, parallel=PARALLEL)
+    notes = notes_of(asdict(plan))
     tables = [report.table(each) for each in (rows, rates, aims)]
     return "\n\n".join([*tables, notes, machine])
+
+
+def notes_of(plan: Mapping[str, Any]) -> str:
+    return NOTES.format(parallel=PARALLEL, **plan)
 
 
 def _yes(holds: bool) -> str:

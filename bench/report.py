@@ -71,9 +71,9 @@ def text(rows: Sequence[Row], *, machine: str, notes: str) -> str:
 
 def machine(directory: Path) -> str:
     return (
-        f"{_cpu_model()}, {os.cpu_count()} cores, Linux {platform.release()}, "
+        f"{cpu_model()}, {os.cpu_count()} cores, Linux {platform.release()}, "
         f"Python {platform.python_version()}; 4 kB written and synced in "
-        f"{_fsync_ms(directory):.2f} ms"
+        f"{fsync_ms(directory):.2f} ms"
     )
 
 
@@ -95,7 +95,10 @@ def _cells(row: Row) -> list[str]:
 
 def _extra_table(rows: Sequence[Row]) -> str:
     titles = dict.fromkeys(title for row in rows for title in row.extra)
-    lines = [[title, *(number(row.extra.get(title)) for row in rows)] for title in titles]
+    lines = [
+        [title, *(number(row.extra[title]) if title in row.extra else "" for row in rows)]
+        for title in titles
+    ]
     return table([["", *(row.name for row in rows)], *lines])
 
 
@@ -132,14 +135,14 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.machine()
 
 
-def _fsync_ms(directory: Path) -> float:
+def fsync_ms(directory: Path) -> float:
     path, times = directory / "fsync", []
     with path.open("wb", buffering=0) as file:
         for _ in range(FSYNC_PROBES):

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+import charts
 import report
 from measure import CALLERS
-from scaling import charts
 from scaling.costs import Cost
 from scaling.documents import Rate
 from scaling.durable import Row
@@ -40,11 +40,9 @@ done, in MongoDB before compression."""
 
 
 def text(run: Run, plan: Plan, machine: str) -> str:
-    figures = asdict(plan) | SLOTS | {"ideal": SLOTS["rest"] * 10, "ramp_s": RAMP_S}
-    figures |= {"callers": CALLERS, "unsteady": report.UNSTEADY_RATIO}
-    parts = []
+    notes, parts = notes_of(plan), []
     if run.curves:
-        parts += [_curves(run.curves), NOTES.format(**figures)]
+        parts += [_curves(run.curves), notes["curves"]]
     if run.wake_ups:
         lines = [
             [str(workers), *(report.number(value) for value in asdict(found).values())]
@@ -52,20 +50,34 @@ def text(run: Run, plan: Plan, machine: str) -> str:
         ]
         head = ["workers", "accepted to start p50 ms", "p99 ms", "called to start p50 ms", "p99 ms"]
         head.append("mongod's CPU ms a job")
-        parts += [report.table([head, *lines]), WAKE_NOTES.format(**figures)]
+        parts += [report.table([head, *lines]), notes["wake_ups"]]
     if run.documents:
-        parts += [_documents(run.documents), DOCUMENT_NOTES.format(**figures)]
+        parts += [_documents(run.documents), notes["documents"]]
     if run.durable:
-        parts += [_durable(run.durable), DURABLE_NOTES.format(**figures)]
+        parts += [_durable(run.durable), notes["durable"]]
         parts.append("\n".join(f"{row.name}: {row.about.runs_as}" for row in run.durable))
     if run.costs:
-        parts += [_costs(run.costs), COST_NOTES]
+        parts += [_costs(run.costs), notes["costs"]]
     failures = run.failures + [
         f"{row.name}: {text}" for row in run.durable for text in row.failures
     ]
     if failures:
         parts.append("Failed:\n" + "\n".join(failures))
     return "\n\n".join([*parts, machine])
+
+
+def notes_of(plan: Plan) -> dict[str, str]:
+    """What the figures of each part mean."""
+    figures = asdict(plan) | SLOTS | {"ideal": SLOTS["rest"] * 10, "ramp_s": RAMP_S}
+    figures |= {"callers": CALLERS, "unsteady": report.UNSTEADY_RATIO}
+    texts = {
+        "curves": NOTES,
+        "wake_ups": WAKE_NOTES,
+        "documents": DOCUMENT_NOTES,
+        "durable": DURABLE_NOTES,
+        "costs": COST_NOTES,
+    }
+    return {name: text.format(**figures) for name, text in texts.items()}
 
 
 def _curves(curves: Mapping[str, Mapping[int, Sequence[Throughput]]]) -> str:
@@ -126,4 +138,5 @@ def chart(run: Run) -> str:
         for job_type, curve in run.curves.items()
     }
     workers = [str(number) for number in next(iter(run.curves.values()))]
-    return charts.lines("Jobs a second by worker processes", workers, series, unit="jobs/s")
+    title, axis = "Jobs a second by worker processes", "worker processes"
+    return charts.lines(title, workers, series, unit="jobs/s", axis=axis)

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import charts
 import report
-from scaling import charts
 from simulation.day import CLERKS, Arrival, mixed_day
 from simulation.office import Crew, Start, by_user_and_type, first_in_first_out, through_the_store
 
@@ -71,7 +71,7 @@ def table(waits: Waits, plain: Waits) -> str:
 def chart(waits: Waits) -> str:
     rows = {", ".join(key): _figures(waits[key]) for key in sorted(waits)}
     names = ("p50", "p95", "max")
-    return charts.bars("Seconds that jobs wait (square roots)", rows, names, unit="s")
+    return charts.bars("How long jobs wait", rows, names, unit="seconds", roots=True)
 
 
 def _figures(waited: Sequence[float]) -> tuple[float, float, float]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import one_process
 from secretary_peer import PEER, worker, worker_env
 
 SLOTS = 64
@@ -11,5 +12,5 @@ PEER = replace(
     runs_as=f"1 process with {SLOTS} coroutines",
     worker=worker(SLOTS),
     worker_env=worker_env("secretary_handlers:register_on_loop"),
-    extra=None,
+    extra=one_process.extra,
 )

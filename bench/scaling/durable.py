@@ -38,9 +38,12 @@ def adapters(peers_python: Path) -> list[Adapter]:
     ours, fleet = Path(sys.executable), "secretary_fleet_peer"
     loop = {"BENCH_HANDLERS": "register_on_loop", "BENCH_SLOTS": "64"}
     loop |= {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}  # they are not used
+    # A worker of many slots claims many jobs at once; they wait for a child process in turn.
+    more = {"BENCH_SLOTS": "32", "SECRETARY_GENERIC_WORKER__PROCESSES": "4"}
     redis = "synced_redis_service"
     return [
         Adapter("secretary, isolated", fleet, ours, "mongo_service", {"BENCH_SLOTS": "8"}),
+        Adapter("secretary, isolated, 32 slots", fleet, ours, "mongo_service", more),
         Adapter("secretary, on the loop", fleet, ours, "mongo_service", loop),
         Adapter("celery", "celery_durable_peer", peers_python, redis),
         Adapter("rq", "rq_durable_peer", peers_python, redis),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import report
-from scaling import charts
+import charts
 
 from .samples import Sample
 from .trend import WARM_UP, Tolerance, Verdict, judge
@@ -70,7 +70,7 @@ def drawing(title: str, at: Sequence[float], series: Columns) -> str:
         }
         if lines:
             shown = f"{kind[0].upper()}{kind[1:]}"
-            drawn.append(charts.curves(shown, minutes, lines, unit=unit, x_unit="min"))
+            drawn.append(charts.curves(shown, minutes, lines, unit=unit, axis="minutes"))
     return charts.below_each_other(title, drawn)
 
 

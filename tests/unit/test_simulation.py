@@ -79,10 +79,10 @@ def test_every_job_of_a_day_is_started_and_the_same_seed_gives_the_same_waits(
 
 def test_the_charts_are_drawings_with_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
-    charts: Any = importlib.import_module("scaling.charts")
+    charts: Any = importlib.import_module("charts")
 
     lines = charts.lines("Jobs <a second>", ["1", "2"], {"noop": [100.0, 190.0]}, unit="jobs/s")
     bars = charts.bars("Waits", {"guest, pdf": [0.0, 35.0]}, ("p50", "max"), unit="s")
 
     assert "Jobs <a second>" in "".join(ElementTree.fromstring(lines).itertext())
-    assert "35 s" in "".join(ElementTree.fromstring(bars).itertext())
+    assert {"35", "s"} <= set(ElementTree.fromstring(bars).itertext())

@@ -1,0 +1,19 @@
+"""The page of the benchmarks is what the results that are kept give."""
+
+import os
+import subprocess
+import sys
+
+from .examples import ROOT
+
+
+def test_the_page_and_its_charts_are_what_the_results_give() -> None:
+    done = subprocess.run(
+        [sys.executable, "bench/run.py", "--page", "--check"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "src"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
