@@ -12,7 +12,8 @@ GROUPS = {
     "What is passed around": "job errors event_data resources trace version",
     "The ways in": "api server cli client mcp_tools",
     "What clients may ask": (
-        "desk submission secret_parameters bulk reruns schedules registry webhook_rules events archive"
+        "desk submission secret_parameters bulk reruns schedules registry webhook_rules events"
+        " archive"
     ),
     "Jobs that are kept": "store store_copy legacy home",
     "Files that are kept": (

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-import report
 import charts
+import report
 
 from .samples import Sample
 from .trend import WARM_UP, Tolerance, Verdict, judge

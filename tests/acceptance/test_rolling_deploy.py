@@ -14,7 +14,7 @@ import httpx
 
 from secretary.job import JobStatus
 from secretary.store import open_store
-from tests.chaos import faults_of
+from tests.chaos.history import faults_of
 from tests.mongod import Mongod
 
 from .program import Program, Running
@@ -24,7 +24,7 @@ NEW_VERSION = "99.0.0"
 #: What the new version can do beside what the old one can.
 FUTURE = """
 from secretary import Registry, handles
-from tests import chaos_handlers
+from tests.chaos import handlers as chaos_handlers
 
 
 @handles("future")
@@ -52,7 +52,7 @@ class Deploy:
             "PYTHONPATH": f"{tree}:{ROOT}",
             "SECRETARY_HANDLERS": "future_handlers:register",
         }
-        self._old = {"SECRETARY_HANDLERS": "tests.chaos_handlers:register"}
+        self._old = {"SECRETARY_HANDLERS": "tests.chaos.handlers:register"}
         self.api = self.start_api("old-api", new=False)
 
     def start_api(self, name: str, *, new: bool) -> Running:

@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -82,13 +83,14 @@ def test_a_series_that_grows_is_named_and_all_are_drawn(verdict: Any, samples: A
 
 
 def test_a_process_is_measured_with_its_files_and_directories(samples: Any, tmp_path: Path) -> None:
-    import os
-
     (tmp_path / "data" / "jobs" / "job-1" / "1.scratch").mkdir(parents=True)
     (tmp_path / "data" / "cache").mkdir()
     (tmp_path / "data" / "cache" / "page").write_bytes(b"x" * 2**20)
-    found = samples.look(os.getpid(), tmp_path / "data", tmp_path)
-    assert found["memory: other"] > 1
+    with subprocess.Popen(["sleep", "60"]) as process:
+        found = samples.look(process.pid, tmp_path / "data", tmp_path)
+        process.kill()
+    assert found["processes: other"] == 1
+    assert found["memory: other"] > 0
     assert found["open files: other"] > 0
     assert found["directories: scratch"] == 1
     assert found["size: cache"] == 1
