@@ -12,9 +12,8 @@ const SOURCE = ["file_source", "extra"];
 
 /** Draws it once: a form that someone fills in must not be drawn anew. */
 export function drawParameters(panel, job, { field, left }) {
-  const { password, ...given } = job.parameters;
   const about = { priority: job.priority, run_at: job.run_at, max_attempts: job.max_attempts, timeout_s: job.timeout_s };
-  const rows = [...Object.entries(password ? { ...given, password: "••••" } : given).filter(([, one]) => one !== null), ...Object.entries(about).filter(([, one]) => one)];
+  const rows = [...Object.entries(job.parameters).filter(([, one]) => one !== null), ...Object.entries(about).filter(([, one]) => one)];
   render(panel, html`${rows.length ? html`<table class="pairs"><tbody>${rows.map(([name, one]) => html`<tr><th scope="row"><code>${name}</code></th><td>${name === "file_source" && one.type === "upload" ? html`${one.name} <span class="faint">${size(one.size ?? 0)}</span>` : tableOf(one)}</td></tr>`)}</tbody></table>` : html`<p class="empty">${t("change.none")}</p>`}
     <div id="change"><p><button type="button" class="quiet" id="open-change">${t("do.change")}</button></p></div>`);
   const open = () => openForm(panel.querySelector("#change"), job, field, left);
