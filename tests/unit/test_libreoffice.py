@@ -31,10 +31,14 @@ from secretary.processes import find
 from secretary.processors.libreoffice import to_pdf
 from secretary.sandbox import Sandbox
 
-from ..documents import office, pdf
+from ..documents import office, pdf, zipped
+from ..hostile_office import members
 from ..office_files import odt_of, ole_of
 
 SECONDS = 60.0
+ODT_WITH_BROKEN_MANIFEST = zipped(
+    members(odt_of("<text:p/>")) | {"META-INF/manifest.xml": b'<a xmlns:m="not a URI">'}
+)
 
 
 @pytest.fixture
@@ -253,6 +257,7 @@ class TestConversion:
         (ole_of("EncryptedPackage"), "ole", FileEncrypted),
         (ole_of("Something"), "ole", UnsupportedFile),
         (odt_of("<text:p/>", is_encrypted=True), "odt", FileEncrypted),
+        (ODT_WITH_BROKEN_MANIFEST, "odt", FileCorrupt),
     ],
 )
 def test_what_is_no_use_to_try_is_refused_by_name(

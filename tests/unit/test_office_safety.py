@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import struct
 import time
 import zipfile
@@ -29,6 +30,7 @@ from ..office_files import (
     NAMES,
     docx_of,
     markdown,
+    odf_of,
     odt_of,
     ole_of,
     paragraph,
@@ -92,6 +94,20 @@ PARTS = {
     "pptx": "ppt/slides/slide1.xml",
     "odt": "content.xml",
     "epub": "p.opf",
+}
+
+
+def an_xlsx_without_sheets() -> bytes:
+    parts = members(an_xlsx())
+    parts["xl/workbook.xml"] = re.sub(rb"<sheets>.*</sheets>", b"", parts["xl/workbook.xml"])
+    return zipped(parts)
+
+
+WITHOUT_PAGES: dict[str, Callable[[], bytes]] = {
+    "ods": lambda: odf_of("spreadsheet", ""),
+    "odp": lambda: odf_of("presentation", ""),
+    "pptx": lambda: _saved(Presentation().save),
+    "xlsx": an_xlsx_without_sheets,
 }
 
 
@@ -293,6 +309,11 @@ class TestDamage:
     def test_an_archive_of_something_else_is_corrupt(self, tmp_path: Path, kind: str) -> None:
         with pytest.raises(FileCorrupt):
             read(zipped({"a.txt": b"x"}), kind, tmp_path)
+
+    @pytest.mark.parametrize("kind", ["ods", "odp", "pptx", "xlsx"])
+    def test_a_file_without_sheets_or_slides_says_so(self, tmp_path: Path, kind: str) -> None:
+        with pytest.raises(FileCorrupt, match="nothing in the"):
+            read(WITHOUT_PAGES[kind](), kind, tmp_path)
 
     @pytest.mark.parametrize("kind", FILES)
     @settings(

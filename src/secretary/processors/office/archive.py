@@ -64,12 +64,16 @@ class Archive:
             raise FileTooLarge(text, limit_bytes=self._max_expanded_bytes)
 
 
+#: What a damaged zip makes its reader raise; the last is for names that are no UTF-8.
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError)
+
+
 @contextmanager
 def opened_archive(path: str, max_expanded_bytes: int) -> Iterator[Archive]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield Archive(archive, max_expanded_bytes)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except DAMAGE as error:
         raise FileCorrupt("The document is damaged and cannot be unpacked") from error
 
 

@@ -1,5 +1,7 @@
 """The zip of an OpenDocument file: its parts, its properties, whether it is encrypted."""
 
+from lxml import etree
+
 from ...errors import FileCorrupt, FileEncrypted
 from .archive import Archive, opened_archive
 from .xml_parts import Element, parsed
@@ -28,8 +30,11 @@ def refuse_encrypted(archive: Archive) -> None:
 
 
 def refuse_encrypted_odf(path: str, max_expanded_bytes: int) -> None:
-    with opened_archive(path, max_expanded_bytes) as archive:
-        refuse_encrypted(archive)
+    try:
+        with opened_archive(path, max_expanded_bytes) as archive:
+            refuse_encrypted(archive)
+    except (etree.LxmlError, ValueError) as error:
+        raise FileCorrupt("The document is damaged: what it says of its parts is no XML") from error
 
 
 def content_of(archive: Archive) -> Element:

@@ -1,5 +1,6 @@
 """Any office file to Markdown, page by page. Runs in a process of its own."""
 
+from ...errors import FileCorrupt
 from .document import OfficeDocument
 from .pictures import Pictures
 
@@ -23,7 +24,7 @@ def read_office(
     # Loaded here, because whoever sends this function to another process needs no parsers.
     from .formats import read_document
 
-    return read_document(
+    document = read_document(
         path,
         kind,
         Pictures(directory if include_images else None),
@@ -31,3 +32,6 @@ def read_office(
         max_expanded_bytes=max_expanded_bytes,
         max_cells=max_cells,
     )
+    if not document.pages:
+        raise FileCorrupt(f"There is nothing in the {kind} file: no sheet, no slide, no chapter")
+    return document

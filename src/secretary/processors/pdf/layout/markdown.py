@@ -33,7 +33,7 @@ def _written(block: Block) -> str:
         case Kind.ITEM:
             mark = item_mark(block.text)
             text = mark[1] if mark else block.text
-            return f"{'  ' * block.level}{block.mark} {escaped(text)}"
+            return f"{'  ' * block.level}{block.mark} {opening_escaped(escaped(text))}"
         case Kind.CODE:
             listing = "\n".join(_code(block))
             fence = fence_of(listing, 3)
