@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         chosen = [part for part in PARTS if part.name in options.only]
         if options.resume:
             chosen = [part for part in chosen if not _is_fresh(part, results, options.quick)]
-        failed = _run(chosen, results, quick=options.quick)
+        failed = measure_all(chosen, results, WORK, quick=options.quick)
     pages = page.files(results, REMARKS, NAMES)
     if options.check:
         return _compared(pages, docs)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _run(parts: Sequence[Part], results: Path, *, quick: bool) -> list[str]:
+def measure_all(parts: Sequence[Part], results: Path, work: Path, *, quick: bool) -> list[str]:
     """The names of those that could not be measured, or not all of them."""
     failed = []
     for number, part in enumerate(parts):
@@ -63,7 +63,7 @@ def _run(parts: Sequence[Part], results: Path, *, quick: bool) -> list[str]:
         _say(f"{number + 1} of {len(parts)}: {part.name}; about {math.ceil(left)} min left")
         before = result.read(results, part.name)
         try:
-            found = measured(part, WORK, quick=quick, before=before)
+            found = measured(part, work, quick=quick, before=before)
         except Exception:  # the others have hours of measuring before or behind them
             traceback.print_exc()
             failed.append(part.name)

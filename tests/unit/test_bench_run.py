@@ -85,6 +85,37 @@ def test_a_part_that_never_worked_has_no_figures(
     assert "no luck today" in found.failed
 
 
+def test_a_part_that_fails_does_not_stop_the_others(
+    bench: Any, part: Any, running: Any, tmp_path: Path
+) -> None:
+    step, program = bench("publishing.parts").Step, str(tmp_path / "bench" / "program.py")
+    broken = replace(part, name="broken", steps=(step("", program, ("--fail",)),))
+    whole = replace(part, steps=(step("", program),))
+    results = tmp_path / "results"
+
+    failed = bench("run").measure_all([broken, whole], results, tmp_path, quick=True)
+
+    assert failed == ["broken"]
+    kept = bench("publishing.result")
+    assert "no luck today" in kept.read(results, "broken").failed
+    assert kept.read(results, "knowledge").tables
+
+
+def test_the_page_is_written_from_what_is_kept_and_a_change_by_hand_is_noticed(
+    bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs, results = tmp_path / "docs", tmp_path / "results"
+    asked = ["--page", "--results", str(results), "--docs", str(docs)]
+
+    assert bench("run").main(asked) == 0
+    page = docs / "benchmarks.md"
+    assert page.read_text().count("**Not measured by `make bench` yet.**") == 7
+    assert bench("run").main([*asked, "--check"]) == 0
+    page.write_text(page.read_text() + "We are the best.")
+    assert bench("run").main([*asked, "--check"]) == 1
+    assert "Out of date: benchmarks.md. Run `make bench-page`." in capsys.readouterr().err
+
+
 def test_a_program_that_takes_too_long_is_stopped(
     running: Any, part: Any, tmp_path: Path, bench: Any
 ) -> None:
