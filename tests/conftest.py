@@ -1,5 +1,6 @@
 """Real servers for all tests: SQLite in a temporary directory, a MongoDB, a language model."""
 
+import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,6 +14,12 @@ from . import places
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
 from .s3_server import S3Server
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are known now and stay: not to be looked through at each collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
