@@ -17,7 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from .service import environment
+from .service import ROOT, environment
+from .warm import warm_python
 
 COMMAND = [sys.executable, "-m", "secretary"]
 
@@ -48,6 +49,10 @@ class Program:
         self.env = environment(self.data_dir, **settings)
 
     def run(self, *arguments: str, seconds: float = 30, stdin: str | None = None) -> Result:
+        warm = warm_python(ROOT)
+        if warm.fits(self.env):
+            options: dict[str, Any] = {"env": self.env, "cwd": self.directory}
+            return Result(*warm.run([*arguments], **options, stdin=stdin, seconds=seconds))
         done = subprocess.run(
             [*COMMAND, *arguments],
             env=self.env,
