@@ -4,7 +4,6 @@ import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -67,12 +66,15 @@ def model_server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(params=["sqlite", "mongodb"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty store, of every kind in turn."""
     if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/jobs.db"
+        yield f"sqlite://{tmp_path}/jobs.db"
+        return
     server: Mongod = request.getfixturevalue("mongod")
-    return server.url(f"test_{uuid4().hex[:12]}")
+    name = server.lend()
+    yield server.url(name)
+    server.take_back(name)
 
 
 @pytest.fixture
