@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from ..no_tls import NO_TLS
 from .service import ROOT, environment
 from .warm import warm_python
 
@@ -142,10 +143,11 @@ class Running:
     # The API of a service
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.get(self.url + path, trust_env=False, timeout=10, **options)
+        return httpx.get(self.url + path, verify=NO_TLS, trust_env=False, timeout=10, **options)
 
     def post(self, path: str, document: Any = None, **options: Any) -> httpx.Response:
-        return httpx.post(self.url + path, json=document, trust_env=False, timeout=10, **options)
+        plain: dict[str, Any] = {"verify": NO_TLS, "trust_env": False, "timeout": 10}
+        return httpx.post(self.url + path, json=document, **plain, **options)
 
     def submit(self, **document: Any) -> str:
         response = self.post("/api/jobs", {"job_type": "selftest", **document})

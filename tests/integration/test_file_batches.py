@@ -21,6 +21,7 @@ from secretary.store import JobQuery, JobStore, open_store
 from secretary.uploads import MEBIBYTE, Uploads
 
 from ..documents import MP4, PNG, WAV, office, pdf
+from ..no_tls import NO_TLS
 from ..streaming import served
 
 PATH = "/api/batches/from-files"
@@ -56,7 +57,9 @@ async def url(store: JobStore, files: JobFiles) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(url: str, store: JobStore, files: JobFiles) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=url, verify=NO_TLS, timeout=20, trust_env=False
+    ) as client:
         yield client
     await store.cancel(JobQuery(limit=1000))
     for job in (await store.find(JobQuery(archived=None, limit=1000))).items:

@@ -24,6 +24,7 @@ from secretary.schedules import ScheduleRequest, Schedules
 from secretary.store import BatchQuery, JobStore, open_store
 from secretary.uploads import Uploads
 
+from ..no_tls import NO_TLS
 from ..schedules import FOSDEM, FRAB, pretalx
 from ..streaming import served
 from ..web import Asked, serving
@@ -54,7 +55,10 @@ async def client(store: JobStore, data_dir: Path) -> AsyncIterator[httpx.AsyncCl
     files = JobFiles(data_dir, Uploads(data_dir))
     desk = Desk(store, Registry(BUILTIN), files, check_url=check)
     api = create_api(desk, schedules=Schedules(("127.0.0.1",)), max_body_bytes=200_000)
-    async with served(api) as (url, _), httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with (
+        served(api) as (url, _),
+        httpx.AsyncClient(base_url=url, verify=NO_TLS, timeout=60) as client,
+    ):
         yield client
 
 

@@ -33,6 +33,7 @@ from secretary.server import Connection, listen
 from secretary.store import JobStore, open_store
 from secretary.vitals import Vitals
 from tests.contract.given import LEASE, claim, worker
+from tests.no_tls import NO_TLS
 from tests.places import files_in
 from tests.serving import serving
 
@@ -58,7 +59,7 @@ def desk(store: JobStore, tmp_path: Path) -> Desk:
 async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
     async with (
         serving(app) as url,
-        httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as client,
+        httpx.AsyncClient(base_url=url, verify=NO_TLS, headers=headers, trust_env=False) as client,
     ):
         yield client
 
@@ -263,7 +264,7 @@ class TestSlowClients:
         async with serving(create_api(desk), connection=Hasty) as url:
             assert await said_by(url) == b""
             assert await said_by(url, b"GET /api/health/live HTTP/1.1\r\nHost: x\r\n") == b""
-            async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client:
                 assert (await client.get("/api/health/live")).status_code == 200
 
     async def test_a_head_without_end_is_cut(self, desk: Desk) -> None:

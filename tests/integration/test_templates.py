@@ -16,6 +16,7 @@ from secretary.files import JobFiles
 from secretary.registry import Registry
 from secretary.store import open_store
 from secretary.templates import Library
+from tests.no_tls import NO_TLS
 from tests.serving import serving
 
 MINE = """---
@@ -48,7 +49,9 @@ async def client(tmp_path: Path, own: Path) -> AsyncIterator[httpx.AsyncClient]:
     desk = Desk(store, Registry(), JobFiles(tmp_path))
     async with (
         serving(create_api(desk, library=Library(own), api_keys=["right"])) as url,
-        httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer right"}) as client,
+        httpx.AsyncClient(
+            base_url=url, verify=NO_TLS, headers={"Authorization": "Bearer right"}
+        ) as client,
     ):
         yield client
     await store.close()

@@ -17,6 +17,7 @@ from secretary.handlers import BUILTIN
 from secretary.handlers.kept_recording import WhyNot
 from secretary.registry import Registry
 from secretary.store import JobStore
+from tests.no_tls import NO_TLS
 from tests.places import files_in
 from tests.serving import serving
 
@@ -35,7 +36,7 @@ async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
     desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
     async with (
         serving(create_api(desk, api_keys=["right"])) as url,
-        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+        httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client,
     ):
         yield client
 

@@ -17,6 +17,7 @@ from secretary.job import Completed, Failed, JobError, new_id
 from secretary.registry import Registry
 from secretary.store import JobStore
 from secretary.store.activity import Activity, rung_of
+from tests.no_tls import NO_TLS
 from tests.serving import serving
 
 from ..contract.given import add_batch, claimed, worker
@@ -30,7 +31,7 @@ async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
     desk = Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
     async with (
         serving(create_api(desk, api_keys=["all", "anns:ann"])) as url,
-        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+        httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client,
     ):
         yield client
 
