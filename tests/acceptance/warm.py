@@ -30,6 +30,7 @@ class WarmPython:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._start = _of_the_start(environment)
+        self._is_idle = True
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -41,7 +42,9 @@ class WarmPython:
         self._answers = self._connection.makefile("rb")
 
     def fits(self, environment: Mapping[str, str]) -> bool:
-        return _of_the_start(environment) == self._start and self._process.poll() is None
+        """Whether it can do what a new process would; not after a test that was cut short."""
+        alike = _of_the_start(environment) == self._start
+        return alike and self._is_idle and self._process.poll() is None
 
     def run(
         self,
@@ -59,6 +62,7 @@ class WarmPython:
             os.pipe() for _ in range(3)
         )
         theirs = [their_in, their_out, their_err]
+        self._is_idle = False
         try:
             socket.send_fds(self._connection, [request.encode() + b"\n"], theirs)
         finally:
@@ -67,11 +71,14 @@ class WarmPython:
         pid = int(self._answers.readline())
         try:
             out, err = _communicated(our_in, (stdin or "").encode(), [our_out, our_err], deadline)
-        except TimeoutError:
+        except BaseException as error:
             os.kill(pid, signal.SIGKILL)
-            self._answers.readline()
-            raise subprocess.TimeoutExpired(arguments, seconds) from None
-        return int(self._answers.readline()), out.decode(), err.decode()
+            if isinstance(error, TimeoutError):
+                raise subprocess.TimeoutExpired(arguments, seconds) from None
+            raise
+        code = int(self._answers.readline())
+        self._is_idle = True
+        return code, out.decode(), err.decode()
 
     def close(self) -> None:
         self._answers.close()
