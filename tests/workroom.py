@@ -56,7 +56,7 @@ class Room:
     async def ended(self, job_id: str, user: str | None = None) -> dict[str, Any]:
         async with asyncio.timeout(SECONDS):
             while (job := await self.job(job_id, user))["completed_at"] is None:
-                await asyncio.sleep(0.05)  # each look takes 3 ms of CPU, which the job could use
+                await asyncio.sleep(0.02)
         return job
 
     async def read(
