@@ -7,7 +7,7 @@ PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Some systems forbid Python to keep what it has compiled; then each of the many processes that tests start
-# compiles all of it again, which takes as long as the rest of its start.
+# compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
