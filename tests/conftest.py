@@ -47,12 +47,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests are known now and stay: not to be looked through at each collection."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(scope="session")
 def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
     """A MongoDB server of our own, as a replica set of one. Missing: skip here, fail in CI."""
