@@ -4,6 +4,7 @@ from datetime import timedelta
 from secretary.colleagues import EXPECTED_BACK_SECONDS, Colleagues
 from secretary.job import utc_now
 from secretary.store import WorkerInfo
+from tests.contract.given import worker
 
 
 class Clock:
@@ -14,18 +15,7 @@ class Clock:
 
 
 def a_worker(*handles: str) -> WorkerInfo:
-    now = utc_now()
-    return WorkerInfo(
-        worker_id="other-1",
-        host="elsewhere",
-        pid=1,
-        birth="another machine",
-        slots=3,
-        version="99.0",
-        handles=handles,
-        started_at=now,
-        seen_at=now,
-    )
+    return replace(worker("other-1"), handles=handles)
 
 
 def test_what_another_can_do_and_this_one_cannot_is_left_to_it() -> None:
