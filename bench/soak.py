@@ -17,8 +17,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,16 @@ async def _soak(options: argparse.Namespace) -> tuple[Load, list[Sample]]:
                     _store(options.store, Path(name)) as store,
                     _service(Path(name), store, other) as (tree, url),
                 ):
-                    return await _measured(options, Path(name), tree, url, other, mailbox)
+                    see = partial(look, tree.leader, Path(name, "data"), Path(name, "temporary"))
+                    see = partial(see, mongodb=store.get("MONGODB_URI"))
+                    return await _measured(options, see, url, other, mailbox)
         finally:
             mailbox.close()
 
 
 async def _measured(
     options: argparse.Namespace,
-    directory: Path,
-    tree: Tree,
+    see: Callable[[], dict[str, float]],
     url: str,
     other: Elsewhere,
     mailbox: Mailbox,
@@ -97,16 +99,14 @@ async def _measured(
     def hook(path: str) -> dict[str, Any]:
         return {"url": mailbox.url(path), "secret": SECRET, "events": ["completed", "error"]}
 
-    desk = Desk(options.seed, str(directory / "journal"), other.site, hook, MIXTURE)
+    desk = Desk(options.seed, "", other.site, hook, MIXTURE)  # none of them keeps a journal
     load, samples, began = Load(), list[Sample](), time.monotonic()
     deadline = began + options.minutes * 60
     working = asyncio.create_task(load.run(url, desk, deadline))
     every = max(1.0, min(5.0, options.minutes / 6))
     while time.monotonic() < deadline and not working.done():
         await asyncio.sleep(every)
-        values = await asyncio.to_thread(
-            look, tree.leader, directory / "data", directory / "temporary"
-        )
+        values = await asyncio.to_thread(see)
         samples.append(Sample(time.monotonic() - began, values))
         mailbox.told.clear()
     await working

@@ -5,6 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pymongo
 
 from secretary import processes
 
@@ -25,9 +28,10 @@ class Sample:
     values: dict[str, float]
 
 
-def look(leader: int, data: Path, scratch: Path) -> dict[str, float]:
-    """Of a process and all below it, and of what they have on disk."""
-    return {**_of_processes(leader), **_of_files(data, scratch)}
+def look(leader: int, data: Path, scratch: Path, mongodb: str | None = None) -> dict[str, float]:
+    """Of a process and all below it, and of what they have on disk, or in this MongoDB."""
+    found = {**_of_processes(leader), **_of_files(data, scratch)}
+    return {**found, "size: database": _megabytes_in(mongodb)} if mongodb else found
 
 
 def _of_processes(leader: int) -> dict[str, float]:
@@ -81,6 +85,13 @@ def _of_files(data: Path, scratch: Path) -> dict[str, float]:
         "size: temporary": _megabytes(temporary),
         "size: database": _megabytes(database),
     }
+
+
+def _megabytes_in(mongodb: str) -> float:
+    """Documents, files and indexes; those of the server that it keeps free are not counted."""
+    with pymongo.MongoClient[dict[str, Any]](mongodb) as client:
+        told = client.get_default_database().command("dbStats")
+    return float(told["dataSize"] + told["indexSize"]) / MEBIBYTE
 
 
 def _scratch(jobs: Path) -> int:

@@ -109,6 +109,28 @@ class TestClaiming:
         assert sorted(users[:2]) == ["ann", "cid"] and sorted(users[2:]) == ["ann", "cid"]
         assert many[0] not in users
 
+    async def test_a_job_that_a_deploy_interrupted_does_not_wait_behind_those_that_came_later(
+        self, store: JobStore
+    ) -> None:
+        first, *others = await add(store, 4, user_id="ann")
+        (job,) = await claim(store)
+        assert job.job_id == first
+        await store.finish(job, Released())
+        assert ids(await claim(store, slots=4)) == [first, *others]
+
+    async def test_nor_does_one_whose_worker_vanished(self, store: JobStore) -> None:
+        first, *others = await add(store, 4, user_id="ann")
+        (job,) = await claim(store, "worker-0", lease=LAPSED)
+        assert job.job_id == first
+        await store.rescue()
+        assert ids(await claim(store, slots=4)) == [first, *others]
+
+    async def test_one_that_failed_and_is_tried_again_does(self, store: JobStore) -> None:
+        first, *others = await add(store, 3, user_id="ann")
+        (job,) = await claim(store)
+        await store.finish(job, Failed(ERROR, retry_at=utc_now()))
+        assert ids(await claim(store, slots=3)) == [*others, first]
+
     async def test_a_users_backlog_of_one_type_does_not_hold_up_anothers_of_another_type(
         self, store: JobStore
     ) -> None:

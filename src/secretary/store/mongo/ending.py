@@ -89,7 +89,7 @@ async def finish(
             counted = {"crashes" if crashed else "failures": 1}
             await _go_on(db, write, job, used, error=error, run_at=retry_at, counted=counted)
         case Released():
-            await _go_on(db, write, job, used)
+            await _go_on(db, write, job, used, broke_off=True)
         case Cancelled(reason=reason):
             await _must(write, cancelled(_document(job), held_by(job), reason, resources=used))
 
@@ -118,10 +118,11 @@ async def _go_on(
     error: JobError | None = None,
     run_at: datetime | None = None,
     counted: Document | None = None,
+    broke_off: bool = False,
 ) -> None:
     """Back to the line, unless someone wants the job cancelled: then this is its end."""
     document = _document(job)
-    (place,) = await places_for(db, [document], run_at=run_at)
+    (place,) = await places_for(db, [document], run_at=run_at, broke_off=broke_off)
     change = pending(
         document,
         held_by(job) | {"cancel_requested": None},
@@ -156,14 +157,20 @@ def _document(job: Job) -> Document:
 
 
 async def places_for(
-    db: Database, documents: Sequence[Document], *, run_at: datetime | None = None
+    db: Database,
+    documents: Sequence[Document],
+    *,
+    run_at: datetime | None = None,
+    broke_off: bool = False,
 ) -> list[Document]:
     inactive = await inactive_batches(db, [job.get("batch_id") for job in documents])
     lanes = [(job["job_type"], job["priority"], job.get("user_id")) for job in documents]
     places = Places(db)
     await places.look_up(lanes)
     return [
-        places.place(*lane, run_at=run_at, held=job.get("batch_id") in inactive)
+        places.place(
+            *lane, run_at=run_at, held=job.get("batch_id") in inactive, broke_off=broke_off
+        )
         for job, lane in zip(documents, lanes, strict=True)
     ]
 

@@ -49,9 +49,13 @@ class Line:
 
     def next_turn(self, lane: Lane) -> int:
         last = self._last[lane]
-        turn = self._heads[lane[0]] if last is None else last + 1
+        turn = self.first_turn(lane[0]) if last is None else last + 1
         self._last[lane] = turn
         return turn
+
+    def first_turn(self, line: str) -> int:
+        """That of the head of the line; who arrived before it stands before it."""
+        return self._heads[line]
 
     async def _learn_last(self, lane: Lane) -> None:
         self._last[lane] = (await self._jobs.find_one(**last_of_lane(lane)) or {}).get("turn")
@@ -116,12 +120,16 @@ class Places:
         *,
         run_at: datetime | None = None,
         held: bool = False,
+        broke_off: bool = False,
     ) -> Document:
+        """A job that broke off by no fault of its own has waited enough: it is the next."""
         if held:
             return {"held": True}
         if run_at is not None and run_at > self._now:
             return {"due_at": stamp(run_at)}
         line = line_of(job_type, priority)
+        if broke_off:
+            return {"line": line, "turn": self._line.first_turn(line)}
         return {"line": line, "turn": self._line.next_turn((line, user_id))}
 
 

@@ -35,7 +35,7 @@ HOLDERS = {"worker_id": {"$gt": ""}, "status": "processing"}
 async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int) -> list[Rescued]:
     if not jobs:
         return []
-    places = await places_for(db, jobs)
+    places = await places_for(db, jobs, broke_off=True)
     changes = [
         _rescue_one(job, place, max_crashes) for job, place in zip(jobs, places, strict=True)
     ]

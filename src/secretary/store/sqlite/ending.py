@@ -45,7 +45,7 @@ def finish(
             counted = "crashes" if crashed else "failures"
             back_to_line(db, seq, error=error, run_at=retry_at, counted=counted)
         case Released():
-            back_to_line(db, seq)
+            back_to_line(db, seq, broke_off=True)
         case Cancelled(reason=reason):
             cancel_job(db, seq, reason)
             ended(db, seq, batch_id)

@@ -32,7 +32,7 @@ class Line:
         last = self._last.get(lane)
         if last is None:
             last = self._last_of(*lane)
-        turn = self._head(job_type, priority) if last is None else last + 1
+        turn = self.first_turn(job_type, priority) if last is None else last + 1
         self._last[lane] = turn
         return turn
 
@@ -44,7 +44,8 @@ class Line:
         ).get
         return last
 
-    def _head(self, job_type: str, priority: int) -> int:
+    def first_turn(self, job_type: str, priority: int) -> int:
+        """That of the head of the line; who arrived before it stands before it."""
         head: int | None = self._db.execute(
             "SELECT min(turn) FROM jobs INDEXED BY jobs_ready"
             " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL",

@@ -57,7 +57,7 @@ def _rescue_one(
     elif over:
         fail(db, seq, error, crashed=True)
     else:
-        back_to_line(db, seq, error=error, counted="crashes")
+        back_to_line(db, seq, error=error, counted="crashes", broke_off=True)
     if cancel_requested or over:
         ended(db, seq, batch_id)
     text = "The worker vanished while it ran this job"

@@ -46,8 +46,10 @@ def back_to_line(
     error: JobError | None = None,
     run_at: datetime | None = None,
     counted: str | None = None,
+    broke_off: bool = False,
 ) -> None:
-    """Make a running or ended job pending again; the attempt that ends here becomes history."""
+    """Make a running or ended job pending again; the attempt that ends here becomes history. If
+    that broke off by no fault of its own, the job has waited enough: it is the next."""
     _keep_attempt(db, seq, error)
     now = utc_now()
     row: Any = db.execute(
@@ -57,7 +59,14 @@ def back_to_line(
     ).fetchone()
     job_type, priority, user_id, held = row
     waits = held or (run_at is not None and run_at > now)
-    turn = None if waits else Line(db).next_turn(job_type, priority, user_id)
+    turn = None
+    if not waits:
+        line = Line(db)
+        turn = (
+            line.first_turn(job_type, priority)
+            if broke_off
+            else line.next_turn(job_type, priority, user_id)
+        )
     counting = f", {counted} = {counted} + 1" if counted else ""
     db.execute(
         "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
