@@ -45,7 +45,7 @@ def fuzz_for(seconds: float, seed: int) -> int:
     with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
         until = time.monotonic() + seconds
         while not found and time.monotonic() < until:
-            found = fuzz(program, service, "--max-examples", "30", "--seed", str(seed))
+            found = fuzz(program, service, "--max-examples", "10", "--seed", str(seed))
             seed += 1
         return _with_traceback(service, found)
 
