@@ -122,7 +122,8 @@ class Metrics:
 
     def rescued(self, jobs: Sequence[Rescued]) -> None:
         for job in jobs:
-            self._rescued.labels("failed" if job.failed else "queued").inc()
+            end = "cancelled" if job.cancelled else "failed" if job.failed else "queued"
+            self._rescued.labels(end).inc()
 
     # What the sender tells
 

@@ -99,6 +99,7 @@ class Upkeep:
         self._observer.rescued(rescued)
         for job in rescued:
             end = "failed: it took its worker down too often" if job.failed else "queued again"
+            end = "cancelled, as was asked for" if job.cancelled else end
             logger.warning("Worker %s vanished; %s is %s", job.worker_id, job.job_id, end)
         for job in rescued:
             await self._files.abandon(job.job_id, job.attempt)

@@ -137,6 +137,14 @@ class History(RuleBasedStateMachine):
         if self.states[job_id] is JobStatus.PENDING:
             self.states[job_id] = JobStatus.CANCELLED
 
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def a_running_job_is_to_be_cancelled(self, data: st.DataObject) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.held)))
+        self.do(self.store.cancel(JobQuery(job_id=job_id)))
+        worker_id, _ = self.held[job_id]
+        assert job_id in self.do(self.store.renew(worker_id, LEASE)).cancelled
+
     @rule(data=st.data())
     def a_job_is_restarted(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.states)))
@@ -157,7 +165,7 @@ class History(RuleBasedStateMachine):
             self.lost.append(self.held.pop(one.job_id)[1])
             job = self.do(self.store.get(one.job_id))
             assert one.failed == (job.status is JobStatus.FAILED)
-            # Cancelled, if that was asked for; else it waits, or has failed too often.
+            assert one.cancelled == (job.status is JobStatus.CANCELLED)
             assert job.status is not JobStatus.PROCESSING
             self.states[one.job_id] = job.status
         self.do(self.store.enlist(worker(worker_id), LEASE))

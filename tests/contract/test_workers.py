@@ -218,7 +218,8 @@ class TestLeases:
     ) -> None:
         job = await claimed(store, lease=LAPSED)
         await store.cancel(JobQuery(job_id=job.job_id))
-        await store.rescue()
+        (rescued,) = await store.rescue(max_crashes=1)
+        assert (rescued.failed, rescued.cancelled) == (False, True)
         assert (await store.get(job.job_id)).status is JobStatus.CANCELLED
 
     async def test_a_worker_that_lost_its_lease_can_write_nothing(self, store: JobStore) -> None:

@@ -41,11 +41,11 @@ def fuzz(program: Program, service: Running, *arguments: str) -> int:
 
 def fuzz_for(seconds: float, seed: int) -> int:
     """Round after round, each with a seed of its own."""
-    until = time.monotonic() + seconds
     found = 0
     with tempfile.TemporaryDirectory() as directory, started(Path(directory)) as (program, service):
+        until = time.monotonic() + seconds
         while not found and time.monotonic() < until:
-            found = fuzz(program, service, "--max-examples", "30", "--seed", str(seed))
+            found = fuzz(program, service, "--max-examples", "10", "--seed", str(seed))
             seed += 1
         return _with_traceback(service, found)
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.store.activity import (
@@ -38,6 +38,7 @@ ENDING = st.builds(
 
 
 @given(st.lists(ENDING, max_size=20), st.lists(ENDING, max_size=20))
+@settings(max_examples=50)
 def test_all_are_counted_once_in_any_parts(some: list[Ending], others: list[Ending]) -> None:
     together = tally([*some, *others])
     assert together == tally(some) + tally(others)
@@ -53,6 +54,7 @@ def test_all_are_counted_once_in_any_parts(some: list[Ending], others: list[Endi
 
 
 @given(TIME)
+@settings(max_examples=50)
 def test_a_moment_is_in_its_slot(at: object) -> None:
     slot = slot_of(at)  # type: ignore[arg-type]
     assert start_of(slot) <= at < start_of(slot + 1)  # type: ignore[operator]
@@ -60,6 +62,7 @@ def test_a_moment_is_in_its_slot(at: object) -> None:
 
 
 @given(st.lists(WAITED, min_size=1, max_size=50), st.floats(0.01, 1))
+@settings(max_examples=50)
 def test_a_quantile_is_right_to_within_a_tenth(waits: list[timedelta], part: float) -> None:
     rungs = Counter(map(rung_of, waits))
     assert UNKNOWN not in rungs
@@ -73,6 +76,7 @@ def test_a_quantile_is_right_to_within_a_tenth(waits: list[timedelta], part: flo
 
 
 @given(st.integers(0, 10**7), st.integers(1, 10**5))
+@settings(max_examples=50)
 def test_parts_are_made_up_of_whole_slots(first: int, width: int) -> None:
     found = width_for(first, width)
     assert found in WIDTHS

@@ -109,4 +109,4 @@ class Claims(RuleBasedStateMachine):
 
 
 TestClaims = Claims.TestCase
-TestClaims.settings = settings(max_examples=60, stateful_step_count=40)
+TestClaims.settings = settings(max_examples=30, stateful_step_count=40)

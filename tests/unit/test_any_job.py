@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.job import Batch, Job, JobError, JobStatus, LogEntry, Progress, Snapshot, Webhook
@@ -18,6 +18,7 @@ SECRET = "sEcReT-oF-a-WeBhOoK"
 
 
 @given(st.one_of(JOB, BATCH, ERROR, PROGRESS, LOG, WEBHOOK))
+@settings(max_examples=40)
 def test_it_comes_back_from_json_and_from_a_mapping(one: Snapshot) -> None:
     kind: type[Job | Batch | JobError | Progress | LogEntry | Webhook] = type(one)  # type: ignore[assignment]
     names: Any = None
@@ -30,6 +31,7 @@ def test_it_comes_back_from_json_and_from_a_mapping(one: Snapshot) -> None:
 
 
 @given(JOB, st.sampled_from(("token", "secret", "header")))
+@settings(max_examples=40)
 def test_no_secret_of_a_webhook_is_in_what_clients_see(job: Job, where: str) -> None:
     given_in: dict[str, Any] = {"headers": {"x": SECRET}} if where == "header" else {where: SECRET}
     hook = Webhook(url="https://a/", **given_in)
@@ -39,6 +41,7 @@ def test_no_secret_of_a_webhook_is_in_what_clients_see(job: Job, where: str) -> 
 
 
 @given(BATCH)
+@settings(max_examples=40)
 def test_the_counters_of_a_batch_add_up(batch: Batch) -> None:
     document = batch.document()
     assert sum(document[f"{status}_jobs"] for status in JobStatus) == document["total_jobs"]
@@ -48,6 +51,7 @@ def test_the_counters_of_a_batch_add_up(batch: Batch) -> None:
 
 
 @given(NEW_JOB)
+@settings(max_examples=40)
 def test_a_document_of_mongodb_holds_all_of_a_new_job(job: Job) -> None:
     stored = {
         **rows.job_document(job, arrival=1),
@@ -58,11 +62,13 @@ def test_a_document_of_mongodb_holds_all_of_a_new_job(job: Job) -> None:
 
 
 @given(NEW_BATCH)
+@settings(max_examples=40)
 def test_a_document_of_mongodb_holds_all_of_a_new_batch(batch: Batch) -> None:
     assert rows.batch_from(rows.batch_document(batch, arrival=1), {}) == batch
 
 
 @given(JOB.filter(lambda job: job.webhook is not None))
+@settings(max_examples=40)
 def test_any_event_can_be_written_and_its_headers_sent(job: Job) -> None:
     assert job.webhook is not None
     sent = body(job, job.webhook)
@@ -84,6 +90,7 @@ def test_a_percentage_is_one(percent: Any) -> None:
 
 
 @given(TEXT)
+@settings(max_examples=40)
 def test_the_receiver_of_any_url_has_a_name_without_its_password(text: str) -> None:
     endpoint = Webhook(url=f"https://user:{SECRET}@{text}").endpoint
     assert SECRET.lower() not in endpoint or "@" in text or "/" in text or "\\" in text

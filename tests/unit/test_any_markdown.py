@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -53,6 +53,7 @@ def tokens_of(markdown: str) -> list[Token]:
         max_size=2,
     ),
 )
+@settings(max_examples=50)
 def test_what_was_said_stays_text(
     said: list[Said], title: str | None, chapters: list[Chapter], pictures: list[Picture]
 ) -> None:
@@ -89,6 +90,7 @@ def lines(draw: st.DrawFn) -> list[Line]:
 
 
 @given(lines())
+@settings(max_examples=50)
 def test_what_was_recognised_stays_text(found: list[Line]) -> None:
     markdown = read_lines.as_markdown(found)
     tokens = tokens_of(markdown)
@@ -98,6 +100,7 @@ def test_what_was_recognised_stays_text(found: list[Line]) -> None:
 
 
 @given(st.integers(1, 4), st.data())
+@settings(max_examples=50)
 def test_a_table_has_the_cells_it_was_given(width: int, data: st.DataObject) -> None:
     row = st.lists(WORDS.map(lambda text: " ".join(text.split())), min_size=width, max_size=width)
     rows = data.draw(st.lists(row, min_size=2, max_size=4))
@@ -112,6 +115,7 @@ def pdf_line(text: str, mono: bool) -> layout_lines.Line:
 
 
 @given(st.lists(st.tuples(st.sampled_from(BlockKind), st.lists(WORDS, min_size=1, max_size=4))))
+@settings(max_examples=50)
 def test_what_a_page_of_a_pdf_holds_stays_text(said: list[tuple[BlockKind, list[str]]]) -> None:
     blocks = []
     for kind, texts in said:
@@ -132,6 +136,7 @@ def test_what_a_page_of_a_pdf_holds_stays_text(said: list[tuple[BlockKind, list[
 
 
 @given(st.lists(WORDS, max_size=4), st.lists(WORDS, min_size=1, max_size=3))
+@settings(max_examples=50)
 def test_what_an_office_file_holds_stays_text(texts: list[str], cells: list[str]) -> None:
     blocks: list[Any] = [Paragraph((Run(text, PLAIN),)) for text in texts]
     blocks.append(OfficeTable(tuple(((Paragraph((Run(text, PLAIN),)),),) for text in cells)))

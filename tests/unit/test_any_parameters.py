@@ -58,7 +58,7 @@ def checked(error: InvalidParameters) -> None:
 
 @pytest.mark.parametrize("job_type", TYPES)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_job_comes_of_them_or_a_named_error(job_type: str, data: st.DataObject) -> None:
     sent = data.draw(parameters(job_type))
     handler = REGISTRY[job_type]
@@ -146,7 +146,7 @@ FIELDS = st.dictionaries(
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 @given(fields=FIELDS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_any_form_is_a_request_or_a_named_error(route: Ingress, fields: dict[str, Any]) -> None:
     try:
         asked = _asked(Form(dict(fields)), route)

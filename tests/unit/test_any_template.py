@@ -77,7 +77,7 @@ def filled_by(fields: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @given(templates(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=70)
 def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.DataObject) -> None:
     asked = schema(template)
     jsonschema_rs.validator_for(asked)
@@ -98,7 +98,7 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
 
 
 @given(templates(), st.dictionaries(NAMES, JSON), st.dictionaries(TEXT, JSON, max_size=3))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_any_answer_makes_a_document_or_a_named_error(
     template: Template, filled: dict[str, Any], context: dict[str, Any]
 ) -> None:

@@ -143,12 +143,14 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """A job whose worker vanished: pending again, or failed when that happened too often."""
+    """A job whose worker vanished: pending again, failed when that happened too often, or
+    cancelled where someone had asked for that."""
 
     job_id: str
     attempt: int
     worker_id: str
     failed: bool
+    cancelled: bool = False
 
 
 class Taker(Protocol):

@@ -49,7 +49,8 @@ async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int)
             job_id=job["_id"],
             attempt=job["attempt"],
             worker_id=job["worker_id"],
-            failed=job.get("crashes", 0) + 1 >= max_crashes,
+            failed=not job.get("cancel_requested") and job.get("crashes", 0) + 1 >= max_crashes,
+            cancelled=bool(job.get("cancel_requested")),
         )
         for job in taken
     ]

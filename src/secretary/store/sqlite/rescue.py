@@ -62,4 +62,5 @@ def _rescue_one(
         ended(db, seq, batch_id)
     text = "The worker vanished while it ran this job"
     add_logs(db, seq, [LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")])
-    return Rescued(job_id, attempt, worker_id, failed=over)
+    is_cancelled = bool(cancel_requested)
+    return Rescued(job_id, attempt, worker_id, over and not is_cancelled, is_cancelled)
