@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from importlib.util import find_spec
@@ -11,6 +10,8 @@ from uuid import uuid4
 
 import pymongo
 from pymongo.errors import PyMongoError
+
+from .ports import free_ports
 
 
 class MongodMissing(Exception):
@@ -34,7 +35,7 @@ class Mongod:
     def __init__(self, directory: Path, *, replica_set: str | None = "rs0") -> None:
         self.directory = directory
         self.replica_set = replica_set
-        self.port = _free_port()
+        (self.port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._client: pymongo.MongoClient[dict[str, object]] | None = None
         self._empty: list[str] = []
@@ -167,10 +168,3 @@ class ReplicaSet:
     def stop(self) -> None:
         for member in self.members:
             member.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

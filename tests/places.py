@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from secretary.depot.directory import DirectoryDepot
 from secretary.depot.s3 import S3Depot
 from secretary.files import JobFiles
 from secretary.store import JobStore
@@ -46,3 +47,12 @@ def files_in(data_dir: Path, store: JobStore, uploads: dict[str, Any] | None = N
     if _s3:
         depot = S3Depot(storage(data_dir)["files"])
     return JobFiles(data_dir, Uploads(data_dir, depot=depot, **(uploads or {})), depot=depot)
+
+
+async def kept_uploads(data_dir: Path, store: JobStore) -> dict[str, bytes]:
+    """What is kept of files that came with requests, by job and name."""
+    depot = files_in(data_dir, store).depot or DirectoryDepot(data_dir)
+    return {
+        kept.key.partition("/")[2]: b"".join([piece async for piece in depot.read(kept)])
+        async for kept in depot.below("uploads/")
+    }

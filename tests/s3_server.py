@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from uuid import uuid4
 import obstore
 from obstore.store import S3Store
 
+from .ports import free_ports
+
 BUCKET = "tests"
 ACCESS_KEY, SECRET_KEY = "tester", "only-for-tests"
 CONFIG = """{"identities": [{"name": "tester", "actions": ["Admin", "Read", "Write", "List"],
@@ -23,7 +24,7 @@ CONFIG = """{"identities": [{"name": "tester", "actions": ["Admin", "Read", "Wri
 class S3Server:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._ports = _free_ports(9)
+        self._ports = free_ports(9)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -93,14 +94,3 @@ class S3Server:
             return error.code == 403  # it asks for a key
         except OSError:
             return False
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -21,10 +21,10 @@ ROUTE = "/api/pdf/process"
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """All that the service says."""
+    """All that the service says, at its most talkative."""
     written = io.StringIO()
     handler = logs.handler(written, as_json=True)
-    handler.addFilter(lambda record: not record.name.startswith("http"))  # the test's client
+    handler.addFilter(lambda record: not record.name.startswith(logs.CHATTY))  # as it sets up
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
