@@ -46,6 +46,11 @@ NOT_RUN = {
     (f"{HOW_TO}/move-to-mongodb.md", "secretary store copy mongodb"): "the same",
     (f"{HOW_TO}/move-to-mongodb.md", "export MONGODB_URI"): "the same",
     (f"{HOW_TO}/move-to-mongodb.md", "secretary import-legacy"): "test_import_legacy runs it",
+    (
+        "docs/explanation/fuzzing.md",
+        "make fuzz\n",
+    ): "it takes minutes; test_damaged_files runs some",
+    ("docs/explanation/fuzzing.md", 'make fuzz ARGS="--case'): "it repeats what was found",
     (f"{HOW_TO}/run-with-mongodb.md", "mongod "): "the system's database; we have tests/mongod.py",
 }
 #: What has a test of its own, in which file.
