@@ -1,5 +1,6 @@
 """Several machines: MongoDB, an API without a worker, workers with directories of their own."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,8 +32,13 @@ class Machines:
 
     def hire(self, name: str, *options: str) -> Running:
         arguments = ("worker", "--metrics-port", "0", *options)
+        before = len(self.workers())
         worker = self._stack.enter_context(self.program(name).started(*arguments))
         worker.url = worker.wait_for(r"Metrics are at (\S+)/metrics")
+        deadline = time.monotonic() + 30
+        while len(self.workers()) == before:
+            assert time.monotonic() < deadline, "the worker does not announce itself"
+            time.sleep(0.05)
         return worker
 
     def workers(self) -> list[dict[str, Any]]:
