@@ -156,7 +156,8 @@ def test_a_record_that_a_full_disk_cuts_short_is_none_and_does_not_spoil_the_nex
 def test_what_is_made_anew_is_found_though_the_clock_of_this_machine_is_behind(
     tmp_path: Path, shelf: Shelf
 ) -> None:
-    wanted_at = time.time() + 60  # by the clock of the machine that took the job
+    # By the clock of the machine that took the job, and finer than a millionth of a second.
+    wanted_at = int(time.time()) + 60 + 2**-22
     shelf.save(page(7, "old"))
     anew = Shelf(shelf.directory, shelf.shown, wanted_at)
     assert anew.places(made_after=wanted_at) == {}

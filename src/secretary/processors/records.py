@@ -33,7 +33,8 @@ def append(directory: str, number: int, record: bytes, *, not_before: float = 0.
     """A record is one line. Once it is there, it is whole. It does not say that it is from before
     `not_before`: whoever wants all made anew has to find what was made, though the clock of this
     machine is behind, or was set back."""
-    line = b"%d %f %b\n" % (number, max(time.time(), not_before), record)
+    made_at = max(time.time(), not_before)
+    line = b"%d %a %b\n" % (number, made_at, record)  # not %f: rounded, it could be from before
     with _appending, open(f"{directory}/{_own_file(os.getpid())}", "ab", buffering=0) as file:
         if file.write(line) < len(line):  # the disk is full, which nobody else would say
             _own_file.cache_clear()  # behind half of a line nothing can be found
