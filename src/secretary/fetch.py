@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +19,7 @@ from .download_limits import MEBIBYTE, DownloadLimits
 from .errors import DownloadFailed, DownloadRefused, FileTooLarge, KindRefused
 from .file_names import downloaded_name
 from .network.client import Network
+from .retry_after import read_retry_after
 
 PIECE = MEBIBYTE
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -142,20 +142,10 @@ def _require_success(answer: httpx.Response) -> None:
     text = f"{host} answered {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     if status in PASSING or (status >= 500 and status not in LASTING):
         failure = DownloadFailed(text, host=host, status=status)
-        failure.retry_after = _retry_after(answer.headers.get("retry-after", ""))
+        wait = read_retry_after(answer.headers.get("retry-after"), datetime.now(UTC))
+        failure.retry_after = wait and min(wait, LONGEST_RETRY_AFTER)
         raise failure
     raise DownloadRefused(text, host=host, status=status)
-
-
-def _retry_after(text: str) -> timedelta | None:
-    """RFC 9110: seconds, or the time when to come back."""
-    if text.isascii() and text.isdigit():
-        return min(timedelta(seconds=int(text[:9])), LONGEST_RETRY_AFTER)
-    try:
-        wait = parsedate_to_datetime(text).astimezone(UTC) - datetime.now(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return min(max(wait, timedelta(0)), LONGEST_RETRY_AFTER)
 
 
 @contextmanager

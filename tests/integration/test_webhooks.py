@@ -240,6 +240,20 @@ class TestRetries:
         first, second = receiver.received
         assert second.at - first.at >= 1
 
+    @pytest.mark.parametrize(
+        "told", ["9" * 5000, "Sun, 01 Mar 2026 12:00:00 +99999999999999999999"]
+    )
+    async def test_what_a_receiver_says_of_the_time_cannot_break_the_sender(
+        self, store: JobStore, receiver: Receiver, told: str
+    ) -> None:
+        receiver.answer(Reply(503, {"Retry-After": told}))
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            async with asyncio.timeout(10):
+                while not (tries := (await store.get(job.job_id)).deliveries[-1].tries):
+                    await asyncio.sleep(0.01)
+        assert {(one.status, one.error) for one in tries} == {(503, None)}
+
     async def test_a_receiver_that_answers_410_gets_no_more_events(
         self, store: JobStore, receiver: Receiver
     ) -> None:
