@@ -12,12 +12,11 @@ from collections.abc import (
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 from pymongo import AsyncMongoClient
-from pymongo.errors import BulkWriteError, PyMongoError
+from pymongo.errors import PyMongoError
 
-from ...errors import Conflict, StoreUnavailable
+from ...errors import Conflict
 from ...job import (
     Batch,
     Delivery,
@@ -60,11 +59,12 @@ from . import (
     tidy,
     workers,
 )
-from .calls import Calls, cancellable
+from .calls import Calls
 from .change import Change, apply, change_found, release_held
 from .claim import Claims
+from .client import connect
 from .contents import add_logs
-from .errors import address_of, unavailable_error
+from .errors import translated
 from .follow import Follower
 from .gridfs import GridFsDepot
 from .group import Group
@@ -80,32 +80,14 @@ T = TypeVar("T")
 
 DEFAULT_DATABASE = "secretary"
 
-#: What the driver does unless the address says otherwise.
-OPTIONS: dict[str, Any] = {
-    "appname": "secretary",
-    "tz_aware": True,
-    "retryWrites": True,
-    "serverSelectionTimeoutMS": 5_000,
-    "connectTimeoutMS": 5_000,
-    "socketTimeoutMS": 20_000,
-    "maxPoolSize": 32,
-}
-
 
 def _translated(
     method: Callable[Concatenate["MongoStore", P], Awaitable[T]],
 ) -> Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]]:
-    """Every error of the driver becomes one of ours, and none tells a password."""
-
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with cancellable():
-                return await method(self, *args, **kwargs)
-        except PyMongoError as error:
-            # An error of many writes carries all they wrote, which no log should show.
-            cause = None if isinstance(error, BulkWriteError) else error
-            raise unavailable_error(error, self._address) from cause
+        with translated(self._address):
+            return await method(self, *args, **kwargs)
 
     return call
 
@@ -146,22 +128,16 @@ class MongoStore:
         self._endings: Group[Change, bool]
         self._tallies: Tallies
 
-    @_translated
     async def open(self) -> None:
+        self._client, self._address = connect(self._url)
         try:
-            self._address = address_of(self._url)
-            given = {name.lower() for name in parse_qs(urlsplit(self._url).query)}
-            options = {name: v for name, v in OPTIONS.items() if name.lower() not in given}
-            self._client = AsyncMongoClient(self._url, **options)
-        except (PyMongoError, ValueError):
-            # The driver quotes the part it cannot read, and that may be the password.
-            raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
-        try:
-            db = Database(self._client.get_default_database(DEFAULT_DATABASE))
-            self._watch = Watch(db)
-            await prepare(db)
-            await gridfs.prepare(self._client.get_default_database(DEFAULT_DATABASE))
-            await self._watch.open()
+            with translated(self._address):
+                database = self._client.get_default_database(DEFAULT_DATABASE)
+                db = Database(database)
+                self._watch = Watch(db)
+                await prepare(db)
+                await gridfs.prepare(database)
+                await self._watch.open()
         except BaseException:
             await self._client.close()
             raise
