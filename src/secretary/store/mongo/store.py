@@ -416,32 +416,9 @@ class MongoStore:
     async def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None
     ) -> AsyncIterator[list[Record]]:
-        if ids is not None:
-            yield await self._records_of(kind, await self._read_some(kind, ids))
-            return
-        place: Any = None
-        while (group := await self._read_group(kind, place)).documents:
-            place = group.place
-            for part in await self._parts(kind, group.documents):
-                yield await self._records_of(kind, part)
-
-    @_translated
-    async def _read_some(self, kind: Kind, ids: Collection[RecordId]) -> list[Document]:
-        return await export.read_some(self._db, kind, ids)
-
-    @_translated
-    async def _read_group(self, kind: Kind, place: Any) -> export.Group:
-        if kind == "jobs" and place is None:
-            await export.finish_additions(self._db)
-        return await export.read_group(self._db, kind, place)
-
-    @_translated
-    async def _parts(self, kind: Kind, found: Sequence[Document]) -> list[list[Document]]:
-        return await export.parts(self._db, kind, found)
-
-    @_translated
-    async def _records_of(self, kind: Kind, documents: Sequence[Document]) -> list[Record]:
-        return await export.records_of(self._db, kind, documents)
+        with translated(self._address):
+            async for group in export.records(self._db, kind, ids):
+                yield group
 
     @_to_its_end
     async def take_in(self, records: Sequence[Record]) -> set[RecordId]:

@@ -11,8 +11,15 @@ import apsw
 from ...errors import Conflict, NotFound
 from ...job import MAX_TRIES_KEPT, Delivery, Job, Try, Webhook, new_delivery_id, utc_now
 from ..json_text import dumps
-from ..outbox import FIRST_PERCENT, FIRST_SIGN, DueEvent, EventsWanted, Pace, succeeded
-from .rows import DELIVERY_COLUMNS, delivery_from, microseconds, moment_or_none
+from ..outbox import DueEvent, EventsWanted, Pace, first_pace, succeeded
+from ..transfer import Telling
+from .rows import (
+    DELIVERY_COLUMNS,
+    delivery_from,
+    microseconds,
+    microseconds_or_none,
+    moment_or_none,
+)
 
 FinalEvent = Literal["completed", "error"]
 
@@ -21,13 +28,32 @@ def register(
     db: apsw.Connection, kind: Literal["job", "batch"], owner_id: str, webhook: Webhook
 ) -> None:
     """Note where the events of a new job or batch go."""
-    first = None
-    if kind == "job" and webhook.wants_progress:
-        first = microseconds(utc_now() + FIRST_SIGN)
+    first = first_pace() if kind == "job" and webhook.wants_progress else None
+    insert(db, kind, owner_id, webhook, Telling(due_at=first and first.due_at, pace=first))
+
+
+def insert(
+    db: apsw.Connection,
+    kind: Literal["job", "batch"],
+    owner_id: str,
+    webhook: Webhook,
+    telling: Telling,
+) -> None:
+    pace = telling.pace
     db.execute(
-        "INSERT INTO outbox (owner_id, kind, endpoint, due_at, ripe_percent, ripe_at, paced_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (owner_id, kind, webhook.endpoint, first, FIRST_PERCENT, first, first),
+        "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
+        " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            owner_id,
+            kind,
+            webhook.endpoint,
+            microseconds_or_none(telling.due_at),
+            telling.final,
+            pace.told_percent if pace else 0,
+            pace.ripe_percent if pace else None,
+            microseconds(pace.ripe_at) if pace else None,
+            microseconds(pace.due_at) if pace else None,
+        ),
     )
 
 
@@ -35,12 +61,10 @@ def begin_again(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """A job that ended is open again."""
     withdraw(db, job_id)
     if webhook.wants_progress:
-        first = microseconds(utc_now() + FIRST_SIGN)
-        db.execute(
-            "UPDATE outbox SET due_at = ?, told_percent = 0, ripe_percent = ?, ripe_at = ?,"
-            " paced_at = ? WHERE owner_id = ?",
-            (first, FIRST_PERCENT, first, first, job_id),
-        )
+        first = first_pace()
+        _set_pace(db, job_id, first)
+        due_at = microseconds(first.due_at)
+        db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 
 def withdraw(db: apsw.Connection, owner_id: str) -> None:
@@ -204,18 +228,22 @@ def pace(db: apsw.Connection, event: DueEvent, tried: Try | None, pace: Pace | N
     if pace is None:
         db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
     else:
-        db.execute(
-            "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
-            " WHERE owner_id = ?",
-            (
-                pace.told_percent,
-                pace.ripe_percent,
-                microseconds(pace.ripe_at),
-                microseconds(pace.due_at),
-                event.owner_id,
-            ),
-        )
+        _set_pace(db, event.owner_id, pace)
     _let_go(db, event.owner_id)
+
+
+def _set_pace(db: apsw.Connection, owner_id: str, pace: Pace) -> None:
+    db.execute(
+        "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
+        " WHERE owner_id = ?",
+        (
+            pace.told_percent,
+            pace.ripe_percent,
+            microseconds(pace.ripe_at),
+            microseconds(pace.due_at),
+            owner_id,
+        ),
+    )
 
 
 def _keep_try(db: apsw.Connection, event: DueEvent, tried: Try) -> None:
