@@ -238,9 +238,7 @@ class JobStore(Outbox, Transfer, Protocol):
         """Pending jobs end at once; of running ones the worker is told (`Renewal.cancelled`)."""
         ...
 
-    async def restart(
-        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
-    ) -> list[str]:
+    async def restart(self, query: JobQuery) -> list[str]:
         """Make ended jobs pending again; results, error and progress are cleared."""
         ...
 

@@ -16,7 +16,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
-from ...errors import Conflict
 from ...job import (
     Batch,
     Delivery,
@@ -57,10 +56,11 @@ from . import (
     rescue,
     searching,
     tidy,
+    wishes,
     workers,
 )
 from .calls import Calls
-from .change import Change, apply, change_found, release_held
+from .change import Change, apply
 from .claim import Claims
 from .client import connect
 from .contents import add_logs
@@ -70,7 +70,6 @@ from .gridfs import GridFsDepot
 from .group import Group
 from .line import waiting_since
 from .poll import Poller
-from .rows import DELETED, ENDED, LISTED, now_stamp
 from .schema import SCHEMA_VERSION, Database, Document, prepare
 from .take_in import take_in
 from .watch import Watch
@@ -222,71 +221,37 @@ class MongoStore:
 
     @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await ending.cancel(self._db, query)
+        changed = await wishes.cancel(self._db, query)
         self._watch.tell()
         return changed
 
     @_to_its_end
-    async def restart(
-        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
-    ) -> list[str]:
-        changed = await ending.restart(self._db, query, parameters)
+    async def restart(self, query: JobQuery) -> list[str]:
+        changed = await wishes.restart(self._db, query)
         self._watch.tell()
         return changed
 
     @_to_its_end
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        only = {"archived": not archived}
-
-        async def plan(found: list[Document]) -> list[Change]:
-            return [Change(job["_id"], only, {"$set": {"archived": archived}}) for job in found]
-
-        return await change_found(self._db, query, plan, among=LISTED, only=only)
+        return await wishes.archive(self._db, query, archived=archived)
 
     @_to_its_end
     async def delete(self, query: JobQuery) -> list[str]:
-        async def plan(found: list[Document]) -> list[Change]:
-            return [
-                Change(job["_id"], {"status": job["status"]}, {"$set": {"status": DELETED}})
-                for job in found
-            ]
-
-        deleted = await change_found(self._db, query, plan, among=ENDED)
-        await tidy.forget(self._db, deleted)
-        return deleted
+        return await wishes.delete(self._db, query)
 
     @_to_its_end
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
-        db = self._db.durable
-        changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
-        given = {name: value for name, value in changes.items() if value is not None}
-        await db.batches.update_one({"_id": batch_id}, {"$set": given} | self._db.touch)
-        if is_active is not None:
-            await self._hold_or_release(batch_id, is_active=is_active)
-        if archived is not None:
-            await db.jobs.update_many(
-                {"batch_id": batch_id}, {"$set": {"archived": archived}} | self._db.touch
-            )
-        self._watch.tell()
-        return await reading.get_batch(self._db, batch_id)
-
-    async def _hold_or_release(self, batch_id: str, *, is_active: bool) -> None:
-        if is_active:
-            await release_held(self._db, [batch_id])
-            return
-        await self._db.durable.jobs.update_many(
-            {"batch_id": batch_id, "status": "pending"},
-            {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
+        batch = await wishes.change_batch(
+            self._db, batch_id, is_active=is_active, archived=archived
         )
+        self._watch.tell()
+        return batch
 
     @_translated
     async def delete_batch(self, batch_id: str) -> None:
-        if (await reading.get_batch(self._db, batch_id)).total_jobs:
-            raise Conflict(f"The batch {batch_id} still has jobs")
-        await self._db.durable.batches.delete_one({"_id": batch_id})
-        await tidy.leave_trace(self._db, job_id=None, batch_id=batch_id)
+        await wishes.delete_batch(self._db, batch_id)
 
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:

@@ -46,7 +46,6 @@ from ..transfer import Kind, Record, RecordId
 from . import (
     activity,
     add,
-    change,
     ending,
     export,
     line,
@@ -56,6 +55,7 @@ from . import (
     rescue,
     searching,
     tidy,
+    wishes,
     workers,
 )
 from .changes import changes
@@ -149,28 +149,26 @@ class SqliteStore:
         return await self._readers.call(look)
 
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await self._change(query, change.cancel)
+        changed = await self._change(query, wishes.cancel)
         self._wakeup.tell()
         return changed
 
-    async def restart(
-        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
-    ) -> list[str]:
-        changed = await self._change(query, partial(change.restart, parameters=parameters))
+    async def restart(self, query: JobQuery) -> list[str]:
+        changed = await self._change(query, wishes.restart)
         self._wakeup.tell()
         return changed
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        return await self._change(query, partial(change.archive, archived=archived))
+        return await self._change(query, partial(wishes.archive, archived=archived))
 
     async def delete(self, query: JobQuery) -> list[str]:
-        return await self._change(query, change.delete)
+        return await self._change(query, wishes.delete)
 
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         batch = await self._writer.call(
-            lambda db: change.change_batch(db, batch_id, is_active=is_active, archived=archived),
+            lambda db: wishes.change_batch(db, batch_id, is_active=is_active, archived=archived),
             durable=True,
             heavy=True,
         )
@@ -178,7 +176,7 @@ class SqliteStore:
         return batch
 
     async def delete_batch(self, batch_id: str) -> None:
-        await self._writer.call(lambda db: change.delete_batch(db, batch_id), durable=True)
+        await self._writer.call(lambda db: wishes.delete_batch(db, batch_id), durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await self._readers.call(reading.count_jobs)
