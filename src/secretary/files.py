@@ -20,7 +20,8 @@ from .cache import Cache
 from .depot import Depot, Kept
 from .errors import NotFound
 from .file_names import safe_name
-from .job import MORE_IN, Job, JobStatus, flat_parameters
+from .job import MORE_IN, Job, JobStatus
+from .parameters import flat_parameters
 from .shipping import Shipment
 from .uploads import UPLOAD_IS_GONE, Upload, Uploads
 

@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "secretary"
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "parameters": set(),
     "secret_parameters": set(),
     "job": {"secret_parameters"},
     "logs": set(),
@@ -63,7 +64,10 @@ ALLOWED: dict[str, set[str]] = {
     "document_options": set(),
     "media_options": set(),
     "archive": set(),
-    "files": {"file_names", "uploads", "archive", "cache", "depot", "shipping", "job", "errors"},
+    "files": {
+        "file_names", "uploads", "archive", "cache", "depot", "shipping", "job", "parameters",
+        "errors",
+    },
     "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
     "sites": {
         "network", "fetch", "sources", "download_limits", "processors", "processes", "errors",
@@ -72,9 +76,9 @@ ALLOWED: dict[str, set[str]] = {
     "sites.fence": set(),
     "handler": {
         "engines.llm", "sources", "cache", "document_options", "media_options", "job", "errors",
-        "resources", "templates", "shipping",
+        "parameters", "resources", "templates", "shipping",
     },
-    "seed": {"handler", "job", "errors", "resources"},
+    "seed": {"handler", "job", "parameters", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
     "engines.llm": {"engines", "errors", "resources"},
@@ -113,8 +117,8 @@ ALLOWED: dict[str, set[str]] = {
         "version",
     },
     "webhook_rules": {"job", "errors"},
-    "submission": {"webhook_rules", "registry", "job", "errors", "trace"},
-    "reruns": {"submission", "files", "job", "secret_parameters", "errors"},
+    "submission": {"webhook_rules", "registry", "job", "parameters", "errors", "trace"},
+    "reruns": {"submission", "job", "parameters", "secret_parameters"},
     "desk": {
         "reruns", "submission", "webhook_rules", "registry", "store", "files", "uploads", "job",
         "errors", "colleagues",
@@ -153,7 +157,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "file_copy": {"depot", "depot.directory", "lanes"},
     "store_copy": {"colleagues", "store", "errors"},
-    "legacy": {"store", "depot", "file_names", "webhook_rules", "job"},
+    "legacy": {"store", "depot", "file_names", "webhook_rules", "job", "parameters"},
     "home": {"app", "config", "store", "depot", "depot.directory", "errors"},
     "workshop": {"app", "running", "desk", "store", "config", "errors"},
     "cli": {

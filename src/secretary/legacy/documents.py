@@ -22,8 +22,8 @@ from ..job import (
     LogEntry,
     Progress,
     Webhook,
-    tidy_parameters,
 )
+from ..parameters import tidy_parameters
 from ..store.outbox import first_pace
 from ..store.transfer import NOTHING_TO_TELL, BatchRecord, JobRecord, Telling
 from .values import (

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
-from ...job import MAX_LOG_ENTRIES, LogEntry
+from ...job import MAX_LOG_ENTRIES
+from ..notes import NumberedLog
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
@@ -106,7 +107,7 @@ async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -
             return [key for key in keys if key is not None]
 
 
-def _job_record(document: Document, logs: Sequence[tuple[int, LogEntry]]) -> JobRecord:
+def _job_record(document: Document, logs: NumberedLog) -> JobRecord:
     return JobRecord(
         job=job_from(document, logs=[entry for _, entry in logs]),
         dropped_logs=logs[0][0] - 1 if logs else 0,

@@ -9,6 +9,7 @@ import apsw
 from ...errors import NotFound
 from ...job import Batch, Job, JobStatus
 from .. import BatchQuery, JobQuery, Page
+from ..notes import with_note
 from .rows import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
@@ -16,8 +17,8 @@ from .rows import (
     batch_from,
     deliveries_of,
     job_from,
-    logs_of,
     microseconds_or_none,
+    numbered_log,
 )
 
 Term = tuple[str, tuple[Any, ...]]
@@ -32,7 +33,7 @@ def get_job(db: apsw.Connection, job_id: str) -> Job:
     return job_from(
         row[:-1],
         results=row[-1],
-        logs=logs_of(db, row[0]),
+        logs=with_note(numbered_log(db, row[0])),
         deliveries=deliveries_of(db, job_id),
     )
 
@@ -53,7 +54,7 @@ def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
         f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
     ).fetchone()
     assert row is not None
-    logs = logs_of(db, seq) if "logs" in include else ()
+    logs = with_note(numbered_log(db, seq)) if "logs" in include else ()
     return job_from(row[:-1], results=row[-1], logs=logs)
 
 
