@@ -133,7 +133,7 @@ QUEUED = Progress()
 
 
 class JobError(Snapshot):
-    code: str
+    code: Told
     message: Told
     details: Annotated[dict[str, Any] | None, AfterValidator(whole_json)] = None
 

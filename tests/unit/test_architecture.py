@@ -102,9 +102,10 @@ ALLOWED: dict[str, set[str]] = {
     "spans": {"store", "job", "version"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
+    "reporting": {"store", "job", "errors", "observer"},
     "executor": {
         "store", "registry", "handler", "sandbox", "isolation", "files", "sources", "resources",
-        "document_options", "media_options", "engines.llm", "templates",
+        "document_options", "media_options", "engines.llm", "templates", "reporting",
         "job", "errors", "logs", "observer", "trace",
     },
     "worker": {"executor", "colleagues", "store", "job", "errors", "machine", "version"},

@@ -151,6 +151,39 @@ async def test_results_that_are_no_json_fail_the_job(executor: Executor) -> None
     assert (failed.status, failed.error.details) == (JobStatus.FAILED, {"type": "TypeError"})
 
 
+@pytest.mark.parametrize("amount", [float("nan"), float("inf")])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_amounts_that_are_no_numbers_do_not_keep_a_job_from_ending(
+    executor: Executor, amount: Any, fails: bool
+) -> None:
+    @handles("greedy")
+    async def greedy(ctx: Context) -> None:
+        ctx.resources.add("pages", amount)
+        if fails:
+            raise FileCorrupt("no")
+
+    executor.registry.add(greedy)
+    failed = await run(executor, Job(job_type="greedy"))
+    assert failed.error is not None
+    assert failed.status is JobStatus.FAILED
+    assert failed.error.code == ("FILE_CORRUPT" if fails else "INTERNAL_ERROR")
+    assert failed.resources == {}
+
+
+async def test_results_that_are_nested_too_deep_fail_the_job(executor: Executor) -> None:
+    @handles("deep")
+    async def deep(ctx: Context) -> dict[str, Any]:
+        results: dict[str, Any] = {}
+        for _ in range(5000):
+            results = {"inner": results}
+        return results
+
+    executor.registry.add(deep)
+    failed = await run(executor, Job(job_type="deep"))
+    assert failed.error is not None
+    assert (failed.status, failed.error.details) == (JobStatus.FAILED, {"type": "RecursionError"})
+
+
 async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     executor: Executor,
 ) -> None:
@@ -380,6 +413,15 @@ async def test_such_a_handler_can_report_a_failure(executor: Executor) -> None:
     executor.registry.register("audio", handle)
     failed = await run(executor, Job(job_type="audio"))
     assert failed.error == JobError(code="DOWNLOAD_FAILED", message="404", details={"url": "x"})
+
+
+async def test_no_code_of_an_error_keeps_a_job_from_ending(executor: Executor) -> None:
+    async def handle(job: Any, repo: Any, resource_calculator: ResourceCalculator) -> None:
+        repo.update_job_status(job.job_id, "failed", error={"code": "\ud800", "message": "no"})
+
+    executor.registry.register("audio", handle)
+    failed = await run(executor, Job(job_type="audio"))
+    assert failed.error == JobError(code="\ufffd", message="no")
 
 
 def test_the_wait_between_tries_grows_and_is_never_the_same_for_all() -> None:
