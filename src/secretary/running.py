@@ -164,7 +164,12 @@ async def _work_and_tell(
     from .server import HttpServer, listen
 
     group, keys = settings.generic_worker, settings.access.api_keys
-    with listen(group.metrics_host, group.metrics_port or 0, loopback_only=not keys) as listener:
+    with listen(
+        group.metrics_host,
+        group.metrics_port or 0,
+        loopback_only=not keys,
+        setting="generic_worker.metrics_host",
+    ) as listener:
         desk = make_desk(settings, store)
         metrics = make_metrics(desk)
         sender.told = metrics.told
