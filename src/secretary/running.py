@@ -68,7 +68,6 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 metrics=metrics,
                 requests_per_minute=settings.limits.requests_per_minute,
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
-                body_patience=settings.limits.body_timeout_sec,
                 start_span=spans.request if spans else None,
             )
             proxies = settings.server.trusted_proxies

@@ -41,7 +41,8 @@ def listen(
         return listener
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidSettings(f"{setting}: cannot listen on {host}:{port}: {reason}") from None
+        group = setting.partition(".")[0]
+        raise InvalidSettings(f"{group}: cannot listen on {host}:{port}: {reason}") from None
 
 
 class Connection(HttpToolsProtocol):
