@@ -52,6 +52,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def iso(at: datetime) -> str:
+    """A time as clients read it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def new_id(kind: Literal["job", "batch"]) -> str:
     """`<kind>-<uuid>`, a version 7 one: new ids sort behind older ones and keep indexes dense."""
     milliseconds = time.time_ns() // 1_000_000

@@ -98,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "observer": {"store", "job"},
     "colleagues": {"store", "job", "machine"},
-    "worker_document": {"colleagues", "store"},
+    "worker_document": {"colleagues", "job", "store"},
     "spans": {"store", "job", "version"},
     "vitals": {"desk", "store", "job", "errors"},
     "metrics": {"vitals", "store", "job", "errors"},
