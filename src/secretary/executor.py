@@ -112,8 +112,6 @@ class Execution:
         observer.started(self.job)
         outcome = await self._outcome()
         self._worked = True
-        if isinstance(outcome, Completed):
-            await self._executor.files.clear_scratch(self.job)
         if outcome is not None:
             outcome = await self._record(outcome)
         if outcome is not None:
@@ -125,7 +123,9 @@ class Execution:
     async def _outcome(self) -> Outcome | None:
         """How the job ends; None when it is not ours to say."""
         try:
-            return Completed(await self._work())
+            results = await self._work()
+            await self._executor.files.clear_scratch(self.job)
+            return Completed(results)
         except asyncio.CancelledError:
             if self._stop is None:  # not one job is stopped, but everything
                 raise

@@ -44,8 +44,7 @@ def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
         more = len(found) > query.limit
         page = found[: query.limit]
         jobs = [listed_job(db, seq, query.include) for seq, _ in page]
-    cursor = f"{page[-1][1]}.{page[-1][0]}" if more else None
-    return Page(jobs, cursor)
+    return Page(jobs, cursor_at(page[-1][1], page[-1][0]) if more else None)
 
 
 def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
@@ -151,6 +150,10 @@ def times_of(
     return terms
 
 
+def cursor_at(created_at: int, seq: int) -> str:
+    return f"{created_at}.{seq}"
+
+
 def place_of(cursor: str) -> tuple[int, int]:
     """Where a page ended. ValueError if no list gave out this cursor."""
     if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
@@ -185,9 +188,7 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         (*(value for _, values in terms for value in values), query.limit + 1),
     ).fetchall()
     page = rows[: query.limit]
-    cursor = None
-    if len(rows) > query.limit:
-        cursor = f"{page[-1][12]}.{page[-1][-1]}"
+    cursor = cursor_at(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
     return Page([batch_from(row[:-1]) for row in page], cursor)
 
 
