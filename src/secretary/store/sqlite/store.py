@@ -47,9 +47,9 @@ from . import (
     activity,
     add,
     ending,
+    events,
     export,
     line,
-    outbox,
     reading,
     report,
     rescue,
@@ -250,31 +250,31 @@ class SqliteStore:
     # Webhooks
 
     async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
-        chosen = await self._readers.call(partial(outbox.choose, wanted=wanted))
+        chosen = await self._readers.call(partial(events.choose, wanted=wanted))
         if not chosen:
             return []
-        return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
+        return await self._writer.call(lambda db: events.take(db, chosen, wanted))
 
     async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
         owner_ids = [event.owner_id for event in held]
-        await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
+        await self._writer.call(lambda db: events.hold(db, owner_ids, lease))
 
     async def settle_event(
         self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
     ) -> None:
-        await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
+        await self._writer.call(lambda db: events.settle(db, event, tried, next_try_at))
 
     async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
-        await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
+        await self._writer.call(lambda db: events.pace(db, event, tried, pace))
 
     async def events_due_since(self) -> datetime | None:
-        return await self._readers.call(outbox.due_since)
+        return await self._readers.call(events.due_since)
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
-        await self._writer.call(lambda db: outbox.postpone(db, endpoint, until), heavy=True)
+        await self._writer.call(lambda db: events.postpone(db, endpoint, until), heavy=True)
 
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
-        return await self._writer.call(lambda db: outbox.replay(db, owner_id, n), durable=True)
+        return await self._writer.call(lambda db: events.replay(db, owner_id, n), durable=True)
 
     # Upkeep
 
