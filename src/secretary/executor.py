@@ -19,6 +19,7 @@ from .errors import (
     JobFailed,
     LeaseLost,
     NoRoom,
+    NotFound,
     ProcessDied,
     ProcessingTimeout,
     StoreUnavailable,
@@ -32,6 +33,7 @@ from .job import (
     Failed,
     Job,
     JobError,
+    JobStatus,
     Outcome,
     Released,
     utc_now,
@@ -226,8 +228,10 @@ class Execution:
             try:
                 complaint = "Cannot record the end of the job"
                 await _patiently(complaint, partial(self._finish, outcome, used))
-                return outcome
+                break
             except LeaseLost:
+                if isinstance(outcome, Completed) and await self._was_completed():
+                    break
                 logger.warning("Lost the job while it ran; its new owner will finish it")
                 return None
             except Exception as error:  # what a handler gave cannot be stored
@@ -236,14 +240,30 @@ class Execution:
                 elif not used:
                     raise
                 used = {}
+        if self.job.webhook is not None:
+            self._executor.on_ended(self.job.job_id)
+        return outcome
 
     async def _finish(self, outcome: Outcome, used: Mapping[str, float]) -> None:
         await self._reporter.flush()
         # Without a pause before `finish`: whoever claims on this news comes behind it.
         self._on_worked()
         await self._executor.store.finish(self.job, outcome, resources=used)
-        if self.job.webhook is not None:
-            self._executor.on_ended(self.job.job_id)
+
+    async def _was_completed(self) -> bool:
+        """A store that broke off may have written the end all the same: then the job is not lost,
+        and its files must stay. What it tells may be older than that for a moment."""
+        look = partial(self._executor.store.get, self.job.job_id)
+        while True:
+            try:
+                stored = await _patiently("Cannot see what became of the job", look)
+            except NotFound:
+                return False
+            if _claim_of(stored) != _claim_of(self.job):
+                return False
+            if stored.status is not JobStatus.PROCESSING:
+                return stored.status is JobStatus.COMPLETED
+            await asyncio.sleep(0.1)
 
     async def _tidy_files(self, outcome: Outcome | None) -> None:
         files = self._executor.files
@@ -256,7 +276,11 @@ class Execution:
             logger.warning("Files that nobody needs stay until upkeep removes them: %s", error)
 
 
-async def _patiently(complaint: str, call: Callable[[], Awaitable[None]]) -> None:
+def _claim_of(job: Job) -> tuple[object, ...]:
+    return job.attempt, job.worker_id, job.processing_started_at
+
+
+async def _patiently(complaint: str, call: Callable[[], Awaitable[T]]) -> T:
     """Until the store or the depot takes it, however long it is away: the work must not be
     lost."""
     wait = 0.1

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
 from secretary.engines.llm import Endpoints
-from secretary.errors import FileCorrupt, UpstreamFailed, WorkerCrashed
+from secretary.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
 from secretary.executor import Executor, Stop, backoff
 from secretary.files import JobFiles
 from secretary.handler import AnyParameters
-from secretary.job import Job, JobError, JobStatus, Progress
+from secretary.job import Job, JobError, JobStatus, Progress, Webhook
 from secretary.resources import ResourceCalculator
 from secretary.sandbox import Sandbox
 from secretary.sources import Sources
@@ -264,6 +264,35 @@ async def test_scratch_is_gone_before_the_end_is_told(executor: Executor, tmp_pa
     done = await run(replace(executor, store=watched), Job(job_type="messy"))
     assert done.status is JobStatus.COMPLETED
     assert seen == [["1"]]
+
+
+async def test_what_a_store_wrote_before_it_broke_off_is_no_lost_job(executor: Executor) -> None:
+    """An election of MongoDB, say: the end is there, the confirmation did not come."""
+
+    @handles("writer")
+    async def writer(ctx: Context) -> None:
+        (ctx.directory / "page_001.txt").write_text("hello")
+
+    executor.registry.add(writer)
+    finish, broken = executor.store.finish, []
+
+    class Breaking:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(executor.store, name)
+
+        async def finish(self, *args: Any, **options: Any) -> None:
+            await finish(*args, **options)
+            if not broken:
+                broken.append(True)
+                raise StoreUnavailable("It has no primary now")
+
+    breaking: Any = Breaking()
+    ended: list[str] = []
+    told = replace(executor, store=breaking, on_ended=ended.append)
+    job = Job(job_type="writer", webhook=Webhook(url="https://example.org"))
+    done = await run(told, job)
+    assert (done.status, broken, ended) == (JobStatus.COMPLETED, [True], [job.job_id])
+    assert (executor.files.root / done.job_id / "1" / "page_001.txt").exists()
 
 
 async def test_a_cancelled_job_stops_its_handler(executor: Executor) -> None:
