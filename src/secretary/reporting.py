@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from .errors import LeaseLost, StoreUnavailable
-from .job import Job, LogEntry, Progress
+from .job import MAX_LOG_ENTRIES, Job, LogEntry, Progress
 from .observer import Observer
 from .store import JobStore
 
@@ -63,7 +63,9 @@ class StoreReporter:
         try:
             await self._store.report(self._job, progress, logs)
         except StoreUnavailable:
-            self._progress, self._logs = self._progress or progress, logs + self._logs
+            self._progress = self._progress or progress
+            # A job keeps no more of them; a store may be away for hours.
+            self._logs = (logs + self._logs)[-MAX_LOG_ENTRIES:]
             raise
 
     async def flush(self) -> None:

@@ -295,6 +295,37 @@ async def test_what_a_store_wrote_before_it_broke_off_is_no_lost_job(executor: E
     assert (executor.files.root / done.job_id / "1" / "page_001.txt").exists()
 
 
+async def test_of_what_a_job_says_while_the_store_is_away_the_last_is_kept(
+    executor: Executor,
+) -> None:
+    away = asyncio.Event()
+
+    @handles("chatty")
+    async def chatty(ctx: Context) -> None:
+        for n in range(3000):
+            await ctx.log(f"line {n}")
+        await asyncio.wait_for(away.wait(), 10)
+
+    executor.registry.add(chatty)
+    said: list[int] = []
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(executor.store, name)
+
+        async def report(self, job: Job, progress: Any, logs: Any) -> None:
+            said.append(len(logs))
+            if not away.is_set():
+                away.set()
+                raise StoreUnavailable("It does not answer")
+            await executor.store.report(job, progress, logs)
+
+    store: Any = Away()
+    done = await run(replace(executor, store=store), Job(job_type="chatty"))
+    assert (done.status, said) == (JobStatus.COMPLETED, [3000, 1000])
+    assert [done.logs[0].message, done.logs[-1].message] == ["line 2000", "line 2999"]
+
+
 async def test_a_cancelled_job_stops_its_handler(executor: Executor) -> None:
     cleaned_up = asyncio.Event()
 
