@@ -274,7 +274,8 @@ async def test_what_a_store_wrote_before_it_broke_off_is_no_lost_job(executor: E
         (ctx.directory / "page_001.txt").write_text("hello")
 
     executor.registry.add(writer)
-    finish, broken = executor.store.finish, []
+    finish = executor.store.finish
+    broken: list[bool] = []
 
     class Breaking:
         def __getattr__(self, name: str) -> Any:

@@ -45,9 +45,7 @@ class Ending(NamedTuple):
         return cls(job.job_type, job.user_id, status.value, at, waited=waited)
 
 
-def wait_of(
-    attempt: int, created_at: datetime, started_at: datetime | None
-) -> timedelta | None:
+def wait_of(attempt: int, created_at: datetime, started_at: datetime | None) -> timedelta | None:
     """How long a job waited for its start; None unless that is the first one."""
     return started_at - created_at if started_at is not None and attempt == 1 else None
 

@@ -20,7 +20,7 @@ def register(
 ) -> None:
     """Note where the events of a new job or batch go."""
     first = first_pace() if kind == "job" and webhook.wants_progress else None
-    insert(db, kind, owner_id, webhook, Telling(due_at=first and first.due_at, pace=first))
+    insert(db, kind, owner_id, webhook, Telling(due_at=first.due_at if first else None, pace=first))
 
 
 def insert(

@@ -182,7 +182,7 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         terms.append((mine, (query.visible_to,)))
     if query.cursor is not None:
         terms.append(("(created_at, seq) < (?, ?)", place_of(query.cursor)))
-    rows = db.execute(
+    rows: list[Any] = db.execute(
         f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
         (*(value for _, values in terms for value in values), query.limit + 1),
