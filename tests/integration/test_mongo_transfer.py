@@ -1,6 +1,7 @@
 """What a copy into MongoDB leaves when it dies midway, and copies out of an unfinished store."""
 
 import gc
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -142,6 +143,8 @@ async def test_a_key_under_which_nothing_was_stored_stays_behind(
 
 
 async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> None:
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()  # what others have left
     older = open_older("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
     with pytest.raises(StoreUnavailable):
         await older.open()
