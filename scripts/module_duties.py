@@ -12,16 +12,18 @@ GROUPS = {
     "What is passed around": "job errors event_data resources trace version",
     "The ways in": "api server cli client mcp_tools",
     "What clients may ask": (
-        "desk submission secret_parameters bulk reruns schedules registry webhook_rules events"
-        " archive"
+        "desk submission parameters secret_parameters bulk reruns schedules registry webhook_rules"
+        " events archive"
     ),
     "Jobs that are kept": "store store_copy legacy home",
     "Files that are kept": (
         "files uploads cache depot shipping file_copy file_names file_kinds sound_frames json_bytes"
     ),
-    "Work": "worker colleagues executor handler handlers seed isolation lanes upkeep workshop",
+    "Work": (
+        "worker colleagues executor reporting handler handlers seed isolation lanes upkeep workshop"
+    ),
     "Below the work": "processors engines templates sites sandbox remote processes machine",
-    "The world outside": "network fetch sources webhooks signatures",
+    "The world outside": "network fetch retry_after sources webhooks signatures",
     "How it goes": "vitals metrics observer spans logs doctor worker_document",
     "Put together": (
         "config document_options media_options download_limits disclosure installation app running"

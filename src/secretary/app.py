@@ -1,13 +1,12 @@
 """Puts the parts together: the only place that knows all of them."""
 
-import functools
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from . import doctor
@@ -187,7 +186,7 @@ def make_templates(settings: Settings) -> Library:
 def make_desk(
     settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
 ) -> Desk:
-    network = functools.cache(partial(make_network, settings))  # most requests need none
+    network = cache(partial(make_network, settings))  # most requests need none
 
     def check_url(url: str) -> None:
         network().check(url, https_only=True)
@@ -313,7 +312,7 @@ def make_metrics(desk: Desk) -> "Metrics":
 def look_at_engines(settings: Settings) -> list[Finding]:
     """What this process would work with."""
     return [
-        *doctor.look_at_engines(),
+        doctor.look_at_office(),
         doctor.look_at_ocr(document_options(settings)),
         *doctor.look_at_media(media_options(settings)),
         doctor.look_at_sites(),

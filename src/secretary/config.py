@@ -69,8 +69,6 @@ class Limits(Group):
     max_request_mb: int = Field(default=16, ge=1)
     #: Of one API key, or of one address where there are no keys; 0: no limit.
     requests_per_minute: int = Field(default=0, ge=0)
-    #: A body of which nothing comes for so long is not waited for.
-    body_timeout_sec: float = Field(default=30, gt=0)
 
 
 class GenericWorker(Group):

@@ -15,7 +15,7 @@ from .errors import (
     StoreUnavailable,
 )
 from .files import JobFiles
-from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, flat_parameters, new_id
+from .job import FINAL, Batch, Delivery, Job, JobStatus, Owned, new_id
 from .registry import Registry
 from .reruns import SOURCES, rerun_request, uploaded_source
 from .store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
@@ -198,8 +198,8 @@ class Desk:
 
     async def _require_upload(self, job: Job) -> None:
         """What came with a request is removed when its job has completed, if a moment later."""
-        source = flat_parameters(job.parameters).get("file_source")
-        if isinstance(source, dict) and source.get("type") == "upload" and source.get("name"):
+        source = uploaded_source(job)
+        if source is not None:
             gone = job.status is JobStatus.COMPLETED
             if gone or not await self.files.uploads.is_there(job.job_id, source):
                 raise Conflict(UPLOAD_IS_GONE)

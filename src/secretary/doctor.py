@@ -37,11 +37,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
 #: https://sqlite.org/wal.html#walresetbug: two writers could lose a commit.
 WAL_RESET_BUG = ((3, 7, 0), (3, 51, 2))
 
-#: Programs that job types use when they are there.
-ENGINES = {
-    "soffice": "office documents as PDF",
-}
-
 CLOCK_TOLERANCE = timedelta(seconds=5)
 PLAUSIBLE_YEARS = range(2025, 2100)
 WAITED = {
@@ -78,12 +73,10 @@ def look_at_handlers(registry: Registry) -> Finding:
     return Finding("handlers", Verdict.OK, ", ".join(sorted(registry.job_types)))
 
 
-def look_at_engines() -> Iterator[Finding]:
-    for program, purpose in ENGINES.items():
-        if (path := shutil.which(program)) is not None:
-            yield Finding(program, Verdict.OK, path)
-        else:
-            yield Finding(program, Verdict.INFO, f"not found: needed for {purpose}")
+def look_at_office() -> Finding:
+    if (path := shutil.which("soffice")) is not None:
+        return Finding("soffice", Verdict.OK, path)
+    return Finding("soffice", Verdict.INFO, "not found: needed for office documents as PDF")
 
 
 def look_at_ocr(options: DocumentOptions) -> Finding:
@@ -341,10 +334,15 @@ async def _look_at_workers(store: JobStore, waiting: int) -> Finding:
         verdict = Verdict.WARNING if waiting else Verdict.INFO
         return Finding("workers", verdict, "none is running", remedy)
     told = (
-        f"{worker.worker_id} ({worker.slots} slots, seen {(now - worker.seen_at).seconds} s ago)"
+        f"{worker.worker_id} ({worker.slots} slots, seen {_seconds(now - worker.seen_at)} s ago)"
         for worker in alive
     )
     return Finding("workers", Verdict.OK, "; ".join(told))
+
+
+def _seconds(ago: timedelta) -> int:
+    """None less than nothing: the clock that tells of it may be ahead of ours."""
+    return max(0, int(ago.total_seconds()))
 
 
 async def _longest_wait(store: JobStore) -> str | None:

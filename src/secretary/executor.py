@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum, auto
@@ -20,6 +19,7 @@ from .errors import (
     JobFailed,
     LeaseLost,
     NoRoom,
+    NotFound,
     ProcessDied,
     ProcessingTimeout,
     StoreUnavailable,
@@ -33,9 +33,8 @@ from .job import (
     Failed,
     Job,
     JobError,
-    LogEntry,
+    JobStatus,
     Outcome,
-    Progress,
     Released,
     utc_now,
     whole_json,
@@ -44,6 +43,7 @@ from .logs import current_job, current_trace
 from .media_options import MediaOptions
 from .observer import Observer, Unobserved
 from .registry import Registry
+from .reporting import StoreReporter
 from .resources import ResourceCalculator
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
 from .sources import Sources
@@ -54,9 +54,6 @@ from .trace import trace_id
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-#: How long progress and logs are gathered before they are written together.
-REPORT_EVERY = 0.2
 
 LONGEST_BACKOFF = timedelta(minutes=15)
 
@@ -100,7 +97,8 @@ class Execution:
         self._stop: Stop | None = None
         self._worked = False
         self._resources = ResourceCalculator()
-        self._reporter = _StoreReporter(executor.store, job, self.stop, executor.observer)
+        on_lost = partial(self.stop, Stop.LOST)
+        self._reporter = StoreReporter(executor.store, job, executor.observer, on_lost=on_lost)
         self.task = asyncio.create_task(self._run(), name=job.job_id)
 
     def stop(self, why: Stop) -> None:
@@ -116,8 +114,6 @@ class Execution:
         observer.started(self.job)
         outcome = await self._outcome()
         self._worked = True
-        if isinstance(outcome, Completed):
-            await self._executor.files.clear_scratch(self.job)
         if outcome is not None:
             outcome = await self._record(outcome)
         if outcome is not None:
@@ -129,7 +125,9 @@ class Execution:
     async def _outcome(self) -> Outcome | None:
         """How the job ends; None when it is not ours to say."""
         try:
-            return Completed(await self._work())
+            results = await self._work()
+            await self._executor.files.clear_scratch(self.job)
+            return Completed(results)
         except asyncio.CancelledError:
             if self._stop is None:  # not one job is stopped, but everything
                 raise
@@ -168,13 +166,14 @@ class Execution:
         )
         if shipment is None:
             return await self._handled(handler, ctx)
-        await _patiently(lambda: executor.files.bring_upload(job))
+        carry = partial(_patiently, "The files cannot be carried")
+        await carry(lambda: executor.files.bring_upload(job))
         shipping = asyncio.create_task(shipment.run())
         try:
             results = await self._handled(handler, ctx)
         finally:
             shipping.cancel()
-        await _patiently(shipment.ship)  # before the end is told: then its files are there
+        await carry(shipment.ship)  # before the end is told: then its files are there
         return results
 
     async def _handled(self, handler: Handler[Any], ctx: JobContext[Any]) -> dict[str, Any] | None:
@@ -222,30 +221,49 @@ class Execution:
         return self.job.max_attempts or handler.max_attempts
 
     async def _record(self, outcome: Outcome) -> Outcome | None:
-        """Write the outcome down, however long the store is away: the work must not be lost.
-        What was written is given back; None when the job was not ours any more."""
-        wait = 0.1
+        """Write the outcome down. What was written is given back; None when the job was not ours
+        any more."""
+        used = self._resources.used
         while True:
             try:
-                await self._reporter.flush()
-                used = self._resources.used
-                # Without a pause before `finish`: whoever claims on this news comes behind it.
-                self._on_worked()
-                await self._executor.store.finish(self.job, outcome, resources=used)
-                if self.job.webhook is not None:
-                    self._executor.on_ended(self.job.job_id)
-                return outcome
+                complaint = "Cannot record the end of the job"
+                await _patiently(complaint, partial(self._finish, outcome, used))
+                break
             except LeaseLost:
+                if isinstance(outcome, Completed) and await self._was_completed():
+                    break
                 logger.warning("Lost the job while it ran; its new owner will finish it")
                 return None
-            except StoreUnavailable as error:
-                logger.error("Cannot record the end of the job, will try again: %s", error)
-                await asyncio.sleep(wait)
-                wait = min(wait * 2, 5.0)
-            except (TypeError, ValueError) as error:
-                if isinstance(outcome, Failed):
+            except Exception as error:  # what a handler gave cannot be stored
+                if not isinstance(outcome, Failed):
+                    outcome = _unexpected(error)
+                elif not used:
                     raise
-                outcome = _unexpected(error)
+                used = {}
+        if self.job.webhook is not None:
+            self._executor.on_ended(self.job.job_id)
+        return outcome
+
+    async def _finish(self, outcome: Outcome, used: Mapping[str, float]) -> None:
+        await self._reporter.flush()
+        # Without a pause before `finish`: whoever claims on this news comes behind it.
+        self._on_worked()
+        await self._executor.store.finish(self.job, outcome, resources=used)
+
+    async def _was_completed(self) -> bool:
+        """A store that broke off may have written the end all the same: then the job is not lost,
+        and its files must stay. What it tells may be older than that for a moment."""
+        look = partial(self._executor.store.get, self.job.job_id)
+        while True:
+            try:
+                stored = await _patiently("Cannot see what became of the job", look)
+            except NotFound:
+                return False
+            if _claim_of(stored) != _claim_of(self.job):
+                return False
+            if stored.status is not JobStatus.PROCESSING:
+                return stored.status is JobStatus.COMPLETED
+            await asyncio.sleep(0.1)
 
     async def _tidy_files(self, outcome: Outcome | None) -> None:
         files = self._executor.files
@@ -258,14 +276,19 @@ class Execution:
             logger.warning("Files that nobody needs stay until upkeep removes them: %s", error)
 
 
-async def _patiently(call: Callable[[], Awaitable[None]]) -> None:
-    """Until the depot takes it, however long it is away: the work must not be lost."""
+def _claim_of(job: Job) -> tuple[object, ...]:
+    return job.attempt, job.worker_id, job.processing_started_at
+
+
+async def _patiently(complaint: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Until the store or the depot takes it, however long it is away: the work must not be
+    lost."""
     wait = 0.1
     while True:
         try:
             return await call()
         except StoreUnavailable as error:
-            logger.error("The files cannot be carried, will try again: %s", error)
+            logger.error("%s, will try again: %s", complaint, error)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
 
@@ -319,62 +342,3 @@ def _go_on() -> None:
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
-
-
-class _StoreReporter:
-    """Gathers what a job says and writes it to the store a few times a second."""
-
-    def __init__(
-        self, store: JobStore, job: Job, stop: Callable[[Stop], None], observer: Observer
-    ) -> None:
-        self._store = store
-        self._observer = observer
-        self._job = job
-        self._stop = stop
-        self._progress: Progress | None = None
-        self._logs: list[LogEntry] = []
-        self._writing: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
-
-    def progress(self, progress: Progress) -> None:
-        self._observer.progressed(self._job, progress)
-        self._progress = progress
-        self._write_soon()
-
-    def log(self, entry: LogEntry) -> None:
-        self._logs.append(entry)
-        self._write_soon()
-
-    def _write_soon(self) -> None:
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_later())
-
-    async def _write_later(self) -> None:
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(REPORT_EVERY):
-                    await self._hurry.wait()
-            await self._write()
-        except LeaseLost:
-            self._stop(Stop.LOST)
-        except StoreUnavailable as error:
-            logger.warning("Cannot report progress: %s", error)
-        finally:
-            self._writing = None
-
-    async def _write(self) -> None:
-        progress, logs = self._progress, self._logs
-        self._progress, self._logs = None, []
-        try:
-            await self._store.report(self._job, progress, logs)
-        except StoreUnavailable:
-            self._progress, self._logs = self._progress or progress, logs + self._logs
-            raise
-
-    async def flush(self) -> None:
-        """Write what is left, now."""
-        if self._writing is not None:
-            self._hurry.set()
-            await self._writing
-        if self._progress is not None or self._logs:
-            await self._write()

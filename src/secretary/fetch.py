@@ -1,16 +1,14 @@
 """Bounded downloads."""
 
 import asyncio
-import hashlib
 import re
 import secrets
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +18,7 @@ from .download_limits import MEBIBYTE, DownloadLimits
 from .errors import DownloadFailed, DownloadRefused, FileTooLarge, KindRefused
 from .file_names import downloaded_name
 from .network.client import Network
+from .retry_after import read_retry_after
 
 PIECE = MEBIBYTE
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -30,6 +29,9 @@ LASTING = frozenset({501, 505})
 LONGEST_RETRY_AFTER = timedelta(hours=1)
 MEDIA_TYPE = re.compile(r"[\w!#$&+^.-]+/[\w!#$&+^.-]+")
 
+#: What is not compressed cannot grow on our side.
+ASKING = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "secretary"}
+
 #: Gets the bytes so far, and how many there will be where that is known.
 OnProgress = Callable[[int, int | None], None]
 
@@ -38,7 +40,6 @@ OnProgress = Callable[[int, int | None], None]
 class Downloaded:
     path: Path
     size: int
-    sha256: str
     content_type: str | None
     file_name: str
     final_url: str
@@ -50,7 +51,6 @@ async def download(
     target: Path,
     *,
     limits: DownloadLimits,
-    headers: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
     unwanted: frozenset[str] = frozenset(),
 ) -> Downloaded:
@@ -63,10 +63,10 @@ async def download(
     limit = asyncio.timeout(seconds)
     host = httpx.URL(url).host
     try:
-        async with limit, _answer(network, url, limits, headers or {}) as answer:
+        async with limit, _answer(network, url, limits) as answer:
             _require_success(answer)
             _require_kind(answer, unwanted)
-            size, sha256 = await _save(answer, target, limits.max_bytes, on_progress)
+            size = await _save(answer, target, limits.max_bytes, on_progress)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -76,7 +76,6 @@ async def download(
     return Downloaded(
         path=target,
         size=size,
-        sha256=sha256,
         content_type=content_type,
         file_name=downloaded_name(
             answer.headers.get("content-disposition"), answer.url.raw_path.decode(), content_type
@@ -87,13 +86,13 @@ async def download(
 
 @asynccontextmanager
 async def _answer(
-    network: Network, url: str, limits: DownloadLimits, headers: Mapping[str, str]
+    network: Network, url: str, limits: DownloadLimits
 ) -> AsyncIterator[httpx.Response]:
     """The answer at the end of all redirects, its body still to be read."""
     timeout = httpx.Timeout(limits.idle.total_seconds(), connect=10)
     async with network.client(timeout=timeout) as client:
         client.cookies = httpx.Cookies()  # some servers redirect until theirs comes back
-        request = client.build_request("GET", url, headers=_asking(headers))
+        request = client.build_request("GET", url, headers=ASKING)
         for _ in range(limits.max_redirects + 1):
             with _as_failures(request.url.host):
                 answer = await client.send(request, stream=True)
@@ -106,21 +105,9 @@ async def _answer(
             finally:
                 await answer.aclose()
             network.check(target)
-            # What was meant for one origin is not shown to another, nor to the one after that.
-            headers = headers if _origin(target) == _origin(request.url) else {}
-            request = client.build_request("GET", target, headers=_asking(headers))
+            request = client.build_request("GET", target, headers=ASKING)
     text = f"{request.url.host} redirects more than {limits.max_redirects} times"
     raise DownloadRefused(text, host=request.url.host)
-
-
-def _asking(headers: Mapping[str, str]) -> dict[str, str]:
-    # What is not compressed cannot grow on our side.
-    own = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "secretary"}
-    return own | {name.lower(): value for name, value in headers.items()}
-
-
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
 
 
 def _next(answer: httpx.Response) -> httpx.URL:
@@ -142,20 +129,10 @@ def _require_success(answer: httpx.Response) -> None:
     text = f"{host} answered {status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     if status in PASSING or (status >= 500 and status not in LASTING):
         failure = DownloadFailed(text, host=host, status=status)
-        failure.retry_after = _retry_after(answer.headers.get("retry-after", ""))
+        wait = read_retry_after(answer.headers.get("retry-after"), datetime.now(UTC))
+        failure.retry_after = wait and min(wait, LONGEST_RETRY_AFTER)
         raise failure
     raise DownloadRefused(text, host=host, status=status)
-
-
-def _retry_after(text: str) -> timedelta | None:
-    """RFC 9110: seconds, or the time when to come back."""
-    if text.isascii() and text.isdigit():
-        return min(timedelta(seconds=int(text[:9])), LONGEST_RETRY_AFTER)
-    try:
-        wait = parsedate_to_datetime(text).astimezone(UTC) - datetime.now(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return min(max(wait, timedelta(0)), LONGEST_RETRY_AFTER)
 
 
 @contextmanager
@@ -196,21 +173,20 @@ def _require_kind(answer: httpx.Response, unwanted: frozenset[str]) -> None:
 
 async def _save(
     answer: httpx.Response, target: Path, max_bytes: int, on_progress: OnProgress | None
-) -> tuple[int, str]:
-    """Write the body to `target`; its size and hash."""
+) -> int:
+    """Write the body to `target`; its size."""
     announced = _announced(answer, max_bytes)
-    size, digest = 0, hashlib.sha256()
+    size = 0
     with _new_file(target) as file:
         async for piece in _in_pieces(_decoded(answer)):
             size += len(piece)
             if size > max_bytes:
                 raise _too_large(answer, max_bytes)
-            digest.update(piece)
             # A cancelled write may go on in its thread; closing the file waits for it.
             await asyncio.to_thread(file.write, piece)
             if on_progress is not None:
                 on_progress(size, announced)
-    return size, digest.hexdigest()
+    return size
 
 
 @contextmanager

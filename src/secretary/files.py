@@ -20,7 +20,8 @@ from .cache import Cache
 from .depot import Depot, Kept
 from .errors import NotFound
 from .file_names import safe_name
-from .job import MORE_IN, Job, JobStatus, flat_parameters
+from .job import MORE_IN, Job, JobStatus
+from .parameters import flat_parameters
 from .shipping import Shipment
 from .uploads import UPLOAD_IS_GONE, Upload, Uploads
 
@@ -143,7 +144,7 @@ class JobFiles:
         """Names and sizes of what the last attempt has made, also while it runs."""
         if self.depot is None:
             return await asyncio.to_thread(self._made_here, job)
-        prefix, unseen = _prefix(job), str((job.results or {}).get(MORE_IN))
+        prefix, unseen = _prefix(job), (job.results or {}).get(MORE_IN)
         found = [
             (kept.key.removeprefix(prefix), kept.size) async for kept in self.depot.below(prefix)
         ]
@@ -151,7 +152,7 @@ class JobFiles:
 
     def _made_here(self, job: Job) -> list[tuple[str, int]]:
         root = self.of_attempt(job)
-        unseen = str((job.results or {}).get(MORE_IN))
+        unseen = (job.results or {}).get(MORE_IN)
         found = []
         for directory, _, names in os.walk(root):
             for name in names:
@@ -300,10 +301,10 @@ class JobFiles:
 
     def _remove_directories(self, job_id: str, unwanted: Callable[[str], bool]) -> None:
         of_job = self.root / job_id
-        for directory in of_job.iterdir():
-            if unwanted(directory.name):
-                shutil.rmtree(directory, ignore_errors=True)
-        with contextlib.suppress(OSError):  # something is left in it
+        with contextlib.suppress(OSError):  # removed meanwhile; or something is left in it
+            for directory in of_job.iterdir():
+                if unwanted(directory.name):
+                    shutil.rmtree(directory, ignore_errors=True)
             of_job.rmdir()
 
 

@@ -14,8 +14,9 @@ from .cache import Cache, Entry
 from .document_options import DocumentOptions
 from .engines.llm import Llm
 from .errors import InvalidParameters, ProcessingTimeout
-from .job import Job, LogEntry, LogLevel, Progress, flat_parameters, tidy_parameters
+from .job import Job, LogEntry, LogLevel, Progress
 from .media_options import MediaOptions
+from .parameters import flat_parameters, tidy_parameters
 from .resources import ResourceCalculator
 from .shipping import Shipment
 from .sources import SourceFile, Sources

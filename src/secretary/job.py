@@ -52,6 +52,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def iso(at: datetime) -> str:
+    """A time as clients read it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def new_id(kind: Literal["job", "batch"]) -> str:
     """`<kind>-<uuid>`, a version 7 one: new ids sort behind older ones and keep indexes dense."""
     milliseconds = time.time_ns() // 1_000_000
@@ -133,7 +138,7 @@ QUEUED = Progress()
 
 
 class JobError(Snapshot):
-    code: str
+    code: Told
     message: Told
     details: Annotated[dict[str, Any] | None, AfterValidator(whole_json)] = None
 
@@ -424,52 +429,3 @@ class Released:
 
 
 Outcome = Completed | Failed | Cancelled | Released
-
-
-def crash_error(worker_id: str, deaths: int) -> JobError:
-    """What a job is told whose worker vanished."""
-    return JobError(
-        code="WORKER_CRASHED",
-        message="The worker died or lost touch while it ran the job",
-        details={"worker_id": worker_id, "deaths": deaths},
-    )
-
-
-def dropped_note(dropped: int, at: datetime) -> LogEntry:
-    """Stands in a job's log for the entries that are no longer there."""
-    text = f"{dropped} older entries were dropped; a job keeps the last {MAX_LOG_ENTRIES}"
-    return LogEntry(timestamp=at, level="warning", message=text)
-
-
-def tidy_parameters(parameters: Mapping[str, Any], known: frozenset[str] | None) -> dict[str, Any]:
-    """Parameters as they are stored: as sent, but keys that nobody declared move under `extra`.
-
-    A nested `extra` is folded into its parent and the outer value wins, so that doing
-    this again changes nothing. `known` is None when the job type declares no parameters.
-    """
-    top = {key: value for key, value in parameters.items() if key != "extra"}
-    extra = _folded(parameters.get("extra"))
-    if not isinstance(extra, dict):
-        return {**top, "extra": extra} if "extra" in parameters else top
-    unknown = {key for key in top if known is not None and key not in known}
-    extra = {key: value for key, value in extra.items() if key not in top or key in unknown}
-    extra |= {key: top.pop(key) for key in list(top) if key in unknown}
-    return {**top, "extra": extra} if extra or "extra" in parameters else top
-
-
-def flat_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a handler reads them: `extra` spread out, the top level wins."""
-    top = {key: value for key, value in parameters.items() if key != "extra"}
-    extra = _folded(parameters.get("extra"))
-    return {**extra, **top} if isinstance(extra, dict) else dict(parameters)
-
-
-def _folded(extra: Any) -> Any:
-    if extra is None:
-        return {}
-    while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
-        inner = extra["extra"]
-        extra = {**inner, **{key: value for key, value in extra.items() if key != "extra"}}
-        if "extra" in inner:
-            extra["extra"] = inner["extra"]
-    return extra

@@ -82,10 +82,6 @@ def tree(pid: int) -> list[Process]:
     return [root, *descendants(pid)] if root else []
 
 
-def tree_rss(pid: int) -> int:
-    return sum(process.rss_bytes for process in tree(pid))
-
-
 def marked(token: str) -> list[Process]:
     """Everyone who was started with this token in MARK, or with one below it (`token.3`)."""
     entry = f"{MARK}={token}".encode()

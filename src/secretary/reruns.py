@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .job import Job, flat_parameters
+from .job import Job
+from .parameters import flat_parameters
 from .secret_parameters import without_hidden
 from .submission import JobRequest, read
 

@@ -68,7 +68,6 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
                 metrics=metrics,
                 requests_per_minute=settings.limits.requests_per_minute,
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
-                body_patience=settings.limits.body_timeout_sec,
                 start_span=spans.request if spans else None,
             )
             proxies = settings.server.trusted_proxies
@@ -164,7 +163,12 @@ async def _work_and_tell(
     from .server import HttpServer, listen
 
     group, keys = settings.generic_worker, settings.access.api_keys
-    with listen(group.metrics_host, group.metrics_port or 0, loopback_only=not keys) as listener:
+    with listen(
+        group.metrics_host,
+        group.metrics_port or 0,
+        loopback_only=not keys,
+        setting="generic_worker.metrics_host",
+    ) as listener:
         desk = make_desk(settings, store)
         metrics = make_metrics(desk)
         sender.told = metrics.told

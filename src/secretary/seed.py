@@ -6,7 +6,8 @@ from typing import Any
 
 from .errors import JobFailed
 from .handler import AnyParameters, JobContext, Results
-from .job import Job, JobError, JobStatus, LogEntry, LogLevel, Progress, flat_parameters
+from .job import Job, JobError, JobStatus, LogEntry, LogLevel, Progress
+from .parameters import flat_parameters
 from .resources import ResourceCalculator
 
 SeedHandler = Callable[[Any, Any, ResourceCalculator], Awaitable[None]]

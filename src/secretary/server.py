@@ -21,14 +21,17 @@ MAX_HEAD_BYTES = 65_536
 GRACE_SECONDS = 5
 
 
-def listen(host: str, port: int, *, loopback_only: bool) -> socket.socket:
-    """A socket on that address. Whoever reaches it may do anything, unless there are keys."""
+def listen(
+    host: str, port: int, *, loopback_only: bool, setting: str = "server.host"
+) -> socket.socket:
+    """A socket on that address. Whoever reaches it may do anything, unless there are keys.
+    `setting` is the one to be named when the address cannot be used."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         if loopback_only and not ip_address(address[0]).is_loopback:
             raise InvalidSettings(
-                f"server.host: {host} can be reached from other machines, so API keys are needed."
+                f"{setting}: {host} can be reached from other machines, so API keys are needed."
                 " Set access.api_keys (SECRETARY_API_KEYS), or use 127.0.0.1."
             )
         listener = socket.create_server(address, family=family, backlog=BACKLOG)
@@ -38,7 +41,8 @@ def listen(host: str, port: int, *, loopback_only: bool) -> socket.socket:
         return listener
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidSettings(f"server: cannot listen on {host}:{port}: {reason}") from None
+        group = setting.partition(".")[0]
+        raise InvalidSettings(f"{group}: cannot listen on {host}:{port}: {reason}") from None
 
 
 class Connection(HttpToolsProtocol):
@@ -143,7 +147,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for the whole process: see `app.serve`."""
+        """Signals are for the whole process: see `running.on_signals`."""
         yield
 
 

@@ -1,7 +1,6 @@
 """Brings what a job is to work on to a local file: an upload, a URL, or a file under a root."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,8 +11,6 @@ from .file_names import safe_name
 from .uploads import Uploads
 
 DEFAULT_LIMITS = DownloadLimits()
-
-OnProgress = Callable[[int, int | None], None]
 
 
 class Named(Protocol):
@@ -42,21 +39,14 @@ class Sources:
     allow_hosts: tuple[str, ...] = ()
     limits: DownloadLimits = DEFAULT_LIMITS
 
-    async def fetch(
-        self,
-        named: Named,
-        *,
-        job_id: str,
-        into: Path,
-        on_progress: OnProgress | None = None,
-    ) -> SourceFile:
+    async def fetch(self, named: Named, *, job_id: str, into: Path) -> SourceFile:
         """The source as a file; what is downloaded goes `into` a directory."""
         kind, value = named_source(named)
         match kind:
             case "upload":
                 return self._upload(job_id, value)
             case "url":
-                return await self.download(str(value), into / "download", on_progress)
+                return await self.download(str(value), into / "download")
             case _:
                 return self._local(str(value), job_id)
 
@@ -67,21 +57,13 @@ class Sources:
             raise DownloadRefused(str(error)) from None
         return SourceFile(path, path.name)
 
-    async def download(
-        self, url: str, target: Path, on_progress: OnProgress | None = None
-    ) -> SourceFile:
+    async def download(self, url: str, target: Path) -> SourceFile:
         """The file at a URL, as the file `target`."""
         # Loaded here, because most processes that import this never download.
         from .fetch import download
         from .network.client import Network
 
-        done = await download(
-            Network(self.allow_hosts),
-            url,
-            target,
-            limits=self.limits,
-            on_progress=on_progress,
-        )
+        done = await download(Network(self.allow_hosts), url, target, limits=self.limits)
         return SourceFile(done.path, done.file_name)
 
     def _local(self, text: str, job_id: str) -> SourceFile:

@@ -27,8 +27,8 @@ from .job import (
     Batch,
     Job,
     Webhook,
-    tidy_parameters,
 )
+from .parameters import tidy_parameters
 from .registry import Registry
 from .trace import read_traceparent
 from .webhook_rules import UrlCheck, any_url, problems_of

@@ -124,7 +124,7 @@ class Upkeep:
             self._sweep_at = time.monotonic() + self._options.look_through_every.total_seconds()
             await self.sweep_uploads()
             await self.prune_cache()
-            await self.clear_desk()
+            await self.clear_this_machine()
         if self._files.depot is not None and time.monotonic() >= self._depot_at:
             self._depot_at = (
                 time.monotonic() + self._options.look_through_depot_every.total_seconds()
@@ -137,7 +137,7 @@ class Upkeep:
             logger.info("Removed %d entries of the cache, those not used for longest", removed)
         return removed
 
-    async def clear_desk(self) -> int:
+    async def clear_this_machine(self) -> int:
         """Where files are kept in a depot: remove those from this machine whose work a process
         left behind that died."""
         removed = 0

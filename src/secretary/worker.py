@@ -74,10 +74,6 @@ class Worker:
     def worker_id(self) -> str:
         return self._info.worker_id
 
-    @property
-    def running(self) -> Collection[Job]:
-        return [execution.job for execution in self._running.values()]
-
     def drain(self) -> None:
         """Claim nothing more and end when the running jobs have; asked twice, end now."""
         if self._draining.is_set():

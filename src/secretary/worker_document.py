@@ -1,9 +1,9 @@
 """A worker as clients and operators see it."""
 
-from datetime import datetime
 from typing import Any
 
 from .colleagues import is_alive
+from .job import iso
 from .store import WorkerInfo
 
 
@@ -15,12 +15,8 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
         "version": worker.version,
         "job_types": list(worker.job_types),
         "handles": list(worker.handles),
-        "started_at": _moment(worker.started_at),
-        "seen_at": _moment(worker.seen_at),
+        "started_at": iso(worker.started_at),
+        "seen_at": iso(worker.seen_at),
         "draining": worker.draining,
         "alive": is_alive(worker),
     }
-
-
-def _moment(time: datetime) -> str:
-    return time.isoformat().replace("+00:00", "Z")

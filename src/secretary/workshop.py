@@ -31,8 +31,8 @@ async def workshop(settings: Settings, *, slots: int) -> AsyncIterator[Desk]:
         parts = make_worker(settings, store, slots=slots)
         stack.push_async_callback(parts.sandbox.close)
         await parts.sandbox.open()  # first, because a process takes longest to come up
-        stack.push_async_callback(store.close)
         await store.open()
+        stack.push_async_callback(store.close)
         working = asyncio.create_task(run_worker(parts))
         stop_if_broken = _canceller()
         working.add_done_callback(stop_if_broken)

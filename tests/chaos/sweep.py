@@ -17,7 +17,7 @@ async def sweep() -> None:
         await store.tidy()
         await upkeep.sweep_uploads()
         await upkeep.prune_cache()
-        await upkeep.clear_desk()
+        await upkeep.clear_this_machine()
         depot = make_files(settings, store).depot
         if depot is not None:
             await upkeep.look_through_depot(depot)

@@ -314,13 +314,6 @@ class TestRestarting:
         assert (attempt.attempt, attempt.worker_id, attempt.error) == (1, "worker-1", ERROR)
         assert attempt.ended_at is not None
 
-    async def test_parameters_can_be_changed(self, store: JobStore) -> None:
-        job = await claimed(store, parameters={"method": "native"})
-        await store.finish(job, Completed({"text": ""}))
-        await store.restart(only(job), parameters={"method": "ocr"})
-        fresh = await store.get(job.job_id)
-        assert (fresh.parameters, fresh.results) == ({"method": "ocr"}, None)
-
     async def test_a_running_or_pending_job_is_left_alone(self, store: JobStore) -> None:
         running, pending = await claimed(store), Job()
         await store.add([pending])

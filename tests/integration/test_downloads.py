@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import hashlib
 import socket
 import ssl
 import struct
@@ -59,7 +58,7 @@ async def failure(answer: Answer, directory: Path, **options: Any) -> JobFailed:
 
 
 class TestWhatComes:
-    async def test_the_file_is_there_with_its_size_hash_kind_and_name(self, tmp_path: Path) -> None:
+    async def test_the_file_is_there_with_its_size_kind_and_name(self, tmp_path: Path) -> None:
         headers = {
             "Content-Type": "Application/PDF; charset=binary",
             "Content-Disposition": "attachment; filename*=UTF-8''%C3%9Cbersicht.pdf",
@@ -69,7 +68,6 @@ class TestWhatComes:
             assert await fetched(web, target, "/get?id=1") == Downloaded(
                 path=target,
                 size=len(BODY),
-                sha256=hashlib.sha256(BODY).hexdigest(),
                 content_type="application/pdf",
                 file_name="Übersicht.pdf",
                 final_url=web.url("/get?id=1"),
@@ -154,7 +152,6 @@ class TestCompression:
         async with serving(always(packed, headers={"Content-Encoding": "gzip"})) as web:
             done = await fetched(web, tmp_path / "file")
         assert done.path.read_bytes() == BODY
-        assert done.sha256 == hashlib.sha256(BODY).hexdigest()
 
     async def test_a_bomb_is_stopped_at_the_limit(self, tmp_path: Path) -> None:
         bomb = gzip.compress(bytes(50_000_000))
@@ -427,19 +424,6 @@ class TestRedirects:
         async with serving(answer) as web:
             await fetched(web, tmp_path / "file")
         assert web.asked[1].headers["cookie"] == "seen=1"
-
-    async def test_headers_stay_with_the_origin_they_were_meant_for(self, tmp_path: Path) -> None:
-        async with serving(always()) as other:
-
-            async def answer(asked: Asked) -> None:
-                await asked.redirect("/again" if asked.target == "/" else other.url("/x"))
-
-            async with serving(answer) as web:
-                network = Network(["127.0.0.1"])
-                headers = {"Authorization": "Bearer secret", "X-Own": "1"}
-                await fetched(web, tmp_path / "f", "/", network=network, headers=headers)
-        assert [asked.headers["authorization"] for asked in web.asked] == ["Bearer secret"] * 2
-        assert not {"authorization", "x-own"} & set(other.asked[0].headers)
 
 
 @pytest.fixture(scope="module")

@@ -250,5 +250,5 @@ class TestUpkeep:
             directory = Path(files.of_attempt(job))
             directory.mkdir(parents=True)
             (directory / "page_001.txt").write_text("half")
-            assert await Upkeep(store, files, UpkeepOptions()).clear_desk() == 1
+            assert await Upkeep(store, files, UpkeepOptions()).clear_this_machine() == 1
             assert machines.files("a") == []

@@ -1,5 +1,7 @@
 """What a copy into MongoDB leaves when it dies midway, and copies out of an unfinished store."""
 
+import gc
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -9,10 +11,12 @@ import pymongo
 import pytest
 from pymongo.database import Database
 
+from secretary.errors import StoreUnavailable
 from secretary.job import Batch, Job, LogEntry
 from secretary.store import IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.rows import STAGED
+from secretary.store.older import open_older
 from secretary.store.transfer import JobRecord, KeyRecord
 
 from ..mongod import Mongod
@@ -136,3 +140,13 @@ async def test_a_key_under_which_nothing_was_stored_stays_behind(
     assert [len(group) async for group in store.records("keys")] == [1]
     database.jobs.delete_many({})
     assert [len(group) async for group in store.records("keys")] == [0]
+
+
+async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> None:
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()  # what others have left
+    older = open_older("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
+    with pytest.raises(StoreUnavailable):
+        await older.open()
+    del older
+    gc.collect()  # the driver warns of one that is, and warnings are errors

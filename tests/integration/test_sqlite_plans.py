@@ -14,7 +14,7 @@ from secretary.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_
 from secretary.store import JobQuery, Wanted, open_store
 from secretary.store.outbox import EventsWanted
 from secretary.store.policy import Turns
-from secretary.store.sqlite import changes, claim, ending, line, outbox, reading, report, searching
+from secretary.store.sqlite import changes, claim, ending, events, line, reading, report, searching
 
 from ..contract.given import LEASE, worker
 
@@ -278,9 +278,9 @@ class TestWebhooks:
         self, crowded: apsw.Connection, busy: dict[str, int]
     ) -> None:
         def work() -> None:
-            chosen = outbox.choose(crowded, self.wanted(**busy))
+            chosen = events.choose(crowded, self.wanted(**busy))
             assert chosen
-            outbox.take(crowded, chosen, self.wanted(**busy))
+            events.take(crowded, chosen, self.wanted(**busy))
 
         for text in plans_of(crowded, work):
             assert "SCAN" not in text.replace("SCAN CONSTANT ROW", ""), text
@@ -289,10 +289,10 @@ class TestWebhooks:
 
     def test_when_nothing_can_be_taken_it_takes_a_few_steps(self, crowded: apsw.Connection) -> None:
         wanted = self.wanted(big=8, small=8, tiny=8)
-        assert rows_walked(crowded, lambda: outbox.choose(crowded, wanted)) == 0
+        assert rows_walked(crowded, lambda: events.choose(crowded, wanted)) == 0
 
     def test_an_endpoint_is_postponed_by_its_index(self, crowded: apsw.Connection) -> None:
-        work = lambda: outbox.postpone(crowded, BIG, utc_now())  # noqa: E731
+        work = lambda: events.postpone(crowded, BIG, utc_now())  # noqa: E731
         for text in plans_of(crowded, work):
             assert "outbox_of_endpoint" in text and "SCAN" not in text, text
 

@@ -1,11 +1,14 @@
 """Events on their way from a store to a real receiver."""
 
 import asyncio
+import base64
+import io
 import logging
 import os
 import signal
 import sys
 import time
+import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -239,6 +242,20 @@ class TestRetries:
             await settled(store, job)
         first, second = receiver.received
         assert second.at - first.at >= 1
+
+    @pytest.mark.parametrize(
+        "told", ["9" * 5000, "Sun, 01 Mar 2026 12:00:00 +99999999999999999999"]
+    )
+    async def test_what_a_receiver_says_of_the_time_cannot_break_the_sender(
+        self, store: JobStore, receiver: Receiver, told: str
+    ) -> None:
+        receiver.answer(Reply(503, {"Retry-After": told}))
+        job = await ended(store, hook(receiver))
+        async with sending(store):
+            async with asyncio.timeout(10):
+                while not (tries := (await store.get(job.job_id)).deliveries[-1].tries):
+                    await asyncio.sleep(0.01)
+        assert {(one.status, one.error) for one in tries} == {(503, None)}
 
     async def test_a_receiver_that_answers_410_gets_no_more_events(
         self, store: JobStore, receiver: Receiver
@@ -523,6 +540,23 @@ class TestTheRequest:
             await settled(store, job)
         data = receiver.received[0].json["data"]
         assert (data["archive_data"], data["archive_filename"]) == ("emlw", "all.zip")
+
+    async def test_an_archive_that_nobody_asked_for_before_is_packed_for_it(
+        self, store: JobStore, receiver: Receiver, tmp_path: Path
+    ) -> None:
+        job = await claimed(store, webhook=hook(receiver, include_archive=True))
+        directory = Path(JobFiles(tmp_path).of_attempt(job))
+        directory.mkdir(parents=True)
+        (directory / "page_001.txt").write_text("Hallo")
+        (directory / "results.json").write_text('{"extracted_text": "Hallo"}')
+        results = {"archive_filename": "all.zip", "more_in": "results.json"}
+        await store.finish(job, Completed(results))
+        async with sending(store, files=tmp_path):
+            await settled(store, job)
+        data = receiver.received[0].json["data"]
+        packed = zipfile.ZipFile(io.BytesIO(base64.b64decode(data["archive_data"])))
+        assert packed.namelist() == ["page_001.txt"]
+        assert data["extracted_text"] == "Hallo"
 
     async def test_no_secret_is_ever_shown(
         self, store: JobStore, receiver: Receiver, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,8 @@ from secretary.api.forms import Form
 from secretary.api.ingress import LONGEST_NAME, ROUTES, Ingress, _asked
 from secretary.errors import AccessDenied, InvalidParameters
 from secretary.handlers import BUILTIN
-from secretary.job import Job, flat_parameters
+from secretary.job import Job
+from secretary.parameters import flat_parameters
 from secretary.registry import Registry
 from secretary.submission import BatchRequest, JobRequest, fingerprint, make_batch, make_job, read
 

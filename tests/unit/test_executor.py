@@ -12,11 +12,11 @@ from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
 from secretary.engines.llm import Endpoints
-from secretary.errors import FileCorrupt, UpstreamFailed, WorkerCrashed
+from secretary.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
 from secretary.executor import Executor, Stop, backoff
 from secretary.files import JobFiles
 from secretary.handler import AnyParameters
-from secretary.job import Job, JobError, JobStatus, Progress
+from secretary.job import Job, JobError, JobStatus, Progress, Webhook
 from secretary.resources import ResourceCalculator
 from secretary.sandbox import Sandbox
 from secretary.sources import Sources
@@ -151,6 +151,39 @@ async def test_results_that_are_no_json_fail_the_job(executor: Executor) -> None
     assert (failed.status, failed.error.details) == (JobStatus.FAILED, {"type": "TypeError"})
 
 
+@pytest.mark.parametrize("amount", [float("nan"), float("inf")])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_amounts_that_are_no_numbers_do_not_keep_a_job_from_ending(
+    executor: Executor, amount: Any, fails: bool
+) -> None:
+    @handles("greedy")
+    async def greedy(ctx: Context) -> None:
+        ctx.resources.add("pages", amount)
+        if fails:
+            raise FileCorrupt("no")
+
+    executor.registry.add(greedy)
+    failed = await run(executor, Job(job_type="greedy"))
+    assert failed.error is not None
+    assert failed.status is JobStatus.FAILED
+    assert failed.error.code == ("FILE_CORRUPT" if fails else "INTERNAL_ERROR")
+    assert failed.resources == {}
+
+
+async def test_results_that_are_nested_too_deep_fail_the_job(executor: Executor) -> None:
+    @handles("deep")
+    async def deep(ctx: Context) -> dict[str, Any]:
+        results: dict[str, Any] = {}
+        for _ in range(5000):
+            results = {"inner": results}
+        return results
+
+    executor.registry.add(deep)
+    failed = await run(executor, Job(job_type="deep"))
+    assert failed.error is not None
+    assert (failed.status, failed.error.details) == (JobStatus.FAILED, {"type": "RecursionError"})
+
+
 async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     executor: Executor,
 ) -> None:
@@ -231,6 +264,67 @@ async def test_scratch_is_gone_before_the_end_is_told(executor: Executor, tmp_pa
     done = await run(replace(executor, store=watched), Job(job_type="messy"))
     assert done.status is JobStatus.COMPLETED
     assert seen == [["1"]]
+
+
+async def test_what_a_store_wrote_before_it_broke_off_is_no_lost_job(executor: Executor) -> None:
+    """An election of MongoDB, say: the end is there, the confirmation did not come."""
+
+    @handles("writer")
+    async def writer(ctx: Context) -> None:
+        (ctx.directory / "page_001.txt").write_text("hello")
+
+    executor.registry.add(writer)
+    finish = executor.store.finish
+    broken: list[bool] = []
+
+    class Breaking:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(executor.store, name)
+
+        async def finish(self, *args: Any, **options: Any) -> None:
+            await finish(*args, **options)
+            if not broken:
+                broken.append(True)
+                raise StoreUnavailable("It has no primary now")
+
+    breaking: Any = Breaking()
+    ended: list[str] = []
+    told = replace(executor, store=breaking, on_ended=ended.append)
+    job = Job(job_type="writer", webhook=Webhook(url="https://example.org"))
+    done = await run(told, job)
+    assert (done.status, broken, ended) == (JobStatus.COMPLETED, [True], [job.job_id])
+    assert (executor.files.root / done.job_id / "1" / "page_001.txt").exists()
+
+
+async def test_of_what_a_job_says_while_the_store_is_away_the_last_is_kept(
+    executor: Executor,
+) -> None:
+    away = asyncio.Event()
+
+    @handles("chatty")
+    async def chatty(ctx: Context) -> None:
+        for n in range(3000):
+            await ctx.log(f"line {n}")
+        await asyncio.wait_for(away.wait(), 10)
+
+    executor.registry.add(chatty)
+    said: list[int] = []
+
+    class Away:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(executor.store, name)
+
+        async def report(self, job: Job, progress: Any, logs: Any) -> None:
+            said.append(len(logs))
+            if not away.is_set():
+                away.set()
+                raise StoreUnavailable("It does not answer")
+            await executor.store.report(job, progress, logs)
+
+    store: Any = Away()
+    done = await run(replace(executor, store=store), Job(job_type="chatty"))
+    assert (done.status, said) == (JobStatus.COMPLETED, [3000, 1000])
+    assert [done.logs[0].message, done.logs[-1].message] == ["line 2000", "line 2999"]
 
 
 async def test_a_cancelled_job_stops_its_handler(executor: Executor) -> None:
@@ -380,6 +474,15 @@ async def test_such_a_handler_can_report_a_failure(executor: Executor) -> None:
     executor.registry.register("audio", handle)
     failed = await run(executor, Job(job_type="audio"))
     assert failed.error == JobError(code="DOWNLOAD_FAILED", message="404", details={"url": "x"})
+
+
+async def test_no_code_of_an_error_keeps_a_job_from_ending(executor: Executor) -> None:
+    async def handle(job: Any, repo: Any, resource_calculator: ResourceCalculator) -> None:
+        repo.update_job_status(job.job_id, "failed", error={"code": "\ud800", "message": "no"})
+
+    executor.registry.register("audio", handle)
+    failed = await run(executor, Job(job_type="audio"))
+    assert failed.error == JobError(code="\ufffd", message="no")
 
 
 def test_the_wait_between_tries_grows_and_is_never_the_same_for_all() -> None:

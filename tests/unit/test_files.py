@@ -206,3 +206,19 @@ async def test_what_an_attempt_has_made_so_far_is_listed(files: JobFiles, job: J
     page = f"{job.job_id} 2"
     assert await files.made_so_far(job) == [("a.txt", 4), ("pages/1.txt", len(page))]
     assert await files.made_so_far(Job(job_type="pdf", attempt=1)) == []
+
+
+async def test_a_job_may_make_a_file_of_any_name(files: JobFiles, job: Job) -> None:
+    (files.root / job.job_id / "2" / "None").touch()
+    assert ("None", 0) in await files.made_so_far(job)
+
+
+async def test_a_directory_that_cannot_be_cleared_does_not_keep_a_job_from_ending(
+    files: JobFiles,
+) -> None:
+    files.root.mkdir(parents=True)
+    job = Job(attempt=1)
+    (files.root / job.job_id).touch()
+    await files.clear_scratch(job)
+    await files.keep_only(job)
+    await files.discard(job)

@@ -13,11 +13,10 @@ from secretary.job import (
     Job,
     JobStatus,
     Webhook,
-    flat_parameters,
     new_id,
-    tidy_parameters,
     utc_now,
 )
+from secretary.parameters import flat_parameters, tidy_parameters
 
 KNOWN = frozenset({"url", "pages"})
 

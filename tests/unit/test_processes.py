@@ -87,7 +87,7 @@ def test_the_memory_of_a_tree_is_that_of_all(start: Callable[..., Program]) -> N
     program = start(FAMILY.replace("print", "hoard = bytes(b'x' * 20_000_000); print"))
     for _ in range(3):
         program.says_pid()
-    assert processes.tree_rss(program.pid) > 60_000_000
+    assert sum(one.rss_bytes for one in processes.tree(program.pid)) > 60_000_000
 
 
 def test_a_process_with_a_strange_name_is_read_right(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_killing_who_is_gone_kills_no_one() -> None:
     assert processes.kill_tree(process.pid) == []
     assert processes.start_time(process.pid) is None
     assert processes.descendants(process.pid) == []
-    assert processes.tree_rss(process.pid) == 0
+    assert processes.tree(process.pid) == []
 
 
 def test_a_marked_process_is_found_by_its_token_or_the_one_above(

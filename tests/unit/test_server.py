@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from secretary.errors import InvalidSettings
 from secretary.server import MAX_HEAD_BYTES, HttpServer, listen
 
 Ask = Callable[[bytes], Awaitable[bytes]]
@@ -74,3 +75,8 @@ async def test_a_body_may_be_larger_than_a_head_and_come_in_pieces_of_any_size()
     async with running() as ask:
         for request in (head + b"a" * size, CHUNKED + pieces + b"0\r\n\r\n"):
             assert (await ask(request)).endswith(f"{size} bytes".encode())
+
+
+def test_the_setting_is_named_whose_address_others_could_reach() -> None:
+    with pytest.raises(InvalidSettings, match=r"^generic_worker\.metrics_host: 0\.0\.0\.0 can be"):
+        listen("0.0.0.0", 0, loopback_only=True, setting="generic_worker.metrics_host")

@@ -20,13 +20,13 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
+from secretary.retry_after import read_retry_after
 from secretary.signatures import keys_of, signature
 from secretary.webhooks import BreakerOptions, Schedule
 from secretary.webhooks.archive import read_archive
 from secretary.webhooks.breaker import Breakers
 from secretary.webhooks.headers import as_bytes, headers_for
 from secretary.webhooks.payload import batch_payload, body, job_payload, phase_of
-from secretary.webhooks.schedule import read_retry_after
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -312,6 +312,9 @@ class TestSchedule:
             ("soon", None),
             ("-5", None),
             ("9" * 400, 10**9),
+            ("9" * 5000, 10**9),
+            ("٣", None),
+            ("Sun, 01 Mar 2026 12:00:00 +99999999999999999999", None),
         ],
     )
     def test_retry_after_is_read_in_both_forms(

@@ -22,10 +22,9 @@ from ..job import (
     LogEntry,
     Progress,
     Webhook,
-    tidy_parameters,
-    utc_now,
 )
-from ..store.outbox import FIRST_PERCENT, FIRST_SIGN, Pace
+from ..parameters import tidy_parameters
+from ..store.outbox import first_pace
 from ..store.transfer import NOTHING_TO_TELL, BatchRecord, JobRecord, Telling
 from .values import (
     Unreadable,
@@ -214,9 +213,8 @@ def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEn
 def _first_sign(webhook: Webhook | None) -> Telling:
     if webhook is None or not webhook.wants_progress:
         return NOTHING_TO_TELL
-    first = utc_now() + FIRST_SIGN
-    pace = Pace(told_percent=0, ripe_percent=FIRST_PERCENT, ripe_at=first, due_at=first)
-    return Telling(due_at=first, pace=pace)
+    first = first_pace()
+    return Telling(due_at=first.due_at, pace=first)
 
 
 def batch_of(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:

@@ -17,6 +17,7 @@ from ..job import (
     LogEntry,
     LogLevel,
     Webhook,
+    iso,
 )
 from ..webhook_rules import any_url, problems_of
 
@@ -85,7 +86,7 @@ def json_of(value: Any) -> Any:
         case datetime():
             at = time_of(value)
             assert at is not None
-            return at.isoformat().replace("+00:00", "Z")
+            return iso(at)
         case Mapping():
             return {key: json_of(item) for key, item in value.items()}
         case list():

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from pydantic import AwareDatetime, Field
 
 from ..depot import Depot
-from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot
+from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot, utc_now
 from .activity import Activity
 from .outbox import Outbox
 from .transfer import Transfer
@@ -25,9 +25,11 @@ STORES = {
 #: A class of jobs that waits while others are served gains one priority level in this time.
 AGEING = timedelta(minutes=1)
 
-
 #: A lease is written anew when this part of it or less is left.
 RENEW_BELOW = 0.9
+
+#: So long a request that is sent again with its idempotency key is known.
+KEY_LIFETIME = timedelta(days=1)
 
 
 class JobQuery(Snapshot):
@@ -77,7 +79,7 @@ class IdempotencyKey:
     key: str
     fingerprint: str
     scope: str = ""
-    expires_at: datetime | None = None
+    expires_at: datetime = field(default_factory=lambda: utc_now() + KEY_LIFETIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +240,7 @@ class JobStore(Outbox, Transfer, Protocol):
         """Pending jobs end at once; of running ones the worker is told (`Renewal.cancelled`)."""
         ...
 
-    async def restart(
-        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
-    ) -> list[str]:
+    async def restart(self, query: JobQuery) -> list[str]:
         """Make ended jobs pending again; results, error and progress are cleared."""
         ...
 

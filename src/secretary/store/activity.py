@@ -41,9 +41,13 @@ class Ending(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, status: JobStatus, at: datetime) -> "Ending":
-        started = job.processing_started_at if job.attempt == 1 else None
-        waited = started - job.created_at if started else None
+        waited = wait_of(job.attempt, job.created_at, job.processing_started_at)
         return cls(job.job_type, job.user_id, status.value, at, waited=waited)
+
+
+def wait_of(attempt: int, created_at: datetime, started_at: datetime | None) -> timedelta | None:
+    """How long a job waited for its start; None unless that is the first one."""
+    return started_at - created_at if started_at is not None and attempt == 1 else None
 
 
 class Place(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from ..job import Delivery, Try
+from ..job import Delivery, Try, utc_now
 
 #: A job that is still open so long after it was added is told of for the first time.
 FIRST_SIGN = timedelta(seconds=1)
@@ -48,6 +48,12 @@ class Pace:
     ripe_percent: int
     ripe_at: datetime
     due_at: datetime
+
+
+def first_pace() -> Pace:
+    """Of a job that is new, or open again."""
+    first = utc_now() + FIRST_SIGN
+    return Pace(told_percent=0, ripe_percent=FIRST_PERCENT, ripe_at=first, due_at=first)
 
 
 class Outbox(Protocol):

@@ -20,11 +20,11 @@ class Letter:
 
 
 async def write(event: DueEvent, owner: Job | Batch, webhook: Webhook, files: JobFiles) -> Letter:
-    if isinstance(owner, Job):
-        owner = await files.filled(owner)
     archive = None
-    if webhook.include_archive and isinstance(owner, Job):
-        archive = await read_archive(files, owner)
+    if isinstance(owner, Job):
+        if webhook.include_archive:  # asked for as the job is stored: it says what to pack
+            archive = await read_archive(files, owner)
+        owner = await files.filled(owner)
     return await asyncio.to_thread(_written, event, owner, webhook, archive)
 
 

@@ -1,11 +1,10 @@
 """The one payload of all events: the same for every job type, and for every try of an event."""
 
 import base64
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ..event_data import event_data
-from ..job import FINAL, NO_RESULTS, Batch, Job, JobStatus, Webhook
+from ..job import FINAL, NO_RESULTS, Batch, Job, JobStatus, Webhook, iso
 from ..store.json_text import dumps
 
 SCHEMA_VERSION = 1
@@ -76,7 +75,7 @@ def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> 
         "process": {
             "id": job.job_id,
             "main_processor": job.job_type,
-            "started": _iso(job.processing_started_at or job.created_at),
+            "started": iso(job.processing_started_at or job.created_at),
             "is_from_cache": bool(results.get("is_from_cache")),
         },
         "progress": job.progress.model_dump(),
@@ -138,7 +137,7 @@ def batch_payload(batch: Batch, webhook: Webhook) -> dict[str, Any]:
         "process": {
             "id": batch.batch_id,
             "main_processor": "batch",
-            "started": _iso(batch.started_at or batch.created_at),
+            "started": iso(batch.started_at or batch.created_at),
             "is_from_cache": False,
         },
         "progress": {"step": phase, "percent": 100, "message": message},
@@ -148,7 +147,3 @@ def batch_payload(batch: Batch, webhook: Webhook) -> dict[str, Any]:
         "results": None,
         "error": error,
     }
-
-
-def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

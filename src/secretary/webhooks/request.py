@@ -11,8 +11,8 @@ import httpx
 from ..errors import AddressRefused
 from ..job import Try, utc_now
 from ..network.client import Network
+from ..retry_after import read_retry_after
 from .letter import Letter
-from .schedule import read_retry_after
 
 #: An answer is its status. So much of the rest is read, that the connection can be used again.
 MAX_ANSWER_BYTES = 64 * 1024
@@ -71,10 +71,12 @@ async def post(
 
 async def _finish(response: httpx.Response) -> None:
     size = 0
-    with suppress(TimeoutError, httpx.HTTPError):
-        async with asyncio.timeout(READ_SECONDS):
-            async for part in response.aiter_raw():
-                size += len(part)
-                if size > MAX_ANSWER_BYTES:
-                    break
-    await response.aclose()
+    try:
+        with suppress(TimeoutError, httpx.HTTPError):
+            async with asyncio.timeout(READ_SECONDS):
+                async for part in response.aiter_raw():
+                    size += len(part)
+                    if size > MAX_ANSWER_BYTES:
+                        break
+    finally:
+        await response.aclose()

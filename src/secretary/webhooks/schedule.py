@@ -2,8 +2,7 @@
 
 import random
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +35,3 @@ class Schedule:
             return None
         wait = self.waits[tried - 1] * random.uniform(1 - self.jitter, 1 + self.jitter)
         return min(now + max(wait, retry_after or wait), end)
-
-
-def read_retry_after(value: str | None, now: datetime) -> timedelta | None:
-    """The wait that a header asks for: seconds, or a date."""
-    if value is None:
-        return None
-    if value.strip().isdecimal():
-        return timedelta(seconds=min(int(value), 10**9))
-    try:
-        at = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(at - now, timedelta())

@@ -20,8 +20,10 @@ from ..activity import (
     Place,
     scope_of,
     slot_of,
+    wait_of,
     width_for,
 )
+from .rows import moment, moment_or_none
 from .schema import Document, Documents
 
 #: What a part of a field's name may not hold, and how it is written there.
@@ -112,15 +114,12 @@ def _read(name: str) -> str:
 
 
 def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: str) -> Ending:
-    started = job.get("processing_started_at") if job.get("attempt") == 1 else None
-    waited = None
-    if started is not None:
-        waited = datetime.fromisoformat(started) - datetime.fromisoformat(job["created_at"])
+    started_at = moment_or_none(job.get("processing_started_at"))
     return Ending(
         job_type=job["job_type"],
         user_id=job.get("user_id"),
         status=status,
         code=error["code"] if error else None,
-        at=datetime.fromisoformat(at),
-        waited=waited,
+        at=moment(at),
+        waited=wait_of(job.get("attempt", 0), moment(job["created_at"]), started_at),
     )

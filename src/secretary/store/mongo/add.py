@@ -7,13 +7,13 @@ before it is invisible, and what comes after it can be done by anybody (`tidy`).
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import uuid4
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
 from ...errors import Conflict, KeyReused, StoreUnavailable
-from ...job import Batch, Job, utc_now
+from ...job import Batch, Job
 from .. import Added, IdempotencyKey
 from .change import settle_batch
 from .contents import drop_values, put_value
@@ -31,7 +31,6 @@ from .rows import (
 )
 from .schema import Database, Document
 
-KEY_LIFETIME = timedelta(days=1)
 DUPLICATE_KEY = 11000
 CHUNK = 1000
 MAX_TRIES = 5
@@ -235,7 +234,7 @@ async def _reserve(db: Database, key: IdempotencyKey, own_id: str) -> Document:
         "_id": {"scope": key.scope, "key": key.key},
         "fingerprint": key.fingerprint,
         "reserved": own_id,
-        "expires_at": stamp(key.expires_at or utc_now() + KEY_LIFETIME),
+        "expires_at": stamp(key.expires_at),
     }
     for _ in range(MAX_TRIES):
         try:

@@ -15,6 +15,7 @@ from ...job import QUEUED, Job
 from .. import Wanted
 from ..policy import Candidate, Running, Turns
 from .calls import Calls
+from .change import inactive_batches
 from .contents import filled
 from .line import class_of, placed, promote
 from .reading import WITHOUT_DETAILS
@@ -269,8 +270,7 @@ async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
     ids = {job["batch_id"] for job in taken if "batch_id" in job}
     if not ids:
         return set()
-    found = db.batches.find({"_id": {"$in": list(ids)}, "isActive": False}, {"_id": 1})
-    inactive = {batch["_id"] async for batch in found}
+    inactive = await inactive_batches(db, ids)
     now = now_stamp()
     await db.batches.update_many(
         {"_id": {"$in": list(ids - inactive)}, "started_at": None},

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from ...job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry, dropped_note
+from ...job import MAX_LOG_ENTRIES, MAX_LOG_MESSAGE, LogEntry
 from ..json_text import dumps
+from ..notes import NumberedLog, with_note
 from .bounds import stored_bytes
 from .rows import moment, now_stamp, plain, stamp
 from .schema import Database, Document
@@ -113,15 +114,11 @@ def log_chunks(job_id: str, logs: Sequence[LogEntry], *, first: int) -> list[Doc
 
 
 async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[LogEntry]]:
-    """The logs of these jobs, each led by a note when older entries were dropped."""
     numbered = await numbered_logs(db, job_ids)
-    return {job_id: _with_note(numbered[job_id]) for job_id in job_ids}
+    return {job_id: with_note(numbered[job_id]) for job_id in job_ids}
 
 
-Numbered = list[tuple[int, LogEntry]]
-
-
-async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, Numbered]:
+async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, NumberedLog]:
     chunks: dict[str, list[Document]] = {job_id: [] for job_id in job_ids}
     found = db.logs.find({"job_id": {"$in": list(job_ids)}}).sort([("job_id", 1), ("first", 1)])
     async for chunk in found:
@@ -129,7 +126,7 @@ async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, Nu
     return {job_id: _log_from(chunks[job_id]) for job_id in job_ids}
 
 
-def _log_from(chunks: Sequence[Document]) -> Numbered:
+def _log_from(chunks: Sequence[Document]) -> NumberedLog:
     numbered = [
         (n, entry) for chunk in chunks for n, entry in enumerate(chunk["entries"], chunk["first"])
     ]
@@ -142,10 +139,3 @@ def _log_from(chunks: Sequence[Document]) -> Numbered:
         )
         for n, entry in numbered[-MAX_LOG_ENTRIES:]
     ]
-
-
-def _with_note(kept: Numbered) -> list[LogEntry]:
-    entries = [entry for _, entry in kept]
-    if kept and kept[0][0] > 1:
-        entries.insert(0, dropped_note(kept[0][0] - 1, entries[0].timestamp))
-    return entries

@@ -1,6 +1,6 @@
 """How attempts go and end: the job is done, or it is pending again."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +11,6 @@ from pymongo.errors import PyMongoError
 from ...errors import LeaseLost
 from ...job import (
     MAX_ATTEMPTS_KEPT,
-    QUEUED,
     Cancelled,
     Completed,
     Failed,
@@ -22,21 +21,13 @@ from ...job import (
     Released,
 )
 from ...secret_parameters import has_secrets, without_secrets
-from .. import JobQuery
 from .activity import ending_of
 from .bounds import MAX_MESSAGE_BYTES, MAX_PAST_BYTES, past_error, shortened
-from .change import (
-    Change,
-    change_found,
-    held_by,
-    inactive_batches,
-    merged,
-    release_held,
-)
+from .change import Change, held_by, inactive_batches, merged, release_held
 from .contents import drop_values, put_value
 from .line import Places, placed
-from .outbox import REPORTED, note_progress, open_again, told, withdraw
-from .rows import ENDED, UNENDED, ended_attempt, error_to, now_stamp, plain, stamp
+from .outbox import REPORTED, note_progress, told
+from .rows import ended_attempt, error_to, now_stamp, plain, stamp
 from .schema import Database, Document
 
 DONE = {"step": "completed", "percent": 100, "message": ""}
@@ -100,8 +91,8 @@ async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Do
     if not has_secrets(job.parameters):
         return values, {}
     before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
-    kept = without_secrets(job.parameters)
-    return values | await _new_parameters(db, {"_id": job.job_id}, kept), before or {}
+    kept = await put_value(db, job.job_id, "parameters", without_secrets(job.parameters))
+    return values | {"parameters": None, "parameters_in": None} | kept, before or {}
 
 
 async def _must(write: Write, change: Change) -> None:
@@ -254,74 +245,3 @@ def pending(
     if counted:
         update["$inc"] = counted
     return Change(job["_id"], only, update)
-
-
-async def cancel(db: Database, query: JobQuery) -> list[str]:
-    async def plan(found: list[Document]) -> list[Change]:
-        return [_cancel_one(job) for job in found]
-
-    return await change_found(db, query, plan, among=UNENDED, only={"cancel_requested": None})
-
-
-def _cancel_one(job: Document) -> Change:
-    only = {"status": job["status"], "cancel_requested": None}
-    if job["status"] == "pending":
-        return cancelled(job, only, Cancelled().reason)
-    return Change(job["_id"], only, {"$set": {"cancel_requested": True}})
-
-
-async def restart(db: Database, query: JobQuery, parameters: Mapping[str, Any] | None) -> list[str]:
-    async def plan(found: list[Document]) -> list[Change]:
-        batches.update(job["batch_id"] for job in found if "batch_id" in job)
-        await _reopen(db, batches)
-        places = await places_for(db, found)
-        return [
-            _restart_one(job, place, await _new_parameters(db, job, parameters))
-            for job, place in zip(found, places, strict=True)
-        ]
-
-    batches: set[str] = set()
-    changed = await change_found(db, query, plan, among=ENDED)
-    if batches:
-        # Again: until their jobs were open, anybody could settle the batches.
-        await _reopen(db, batches)
-        await release_held(db, batches)
-    return changed
-
-
-async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
-    if batch_ids:
-        await db.durable.batches.update_many(
-            {"_id": {"$in": sorted(batch_ids)}},
-            {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}}
-            | db.touch,
-        )
-        await withdraw(db, sorted(batch_ids))
-
-
-async def _new_parameters(
-    db: Database, job: Document, parameters: Mapping[str, Any] | None
-) -> Document:
-    if parameters is None:
-        return {}
-    values = await put_value(db, job["_id"], "parameters", parameters)
-    return {"parameters": None, "parameters_in": None} | values
-
-
-def _restart_one(job: Document, place: Document, parameters: Document) -> Change:
-    unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
-    change = pending(
-        job,
-        unchanged,
-        place,
-        failures=None,
-        crashes=None,
-        cancel_requested=None,
-        archived=False,
-        progress=QUEUED.model_dump(),
-        results=None,
-        results_in=None,
-        resources=None,
-        **parameters,
-    )
-    return replace(change, update=merged(change.update, open_again(job)))

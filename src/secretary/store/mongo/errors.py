@@ -1,6 +1,7 @@
 """What MongoDB's driver says went wrong, in a sentence an operator can act on."""
 
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pymongo.errors import (
     BulkWriteError,
@@ -13,23 +14,27 @@ from pymongo.errors import (
     PyMongoError,
     WTimeoutError,
 )
-from pymongo.uri_parser import parse_uri
 
 from ...errors import StoreUnavailable
+from .calls import cancellable
 
 NOT_ALLOWED = (13, 18)  # Unauthorized, AuthenticationFailed
 DISK_FULL = 14031
 
 
-def address_of(url: str) -> str:
-    """The hosts that a URL names, never its user or password."""
-    if url.startswith("mongodb+srv:"):
-        return urlsplit(url).hostname or "an unnamed host"
-    nodes: list[tuple[str, int | None]] = parse_uri(url)["nodelist"]
-    return ",".join(host if port is None else f"{host}:{port}" for host, port in nodes)
+@contextmanager
+def translated(address: str) -> Iterator[None]:
+    """Every error of the driver becomes one of ours, and none tells a password."""
+    try:
+        with cancellable():
+            yield
+    except PyMongoError as error:
+        # An error of many writes carries all they wrote, which no log should show.
+        cause = None if isinstance(error, BulkWriteError) else error
+        raise _unavailable(error, address) from cause
 
 
-def unavailable_error(error: PyMongoError, address: str) -> StoreUnavailable:
+def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
     match error:
         case WTimeoutError() | ExecutionTimeout() | NetworkTimeout():
             text = "it did not answer in time"

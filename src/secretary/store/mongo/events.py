@@ -12,7 +12,7 @@ from ...errors import Conflict, NotFound
 from ...job import MAX_TRIES_KEPT, Delivery, Try, utc_now
 from ..outbox import DueEvent, EventsWanted, Pace, succeeded
 from .bounds import MAX_PAST_BYTES, shortened
-from .outbox import pushed, webhook_of
+from .outbox import pace_to, pushed, webhook_of
 from .rows import HIDDEN, UNENDED, deliveries_from, moment, new_delivery, now_stamp, stamp
 from .schema import Database, Document, Documents
 
@@ -136,16 +136,7 @@ async def settle(db: Database, event: DueEvent, tried: Try, next_try_at: datetim
 
 async def pace(db: Database, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
     stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
-    if pace is None:
-        stages.append({"$unset": "pace"})
-    else:
-        fields = {
-            "told_percent": pace.told_percent,
-            "ripe_percent": pace.ripe_percent,
-            "ripe_at": stamp(pace.ripe_at),
-            "due_at": stamp(pace.due_at),
-        }
-        stages.append({"$set": {"pace": fields}})
+    stages.append({"$set": {"pace": pace_to(pace)}} if pace else {"$unset": "pace"})
     await _documents(db, event).update_one(
         {"_id": event.owner_id}, [*stages, *_let_go(event.endpoint)]
     )

@@ -1,12 +1,10 @@
 """Reads everything out of the collections of MongoDB."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 
-from ...job import MAX_LOG_ENTRIES, LogEntry
-from ..outbox import Pace
+from ...job import MAX_LOG_ENTRIES
+from ..notes import NumberedLog
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
@@ -20,6 +18,7 @@ from ..transfer import (
 )
 from .add import publish
 from .contents import chunk_ids, filled, numbered_logs
+from .outbox import pace_from
 from .reading import counted
 from .rows import LISTED, job_from, moment, now_stamp
 from .schema import Database, Document, Documents
@@ -28,38 +27,35 @@ from .schema import Database, Document, Documents
 ENTRY_BYTES = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Documents of one kind."""
+async def records(
+    db: Database, kind: Kind, ids: Collection[RecordId] | None
+) -> AsyncIterator[list[Record]]:
+    query, collection, order = _source(db, kind)
+    if ids is not None:
+        known = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
+        found = await collection.find({**query, "_id": {"$in": known}}).to_list()
+        yield await _records_of(db, kind, found)
+        return
+    if kind == "jobs":
+        await _finish_additions(db)
+    hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
+    while True:
+        found = await collection.find(query, sort=[(order, 1)], limit=GROUP, hint=hint).to_list()
+        if not found:
+            return
+        query[order] = {"$gt": found[-1][order]}
+        for part in await _parts(db, kind, found):
+            yield await _records_of(db, kind, part)
 
-    documents: list[Document]
-    #: Behind the last of them; None: there are no more.
-    place: Any = None
 
-
-async def finish_additions(db: Database) -> None:
+async def _finish_additions(db: Database) -> None:
     """Batches that were added and whose jobs nobody sees yet: here everybody may do the rest."""
     async for batch in db.batches.find({"staged": {"$exists": True}}, {"staged": 1}, hint="staged"):
         await publish(db, batch["_id"], batch["staged"]["token"])
 
 
-async def read_group(db: Database, kind: Kind, place: Any) -> Group:
-    """The documents behind a place (None: the first ones)."""
-    query, collection, order = _source(db, kind)
-    if place is not None:
-        query[order] = {"$gt": place}
-    hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
-    found = await collection.find(query, sort=[(order, 1)], limit=GROUP, hint=hint).to_list()
-    return Group(found, found[-1][order] if found else None)
-
-
-async def read_some(db: Database, kind: Kind, ids: Collection[RecordId]) -> list[Document]:
-    query, collection, _ = _source(db, kind)
-    known = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
-    return await collection.find({**query, "_id": {"$in": known}}).to_list()
-
-
 def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
+    """What to look for, where, and the field that gives the order."""
     match kind:
         case "jobs":
             return {"status": {"$in": LISTED}}, db.jobs, "listed_at"
@@ -69,7 +65,7 @@ def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
             return {"expires_at": {"$gt": now_stamp()}}, db.keys, "_id"
 
 
-async def parts(db: Database, kind: Kind, documents: Sequence[Document]) -> list[list[Document]]:
+async def _parts(db: Database, kind: Kind, documents: Sequence[Document]) -> list[list[Document]]:
     """Documents that fit into memory together with what lies outside of them."""
     if kind != "jobs":
         return [list(documents)]
@@ -94,7 +90,7 @@ def _parted(documents: Sequence[Document], sizes: dict[str, int]) -> Iterator[li
         yield part
 
 
-async def records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
+async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
     match kind:
         case "jobs":
             whole = await filled(db, documents)
@@ -111,7 +107,7 @@ async def records_of(db: Database, kind: Kind, documents: Sequence[Document]) ->
             return [key for key in keys if key is not None]
 
 
-def _job_record(document: Document, logs: Sequence[tuple[int, LogEntry]]) -> JobRecord:
+def _job_record(document: Document, logs: NumberedLog) -> JobRecord:
     return JobRecord(
         job=job_from(document, logs=[entry for _, entry in logs]),
         dropped_logs=logs[0][0] - 1 if logs else 0,
@@ -126,16 +122,7 @@ def _telling(document: Document) -> Telling:
     return Telling(
         due_at=moment(due["due_at"]) if due else None,
         final=due["final"] if due else False,
-        pace=_pace(pace) if pace else None,
-    )
-
-
-def _pace(stored: Document) -> Pace:
-    return Pace(
-        told_percent=stored["told_percent"],
-        ripe_percent=stored["ripe_percent"],
-        ripe_at=moment(stored["ripe_at"]),
-        due_at=moment(stored["due_at"]),
+        pace=pace_from(pace) if pace else None,
     )
 
 

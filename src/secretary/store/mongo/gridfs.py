@@ -6,7 +6,6 @@ round trips for each file: a document has hundreds of small ones.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,14 +14,12 @@ from bson import ObjectId
 from pymongo import ASCENDING as UP
 from pymongo import IndexModel, ReadPreference, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from ...depot import Kept, is_plain
 from ...depot.placing import Arrival
 from ...errors import NotFound
-from .calls import cancellable
-from .errors import unavailable_error
+from .errors import translated
 from .schema import DURABLE, Document, Documents
 
 BUCKET = "files"
@@ -58,7 +55,7 @@ class GridFsDepot:
         self._address = address
 
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
-        with self._translated():
+        with translated(self._address):
             for group in _groups((key, path, path.stat().st_size) for key, path in files):
                 await self._put_group(group)
 
@@ -105,14 +102,14 @@ class GridFsDepot:
         await self._drop([one["_id"] async for one in found if one["_id"] < new[one["filename"]]])
 
     async def find(self, key: str) -> Kept | None:
-        with self._translated():
+        with translated(self._address):
             found = await self._files.find_one({"filename": key}, sort=[("_id", -1)])
             return _kept(found) if found else None
 
     async def below(self, prefix: str) -> AsyncIterator[Kept]:
         """Where two have written at once, the newer one counts."""
         last: Document | None = None
-        with self._translated():
+        with translated(self._address):
             query = self._files.find(_below(prefix)).sort([("filename", UP), ("_id", UP)])
             async for found in query:
                 if last is not None and last["filename"] != found["filename"]:
@@ -129,7 +126,7 @@ class GridFsDepot:
             return
         numbers = {"$gte": start // CHUNK, "$lte": (end - 1) // CHUNK}
         at = start - start % CHUNK
-        with self._translated():
+        with translated(self._address):
             query = {"files_id": ObjectId(kept.tag), "n": numbers}
             async for chunk in self._chunks.find(query).sort("n", UP):
                 data = chunk["data"]
@@ -139,7 +136,7 @@ class GridFsDepot:
             raise NotFound("There is no such file any more")
 
     async def fetch(self, wanted: Sequence[Kept], place: Callable[[str], Path]) -> None:
-        with self._translated():
+        with translated(self._address):
             for group in _groups((kept, None, kept.size) for kept in wanted):
                 await self._fetch_group([kept for kept, _, _ in group], place)
 
@@ -163,7 +160,7 @@ class GridFsDepot:
                 arrival.give_up()
 
     async def remove(self, prefix: str) -> None:
-        with self._translated():
+        with translated(self._address):
             while True:
                 found = self._files.find(_below(prefix), {"_id": 1}).limit(GROUP)
                 ids = [one["_id"] async for one in found]
@@ -172,7 +169,7 @@ class GridFsDepot:
                 await self._drop(ids)
 
     async def tidy(self) -> None:
-        with self._translated():
+        with translated(self._address):
             lost = {"filename": UNFINISHED, "uploadDate": {"$lt": datetime.now(UTC) - WRITING}}
             found = self._files.find({"$or": [lost, {"filename": REMOVED}]}, {"_id": 1})
             await self._drop([one["_id"] async for one in found])
@@ -185,14 +182,6 @@ class GridFsDepot:
         await self._files.update_many(query, {"$set": {"filename": REMOVED}})
         await self._chunks.delete_many({"files_id": {"$in": ids}})
         await self._files.delete_many(query)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            with cancellable():
-                yield
-        except PyMongoError as error:
-            raise unavailable_error(error, self._address) from None
 
 
 def _head(path: Path) -> Document:

@@ -1,31 +1,24 @@
 """Reads the collections of the service before this one."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
 from bson import Binary, Decimal128, ObjectId
 from pymongo import AsyncMongoClient
-from pymongo.errors import ConfigurationError, PyMongoError
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import ConfigurationError
 from pymongo.read_concern import ReadConcern
 
-from ...errors import InvalidParameters, NotFound, StoreUnavailable
+from ...errors import InvalidParameters, NotFound
 from ..older import OlderCollection, OlderDocument
-from .errors import address_of, unavailable_error
+from .client import connect
+from .errors import translated
 from .schema import Document
 
-NAMES = ("event_jobs", "event_batches")
+NAMES = ["event_jobs", "event_batches"]
 #: A document may carry an archive of several megabytes.
 GROUP = 20
-
-OPTIONS: dict[str, Any] = {
-    "appname": "secretary",
-    "tz_aware": True,
-    "serverSelectionTimeoutMS": 5_000,
-    "connectTimeoutMS": 5_000,
-    "socketTimeoutMS": 60_000,
-}
 
 
 class MongoOlderJobs:
@@ -33,26 +26,19 @@ class MongoOlderJobs:
         self._url = url
         self._address = ""
         self._client: AsyncMongoClient[Document]
+        self._db: AsyncDatabase[Document]
 
     async def open(self) -> None:
+        self._client, self._address = connect(self._url, socketTimeoutMS=60_000)
         try:
-            self._address = address_of(self._url)
-            self._client = AsyncMongoClient(self._url, **OPTIONS)
-            self._db = self._client.get_default_database().with_options(
-                read_concern=ReadConcern("majority")
-            )
-        except ConfigurationError:
-            raise InvalidParameters(
-                "Name the database in the address: mongodb://host/database"
-            ) from None
-        except (PyMongoError, ValueError):
-            # The driver quotes the part it cannot read, and that may be the password.
-            raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
-        with self._translated():
-            found = await self._db.list_collection_names(filter={"name": {"$in": list(NAMES)}})
-        if not found:
+            self._db = _named_database(self._client)
+            with translated(self._address):
+                found = await self._db.list_collection_names(filter={"name": {"$in": NAMES}})
+            if not found:
+                raise NotFound(f"The database {self._db.name} has no {' and no '.join(NAMES)}")
+        except BaseException:
             await self._client.close()
-            raise NotFound(f"The database {self._db.name} has no {' and no '.join(NAMES)}")
+            raise
 
     async def close(self) -> None:
         await self._client.close()
@@ -61,19 +47,22 @@ class MongoOlderJobs:
         """Page by page: what becomes of a page may take longer than a cursor lives."""
         last: Document = {}
         while True:
-            with self._translated():
+            with translated(self._address):
                 found = await self._db[name].find(last, sort=[("_id", 1)], limit=GROUP).to_list()
             if not found:
                 return
             last = {"_id": {"$gt": found[-1]["_id"]}}
             yield [_plain(document) for document in found]
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except PyMongoError as error:
-            raise unavailable_error(error, self._address) from None
+
+def _named_database(client: AsyncMongoClient[Document]) -> AsyncDatabase[Document]:
+    try:
+        database = client.get_default_database()
+    except ConfigurationError:
+        raise InvalidParameters(
+            "Name the database in the address: mongodb://host/database"
+        ) from None
+    return database.with_options(read_concern=ReadConcern("majority"))
 
 
 def _plain(value: Any) -> Any:

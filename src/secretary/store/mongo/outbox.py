@@ -8,9 +8,9 @@ has nothing to tell has none. `pace` is how progress is told (see store/outbox.p
 from collections.abc import Sequence
 from typing import Literal
 
-from ...job import Webhook, utc_now
-from ..outbox import FIRST_PERCENT, FIRST_SIGN
-from .rows import new_delivery, stamp, webhook_from
+from ...job import Webhook
+from ..outbox import Pace, first_pace
+from .rows import moment, new_delivery, stamp, webhook_from
 from .schema import Database, Document
 
 #: A job or batch that is restarted again and again keeps this many deliveries, the last ones.
@@ -27,16 +27,27 @@ def first_sign(webhook: Webhook | None) -> Document:
     """The fields of a job that is new, or open again, by which its progress will be told."""
     if webhook is None or not webhook.wants_progress:
         return {}
-    first = stamp(utc_now() + FIRST_SIGN)
+    pace = first_pace()
+    due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
+    return {"outbox": due, "pace": pace_to(pace)}
+
+
+def pace_to(pace: Pace) -> Document:
     return {
-        "outbox": {"endpoint": webhook.endpoint, "final": False, "due_at": first},
-        "pace": {
-            "told_percent": 0,
-            "ripe_percent": FIRST_PERCENT,
-            "ripe_at": first,
-            "due_at": first,
-        },
+        "told_percent": pace.told_percent,
+        "ripe_percent": pace.ripe_percent,
+        "ripe_at": stamp(pace.ripe_at),
+        "due_at": stamp(pace.due_at),
     }
+
+
+def pace_from(stored: Document) -> Pace:
+    return Pace(
+        told_percent=stored["told_percent"],
+        ripe_percent=stored["ripe_percent"],
+        ripe_at=moment(stored["ripe_at"]),
+        due_at=moment(stored["due_at"]),
+    )
 
 
 def told(document: Document, event: Literal["completed", "error"], at: str) -> Document:

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from ...job import Cancelled, LogEntry, crash_error
+from ...job import Cancelled
 from .. import Rescued
+from ..notes import crash_error, obituary
 from .change import WITHOUT_VALUES, Change, apply
 from .contents import add_logs
 from .ending import cancelled, check_held, failed, pending, places_for
@@ -43,7 +44,8 @@ async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int)
     taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
     await check_held(db, jobs, places)
     for job in taken:
-        await add_logs(db, job["_id"], [_obituary(job)], last=job.get("logged", 0) + 1)
+        entry = obituary(job["worker_id"], job["attempt"])
+        await add_logs(db, job["_id"], [entry], last=job.get("logged", 0) + 1)
     return [
         Rescued(
             job_id=job["_id"],
@@ -74,9 +76,3 @@ def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
         change = pending(job, only, place, error=error, counted={"crashes": 1})
     change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
     return change
-
-
-def _obituary(job: Document) -> LogEntry:
-    text = "The worker vanished while it ran this job"
-    attempt, worker_id = job["attempt"], job["worker_id"]
-    return LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")

@@ -69,7 +69,7 @@ def stamp_or_none(at: datetime | None) -> str | None:
     return None if at is None else stamp(at)
 
 
-def _moment_or_none(text: str | None) -> datetime | None:
+def moment_or_none(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
@@ -212,7 +212,7 @@ def _attempt_from(stored: Document) -> Attempt:
         attempt=stored["attempt"],
         worker_id=stored["worker_id"],
         started_at=moment(stored["started_at"]),
-        ended_at=_moment_or_none(stored.get("ended_at")),
+        ended_at=moment_or_none(stored.get("ended_at")),
         error=error_from(stored.get("error")),
     )
 
@@ -240,9 +240,9 @@ def deliveries_from(document: Document) -> tuple[Delivery, ...]:
             delivery_id=stored["delivery_id"],
             event=stored["event"],
             created_at=moment(stored["created_at"]),
-            replayed_at=_moment_or_none(stored.get("replayed_at")),
-            delivered_at=_moment_or_none(stored.get("delivered_at")),
-            next_try_at=_moment_or_none(stored.get("next_try_at")),
+            replayed_at=moment_or_none(stored.get("replayed_at")),
+            delivered_at=moment_or_none(stored.get("delivered_at")),
+            next_try_at=moment_or_none(stored.get("next_try_at")),
             tried=stored.get("tried", 0),
             tries=tuple(Try.from_stored(one) for one in stored.get("tries", ())),
         )
@@ -263,14 +263,14 @@ def job_from(document: Document, *, logs: Iterable[LogEntry] = ()) -> Job:
         error=error_from(document.get("error")),
         created_at=moment(document["created_at"]),
         updated_at=moment(document["updated_at"]),
-        processing_started_at=_moment_or_none(document.get("processing_started_at")),
-        completed_at=_moment_or_none(document.get("completed_at")),
+        processing_started_at=moment_or_none(document.get("processing_started_at")),
+        completed_at=moment_or_none(document.get("completed_at")),
         batch_id=document.get("batch_id"),
         **_owner_from(document),
         logs=tuple(logs),
         archived=document["archived"],
         priority=document["priority"],
-        run_at=_moment_or_none(document.get("run_at")),
+        run_at=moment_or_none(document.get("run_at")),
         timeout_s=document.get("timeout_s"),
         max_attempts=document.get("max_attempts"),
         webhook=webhook_from(document.get("webhook")),
@@ -312,7 +312,7 @@ def batch_from(document: Document, counts: Mapping[JobStatus, int]) -> Batch:
         deliveries=deliveries_from(document),
         created_at=moment(document["created_at"]),
         updated_at=moment(document["updated_at"]),
-        started_at=_moment_or_none(document.get("started_at")),
-        completed_at=_moment_or_none(document.get("completed_at")),
+        started_at=moment_or_none(document.get("started_at")),
+        completed_at=moment_or_none(document.get("completed_at")),
         counts=counts,
     )

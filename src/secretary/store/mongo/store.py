@@ -12,12 +12,10 @@ from collections.abc import (
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 from pymongo import AsyncMongoClient
-from pymongo.errors import BulkWriteError, PyMongoError
+from pymongo.errors import PyMongoError
 
-from ...errors import Conflict, StoreUnavailable
 from ...job import (
     Batch,
     Delivery,
@@ -58,19 +56,20 @@ from . import (
     rescue,
     searching,
     tidy,
+    wishes,
     workers,
 )
-from .calls import Calls, cancellable
-from .change import Change, apply, change_found, release_held
+from .calls import Calls
+from .change import Change, apply
 from .claim import Claims
+from .client import connect
 from .contents import add_logs
-from .errors import address_of, unavailable_error
+from .errors import translated
 from .follow import Follower
 from .gridfs import GridFsDepot
 from .group import Group
 from .line import waiting_since
 from .poll import Poller
-from .rows import DELETED, ENDED, LISTED, now_stamp
 from .schema import SCHEMA_VERSION, Database, Document, prepare
 from .take_in import take_in
 from .watch import Watch
@@ -80,32 +79,14 @@ T = TypeVar("T")
 
 DEFAULT_DATABASE = "secretary"
 
-#: What the driver does unless the address says otherwise.
-OPTIONS: dict[str, Any] = {
-    "appname": "secretary",
-    "tz_aware": True,
-    "retryWrites": True,
-    "serverSelectionTimeoutMS": 5_000,
-    "connectTimeoutMS": 5_000,
-    "socketTimeoutMS": 20_000,
-    "maxPoolSize": 32,
-}
-
 
 def _translated(
     method: Callable[Concatenate["MongoStore", P], Awaitable[T]],
 ) -> Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]]:
-    """Every error of the driver becomes one of ours, and none tells a password."""
-
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with cancellable():
-                return await method(self, *args, **kwargs)
-        except PyMongoError as error:
-            # An error of many writes carries all they wrote, which no log should show.
-            cause = None if isinstance(error, BulkWriteError) else error
-            raise unavailable_error(error, self._address) from cause
+        with translated(self._address):
+            return await method(self, *args, **kwargs)
 
     return call
 
@@ -146,22 +127,16 @@ class MongoStore:
         self._endings: Group[Change, bool]
         self._tallies: Tallies
 
-    @_translated
     async def open(self) -> None:
+        self._client, self._address = connect(self._url)
         try:
-            self._address = address_of(self._url)
-            given = {name.lower() for name in parse_qs(urlsplit(self._url).query)}
-            options = {name: v for name, v in OPTIONS.items() if name.lower() not in given}
-            self._client = AsyncMongoClient(self._url, **options)
-        except (PyMongoError, ValueError):
-            # The driver quotes the part it cannot read, and that may be the password.
-            raise StoreUnavailable("The address of the MongoDB is not a valid one") from None
-        try:
-            db = Database(self._client.get_default_database(DEFAULT_DATABASE))
-            self._watch = Watch(db)
-            await prepare(db)
-            await gridfs.prepare(self._client.get_default_database(DEFAULT_DATABASE))
-            await self._watch.open()
+            with translated(self._address):
+                database = self._client.get_default_database(DEFAULT_DATABASE)
+                db = Database(database)
+                self._watch = Watch(db)
+                await prepare(db)
+                await gridfs.prepare(database)
+                await self._watch.open()
         except BaseException:
             await self._client.close()
             raise
@@ -246,71 +221,37 @@ class MongoStore:
 
     @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await ending.cancel(self._db, query)
+        changed = await wishes.cancel(self._db, query)
         self._watch.tell()
         return changed
 
     @_to_its_end
-    async def restart(
-        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
-    ) -> list[str]:
-        changed = await ending.restart(self._db, query, parameters)
+    async def restart(self, query: JobQuery) -> list[str]:
+        changed = await wishes.restart(self._db, query)
         self._watch.tell()
         return changed
 
     @_to_its_end
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        only = {"archived": not archived}
-
-        async def plan(found: list[Document]) -> list[Change]:
-            return [Change(job["_id"], only, {"$set": {"archived": archived}}) for job in found]
-
-        return await change_found(self._db, query, plan, among=LISTED, only=only)
+        return await wishes.archive(self._db, query, archived=archived)
 
     @_to_its_end
     async def delete(self, query: JobQuery) -> list[str]:
-        async def plan(found: list[Document]) -> list[Change]:
-            return [
-                Change(job["_id"], {"status": job["status"]}, {"$set": {"status": DELETED}})
-                for job in found
-            ]
-
-        deleted = await change_found(self._db, query, plan, among=ENDED)
-        await tidy.forget(self._db, deleted)
-        return deleted
+        return await wishes.delete(self._db, query)
 
     @_to_its_end
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
-        db = self._db.durable
-        changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
-        given = {name: value for name, value in changes.items() if value is not None}
-        await db.batches.update_one({"_id": batch_id}, {"$set": given} | self._db.touch)
-        if is_active is not None:
-            await self._hold_or_release(batch_id, is_active=is_active)
-        if archived is not None:
-            await db.jobs.update_many(
-                {"batch_id": batch_id}, {"$set": {"archived": archived}} | self._db.touch
-            )
-        self._watch.tell()
-        return await reading.get_batch(self._db, batch_id)
-
-    async def _hold_or_release(self, batch_id: str, *, is_active: bool) -> None:
-        if is_active:
-            await release_held(self._db, [batch_id])
-            return
-        await self._db.durable.jobs.update_many(
-            {"batch_id": batch_id, "status": "pending"},
-            {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
+        batch = await wishes.change_batch(
+            self._db, batch_id, is_active=is_active, archived=archived
         )
+        self._watch.tell()
+        return batch
 
     @_translated
     async def delete_batch(self, batch_id: str) -> None:
-        if (await reading.get_batch(self._db, batch_id)).total_jobs:
-            raise Conflict(f"The batch {batch_id} still has jobs")
-        await self._db.durable.batches.delete_one({"_id": batch_id})
-        await tidy.leave_trace(self._db, job_id=None, batch_id=batch_id)
+        await wishes.delete_batch(self._db, batch_id)
 
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
@@ -440,32 +381,9 @@ class MongoStore:
     async def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None
     ) -> AsyncIterator[list[Record]]:
-        if ids is not None:
-            yield await self._records_of(kind, await self._read_some(kind, ids))
-            return
-        place: Any = None
-        while (group := await self._read_group(kind, place)).documents:
-            place = group.place
-            for part in await self._parts(kind, group.documents):
-                yield await self._records_of(kind, part)
-
-    @_translated
-    async def _read_some(self, kind: Kind, ids: Collection[RecordId]) -> list[Document]:
-        return await export.read_some(self._db, kind, ids)
-
-    @_translated
-    async def _read_group(self, kind: Kind, place: Any) -> export.Group:
-        if kind == "jobs" and place is None:
-            await export.finish_additions(self._db)
-        return await export.read_group(self._db, kind, place)
-
-    @_translated
-    async def _parts(self, kind: Kind, found: Sequence[Document]) -> list[list[Document]]:
-        return await export.parts(self._db, kind, found)
-
-    @_translated
-    async def _records_of(self, kind: Kind, documents: Sequence[Document]) -> list[Record]:
-        return await export.records_of(self._db, kind, documents)
+        with translated(self._address):
+            async for group in export.records(self._db, kind, ids):
+                yield group
 
     @_to_its_end
     async def take_in(self, records: Sequence[Record]) -> set[RecordId]:

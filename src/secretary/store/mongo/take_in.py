@@ -7,12 +7,12 @@ from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError
 
 from ...job import Attempt, Batch, Delivery, Job, JobStatus
-from ..outbox import Pace
 from ..transfer import BatchRecord, JobRecord, KeyRecord, Record, RecordId, Telling
 from .add import duplicates, server_time
 from .change import settle_batch
 from .contents import log_chunks, outside_value
 from .line import Places, line_of
+from .outbox import pace_to
 from .rows import (
     STAGED,
     batch_document,
@@ -177,7 +177,7 @@ def _deliveries(owner: Job | Batch, telling: Telling) -> Document:
         due = {"final": telling.final, "due_at": stamp(telling.due_at)}
         fields["outbox"] = {"endpoint": owner.webhook.endpoint, **due}
     if telling.pace is not None:
-        fields["pace"] = _pace(telling.pace)
+        fields["pace"] = pace_to(telling.pace)
     return fields
 
 
@@ -193,15 +193,6 @@ def _delivery(delivery: Delivery) -> Document:
         tried=delivery.tried or None,
         tries=tries or None,
     )
-
-
-def _pace(pace: Pace) -> Document:
-    return {
-        "told_percent": pace.told_percent,
-        "ripe_percent": pace.ripe_percent,
-        "ripe_at": stamp(pace.ripe_at),
-        "due_at": stamp(pace.due_at),
-    }
 
 
 async def _take_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:

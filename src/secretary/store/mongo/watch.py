@@ -1,7 +1,6 @@
 """Tells waiting tasks that there is news, from this process and from all others."""
 
 import asyncio
-import contextlib
 import logging
 import random
 
@@ -9,6 +8,7 @@ from pymongo.asynchronous.change_stream import AsyncChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
+from ..news import News
 from .schema import Database, Document
 
 logger = logging.getLogger(__name__)
@@ -37,14 +37,13 @@ NEWS: list[Document] = [
 ]
 
 
-class Watch:
-    """A number that grows with all news. A change stream brings those of other processes; it is
-    a hint only: without one (a standalone server, a stream that broke) who waits polls."""
+class Watch(News):
+    """A change stream brings the news of other processes; it is a hint only: without one (a
+    standalone server, a stream that broke) who waits polls."""
 
     def __init__(self, db: Database) -> None:
+        super().__init__()
         self._jobs = db.jobs.with_options(read_concern=ReadConcern("majority"))
-        self._generation = 0
-        self._news = asyncio.Event()
         self._stream: AsyncChangeStream[Document] | None = None
         self._task: asyncio.Task[None] | None = None
         #: The server gives no change streams, to nobody and never.
@@ -68,17 +67,8 @@ class Watch:
             await asyncio.wait({self._task}, timeout=0.1)
 
     async def wait(self, since: int, *, seconds: float) -> int:
-        if self._generation == since:
-            longest = seconds if self._stream is not None else min(seconds, POLL_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(longest):
-                    await self._news.wait()
-        return self._generation
-
-    def tell(self) -> None:
-        self._generation += 1
-        self._news.set()
-        self._news = asyncio.Event()
+        longest = seconds if self._stream is not None else min(seconds, POLL_SECONDS)
+        return await super().wait(since, seconds=longest)
 
     async def _run(self) -> None:
         while True:

@@ -21,9 +21,10 @@ from ..activity import (
     scope_of,
     slot_of,
     tally,
+    wait_of,
     width_for,
 )
-from .rows import moment
+from .rows import moment, moment_or_none
 
 #: Of so many owners the old tallies are dropped at a time.
 SCOPES_SWEPT = 200
@@ -48,14 +49,13 @@ def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: in
         (seq,),
     ).fetchone()
     job_type, user_id, attempt, created_at, started_at = row
-    first = attempt == 1 and started_at is not None
     ending = Ending(
         job_type=job_type,
         user_id=user_id,
         status=status.value,
         code=code,
         at=moment(at),
-        waited=moment(started_at) - moment(created_at) if first else None,
+        waited=wait_of(attempt, moment(created_at), moment_or_none(started_at)),
     )
     write(db, tally([ending]))
 

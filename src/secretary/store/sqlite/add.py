@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
 
 import apsw
 
@@ -13,8 +12,6 @@ from . import outbox
 from .line import enqueue
 from .rows import insert_batch, microseconds
 from .states import settle_batch
-
-KEY_LIFETIME = timedelta(days=1)
 
 
 def add(
@@ -57,7 +54,6 @@ def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:
 
 
 def _keep_key(db: apsw.Connection, key: IdempotencyKey, added: Added) -> None:
-    expires_at = key.expires_at or utc_now() + KEY_LIFETIME
     db.execute(
         "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (
@@ -66,6 +62,6 @@ def _keep_key(db: apsw.Connection, key: IdempotencyKey, added: Added) -> None:
             key.fingerprint,
             json.dumps(added.job_ids),
             added.batch_id,
-            microseconds(expires_at),
+            microseconds(key.expires_at),
         ),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from ...job import LogEntry, utc_now
+from ...job import utc_now
 from ..outbox import Pace
 from ..transfer import (
     GROUP,
@@ -31,6 +31,7 @@ from .rows import (
     microseconds,
     moment,
     moment_or_none,
+    numbered_log,
 )
 
 
@@ -94,19 +95,14 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
         (seq,),
     ).fetchone()
     *columns, results, turn, held, length = row
-    entries: list[Any] = db.execute(
-        "SELECT n, logged_at, level, message FROM logs WHERE seq = ? ORDER BY n", (seq,)
-    ).fetchall()
-    logs = [
-        LogEntry(timestamp=moment(logged_at), level=level, message=message)
-        for _, logged_at, level, message in entries
-    ]
+    numbered = numbered_log(db, seq)
+    logs = [entry for _, entry in numbered]
     job = job_from(
         columns, results=results, logs=logs, deliveries=deliveries_of(db, columns[1])
     )  # fmt: skip
     record = JobRecord(
         job=job,
-        dropped_logs=entries[0][0] - 1 if entries else 0,
+        dropped_logs=numbered[0][0] - 1 if numbered else 0,
         turn=turn,
         held=bool(held),
         telling=_telling(db, job.job_id),

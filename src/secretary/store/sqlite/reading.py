@@ -9,6 +9,7 @@ import apsw
 from ...errors import NotFound
 from ...job import Batch, Job, JobStatus
 from .. import BatchQuery, JobQuery, Page
+from ..notes import with_note
 from .rows import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
@@ -16,8 +17,8 @@ from .rows import (
     batch_from,
     deliveries_of,
     job_from,
-    logs_of,
     microseconds_or_none,
+    numbered_log,
 )
 
 Term = tuple[str, tuple[Any, ...]]
@@ -32,7 +33,7 @@ def get_job(db: apsw.Connection, job_id: str) -> Job:
     return job_from(
         row[:-1],
         results=row[-1],
-        logs=logs_of(db, row[0]),
+        logs=with_note(numbered_log(db, row[0])),
         deliveries=deliveries_of(db, job_id),
     )
 
@@ -43,8 +44,7 @@ def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
         more = len(found) > query.limit
         page = found[: query.limit]
         jobs = [listed_job(db, seq, query.include) for seq, _ in page]
-    cursor = f"{page[-1][1]}.{page[-1][0]}" if more else None
-    return Page(jobs, cursor)
+    return Page(jobs, cursor_at(page[-1][1], page[-1][0]) if more else None)
 
 
 def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
@@ -53,7 +53,7 @@ def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
         f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
     ).fetchone()
     assert row is not None
-    logs = logs_of(db, seq) if "logs" in include else ()
+    logs = with_note(numbered_log(db, seq)) if "logs" in include else ()
     return job_from(row[:-1], results=row[-1], logs=logs)
 
 
@@ -150,6 +150,10 @@ def times_of(
     return terms
 
 
+def cursor_at(created_at: int, seq: int) -> str:
+    return f"{created_at}.{seq}"
+
+
 def place_of(cursor: str) -> tuple[int, int]:
     """Where a page ended. ValueError if no list gave out this cursor."""
     if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
@@ -178,15 +182,13 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         terms.append((mine, (query.visible_to,)))
     if query.cursor is not None:
         terms.append(("(created_at, seq) < (?, ?)", place_of(query.cursor)))
-    rows = db.execute(
+    rows: list[Any] = db.execute(
         f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
         (*(value for _, values in terms for value in values), query.limit + 1),
     ).fetchall()
     page = rows[: query.limit]
-    cursor = None
-    if len(rows) > query.limit:
-        cursor = f"{page[-1][12]}.{page[-1][-1]}"
+    cursor = cursor_at(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
     return Page([batch_from(row[:-1]) for row in page], cursor)
 
 

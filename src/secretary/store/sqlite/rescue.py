@@ -6,8 +6,9 @@ from typing import Any
 
 import apsw
 
-from ...job import Cancelled, LogEntry, crash_error
+from ...job import Cancelled
 from .. import Rescued
+from ..notes import crash_error, obituary
 from .report import add_logs
 from .states import back_to_line, cancel_job, ended, fail
 
@@ -60,7 +61,6 @@ def _rescue_one(
         back_to_line(db, seq, error=error, counted="crashes", broke_off=True)
     if cancel_requested or over:
         ended(db, seq, batch_id)
-    text = "The worker vanished while it ran this job"
-    add_logs(db, seq, [LogEntry(level="error", message=f"{text} (attempt {attempt}, {worker_id})")])
+    add_logs(db, seq, [obituary(worker_id, attempt)])
     is_cancelled = bool(cancel_requested)
     return Rescued(job_id, attempt, worker_id, over and not is_cancelled, is_cancelled)

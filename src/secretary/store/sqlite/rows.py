@@ -19,9 +19,9 @@ from ...job import (
     LogEntry,
     Progress,
     Webhook,
-    dropped_note,
 )
 from ..json_text import dumps
+from ..notes import NumberedLog
 from .changes import NEXT_REVISION
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -124,18 +124,14 @@ def access_to(access: AccessControl) -> str | None:
     return None if access == OWNER_ONLY else access.model_dump_json()
 
 
-def logs_of(db: apsw.Connection, seq: int) -> list[LogEntry]:
-    """The log entries of a job, led by a note when older ones were dropped."""
-    rows: list[Any] = db.execute(
+def numbered_log(db: apsw.Connection, seq: int) -> NumberedLog:
+    rows: Iterable[Any] = db.execute(
         "SELECT n, logged_at, level, message FROM logs WHERE seq = ? ORDER BY n", (seq,)
-    ).fetchall()
-    entries = [
-        LogEntry(timestamp=moment(logged_at), level=level, message=message)
-        for _, logged_at, level, message in rows
+    )
+    return [
+        (n, LogEntry(timestamp=moment(logged_at), level=level, message=message))
+        for n, logged_at, level, message in rows
     ]
-    if rows and rows[0][0] > 1:
-        entries.insert(0, dropped_note(rows[0][0] - 1, entries[0].timestamp))
-    return entries
 
 
 DELIVERY_COLUMNS = (

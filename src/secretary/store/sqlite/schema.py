@@ -13,8 +13,8 @@ APPLICATION_ID = 0x5EC2E7A2  # tells a database of ours from any other
 def prepare(path: Path) -> None:
     """Make the tables of a new database; refuse one that is not ours or that is from the future."""
     db = connect(path)
-    db.execute("BEGIN IMMEDIATE")
     try:
+        db.execute("BEGIN IMMEDIATE")
         version = db.pragma("user_version")
         known = db.pragma("application_id")
         if version > SCHEMA_VERSION:

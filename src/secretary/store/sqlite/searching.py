@@ -9,7 +9,7 @@ import apsw
 from ...job import Job
 from .. import JobQuery, Page
 from ..stretches import Stretches
-from .reading import Term, listed_job, place_of, terms_of, times_of
+from .reading import Term, cursor_at, listed_job, place_of, terms_of, times_of
 from .rows import microseconds_or_none, moment
 
 #: Indexes are compared by how far back so many of their entries go.
@@ -64,15 +64,11 @@ def search_jobs(db: apsw.Connection, query: JobQuery, seconds: float) -> Page[Jo
         page = found.rows[: query.limit]
         jobs = [listed_job(db, seq, query.include) for _, seq in page]
     if full:
-        return Page(jobs, _cursor(page[-1]))
+        return Page(jobs, cursor_at(*page[-1]))
     if found.reached is None:
         return Page(jobs)
     searched_to = moment(found.reached[0]) if len(jobs) < query.limit else None
-    return Page(jobs, _cursor(found.reached), searched_to)
-
-
-def _cursor(position: Position) -> str:
-    return f"{position[0]}.{position[1]}"
+    return Page(jobs, cursor_at(*found.reached), searched_to)
 
 
 def _best(

@@ -46,16 +46,16 @@ from ..transfer import Kind, Record, RecordId
 from . import (
     activity,
     add,
-    change,
     ending,
+    events,
     export,
     line,
-    outbox,
     reading,
     report,
     rescue,
     searching,
     tidy,
+    wishes,
     workers,
 )
 from .changes import changes
@@ -149,28 +149,26 @@ class SqliteStore:
         return await self._readers.call(look)
 
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await self._change(query, change.cancel)
+        changed = await self._change(query, wishes.cancel)
         self._wakeup.tell()
         return changed
 
-    async def restart(
-        self, query: JobQuery, *, parameters: Mapping[str, Any] | None = None
-    ) -> list[str]:
-        changed = await self._change(query, partial(change.restart, parameters=parameters))
+    async def restart(self, query: JobQuery) -> list[str]:
+        changed = await self._change(query, wishes.restart)
         self._wakeup.tell()
         return changed
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        return await self._change(query, partial(change.archive, archived=archived))
+        return await self._change(query, partial(wishes.archive, archived=archived))
 
     async def delete(self, query: JobQuery) -> list[str]:
-        return await self._change(query, change.delete)
+        return await self._change(query, wishes.delete)
 
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         batch = await self._writer.call(
-            lambda db: change.change_batch(db, batch_id, is_active=is_active, archived=archived),
+            lambda db: wishes.change_batch(db, batch_id, is_active=is_active, archived=archived),
             durable=True,
             heavy=True,
         )
@@ -178,7 +176,7 @@ class SqliteStore:
         return batch
 
     async def delete_batch(self, batch_id: str) -> None:
-        await self._writer.call(lambda db: change.delete_batch(db, batch_id), durable=True)
+        await self._writer.call(lambda db: wishes.delete_batch(db, batch_id), durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
         return await self._readers.call(reading.count_jobs)
@@ -252,31 +250,31 @@ class SqliteStore:
     # Webhooks
 
     async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
-        chosen = await self._readers.call(partial(outbox.choose, wanted=wanted))
+        chosen = await self._readers.call(partial(events.choose, wanted=wanted))
         if not chosen:
             return []
-        return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
+        return await self._writer.call(lambda db: events.take(db, chosen, wanted))
 
     async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
         owner_ids = [event.owner_id for event in held]
-        await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
+        await self._writer.call(lambda db: events.hold(db, owner_ids, lease))
 
     async def settle_event(
         self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
     ) -> None:
-        await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
+        await self._writer.call(lambda db: events.settle(db, event, tried, next_try_at))
 
     async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
-        await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
+        await self._writer.call(lambda db: events.pace(db, event, tried, pace))
 
     async def events_due_since(self) -> datetime | None:
-        return await self._readers.call(outbox.due_since)
+        return await self._readers.call(events.due_since)
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
-        await self._writer.call(lambda db: outbox.postpone(db, endpoint, until), heavy=True)
+        await self._writer.call(lambda db: events.postpone(db, endpoint, until), heavy=True)
 
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
-        return await self._writer.call(lambda db: outbox.replay(db, owner_id, n), durable=True)
+        return await self._writer.call(lambda db: events.replay(db, owner_id, n), durable=True)
 
     # Upkeep
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from typing import Literal
 
 import apsw
 
 from ...job import Batch, Delivery, Job, JobStatus, utc_now
 from ..json_text import dumps
 from ..transfer import BatchRecord, JobRecord, KeyRecord, Record, RecordId, Telling
+from . import outbox
 from .changes import leave_trace
 from .line import Line
 from .rows import insert_batch, insert_job
@@ -108,24 +110,9 @@ def _take_deliveries(
 ) -> None:
     for delivery in owner.deliveries:
         _insert_delivery(db, owner_id, delivery)
-    if owner.webhook is None:
-        return
-    pace = telling.pace
-    db.execute(
-        "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
-        " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            owner_id,
-            "job" if isinstance(owner, Job) else "batch",
-            owner.webhook.endpoint,
-            micros(telling.due_at),
-            telling.final,
-            pace.told_percent if pace else 0,
-            pace.ripe_percent if pace else None,
-            micros(pace.ripe_at) if pace else None,
-            micros(pace.due_at) if pace else None,
-        ),
-    )
+    if owner.webhook is not None:
+        kind: Literal["job", "batch"] = "job" if isinstance(owner, Job) else "batch"
+        outbox.insert(db, kind, owner_id, owner.webhook, telling)
 
 
 def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> None:

@@ -1,7 +1,6 @@
 """What clients wish of jobs and batches that are stored."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -9,7 +8,6 @@ import apsw
 from ...errors import Conflict
 from ...job import Batch, Cancelled, Webhook, utc_now
 from .. import JobQuery
-from ..json_text import dumps
 from . import outbox
 from .changes import NEXT_REVISION, leave_trace
 from .reading import Term, find_seqs, get_batch
@@ -37,24 +35,18 @@ def _cancel_one(db: apsw.Connection, seq: int) -> None:
         )
 
 
-def restart(
-    db: apsw.Connection, query: JobQuery, parameters: Mapping[str, Any] | None
-) -> list[str]:
-    return _change_found(db, query, partial(_restart_one, parameters=parameters), only=ENDED)
+def restart(db: apsw.Connection, query: JobQuery) -> list[str]:
+    return _change_found(db, query, _restart_one, only=ENDED)
 
 
-def _restart_one(db: apsw.Connection, seq: int, parameters: Mapping[str, Any] | None) -> None:
+def _restart_one(db: apsw.Connection, seq: int) -> None:
     back_to_line(db, seq)
     db.execute(
         "UPDATE jobs SET failures = 0, crashes = 0, cancel_requested = 0, archived = 0,"
         " step = 'queued', percent = 0, message = '' WHERE seq = ?",
         (seq,),
     )
-    db.execute(
-        "UPDATE contents SET results = NULL, resources = NULL,"
-        " parameters = coalesce(?, parameters) WHERE seq = ?",
-        (None if parameters is None else dumps(parameters), seq),
-    )
+    db.execute("UPDATE contents SET results = NULL, resources = NULL WHERE seq = ?", (seq,))
     _reopen(db, seq)
 
 
