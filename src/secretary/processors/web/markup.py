@@ -125,7 +125,10 @@ def markdown_of(elements: Iterable[Element]) -> str:
     blocks: list[Block] = []
     for element in elements:
         blocks += blocks_of(element, lambda source, alt: Picture("", None))
-    return bounded(to_markdown(blocks))
+    try:
+        return bounded(to_markdown(blocks))
+    except RecursionError:
+        raise FileCorrupt("The elements of the page are nested too deeply") from None
 
 
 def markdown_of_html(html: str) -> str:
