@@ -12,7 +12,7 @@ from ..office.blocks import Block, Picture
 from ..office.html import blocks_of, is_hidden, parsed_html
 from ..office.markdown import to_markdown
 from .links import absolute
-from .talk import line
+from .plain_values import line
 
 #: lxml has no types.
 Element: TypeAlias = Any
