@@ -4,11 +4,10 @@ import re
 from dataclasses import dataclass, field
 
 from .docx_styles import W, value
-from .numerals import numeral
+from .numerals import counted, numeral
 from .xml_parts import Element, integer
 
 _LEVELS = 9
-_PLAIN_NUMBER = re.compile(r"\(?(\d+)[.)]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,7 @@ class Numbering:
         text = _text(found, level, form)
         if form == "none" and not text:
             return None
-        plain = _PLAIN_NUMBER.fullmatch(text)
-        return Label(f"{plain[1]}." if plain else "-", text)
+        return Label(counted(text) or "-", text)
 
     def _count(self, found: _List, level: int) -> None:
         counts = found.counts
