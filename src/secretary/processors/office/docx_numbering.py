@@ -45,7 +45,7 @@ class Numbering:
         if form == "bullet":
             return Label("-", "")
         self._count(found, level)
-        text = _text(found, level, form)
+        text = _text(found, level)
         if form == "none" and not text:
             return None
         return Label(counted(text) or "-", text)
@@ -92,7 +92,7 @@ def _start(found: _List, level: int) -> int:
     return integer(value(found.levels.get(level), "start"), 1)
 
 
-def _text(found: _List, level: int, form: str) -> str:
+def _text(found: _List, level: int) -> str:
     element = found.levels.get(level)
     pattern = value(element, "lvlText")
     if pattern is None:

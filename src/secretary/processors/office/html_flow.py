@@ -231,9 +231,9 @@ class Flow:
             case "td" | "th" if level.cell is not None:
                 across = integer(level.cell.get("colspan"), 1)
                 down = integer(level.cell.get("rowspan"), 1)
-                row = parent.rows if parent.rows else [[]]
-                row[-1].append(Spanning(level.blocks, across, down))
-                parent.rows[:] = row
+                if not parent.rows:
+                    parent.rows.append([])
+                parent.rows[-1].append(Spanning(level.blocks, across, down))
             case "tr":
                 parent.rows += level.rows
             case "caption":
