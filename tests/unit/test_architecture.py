@@ -60,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     "uploads": {"depot", "errors", "file_kinds", "file_names"},
     "cache": set(),
     "json_bytes": set(),
-    "templates": {"errors"},
+    "templates": {"engines", "errors"},
     "document_options": set(),
     "media_options": set(),
     "archive": set(),
@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "sources": {"uploads", "download_limits", "fetch", "network", "file_names", "errors"},
     "sites": {
-        "network", "fetch", "sources", "download_limits", "processors", "processes", "errors",
+        "network", "fetch", "sources", "download_limits", "processors", "errors",
         "sites.fence",
     },
     "sites.fence": set(),
@@ -82,7 +82,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
     "engines.llm": {"engines", "errors", "resources"},
-    "processors": {"engines", "file_kinds", "sound_frames", "json_bytes", "errors"},
+    "processors": {"engines", "file_kinds", "sound_frames", "json_bytes", "processes", "errors"},
     "handlers": {
         "handler", "remote", "sources", "sites", "cache", "processors", "engines", "file_kinds",
         "file_names", "job", "errors", "version", "templates", "json_bytes", "lanes",

@@ -191,6 +191,15 @@ class TestZips:
         assert page.pictures == ("image_001.png",)  # that of the document itself
         assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["image_001.png"]
 
+    @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_what_no_office_program_packs_is_not_unpacked(
+        self, tmp_path: Path, packing: int
+    ) -> None:
+        content = bytearray(zipped(members(a_docx()), packing))
+        content[content.index(b"word/document.xml") + 40] ^= 0xFF
+        with pytest.raises(FileCorrupt, match="packed"):
+            read(bytes(content), "docx", tmp_path)
+
     def test_encrypted_members_are_encrypted_files(self, tmp_path: Path) -> None:
         file = bytearray(docx_of(paragraph("x")))
         for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):

@@ -88,6 +88,9 @@ def test_values_are_told_as_they_are_shown(tmp_path: Path) -> None:
         (1, "yyyy-mm-dd", "1900-01-01"),
         (-1, "yyyy-mm-dd", "-1"),
         (1e20, "General", "1E+20"),
+        (5, "0" + 250 * "%", "5"),  # more digits than anybody counts
+        (2958465.9999, "yyyy-mm-dd hh:mm", "9999-12-31 23:59"),
+        (2958465.999999999, "yyyy-mm-dd hh:mm", "2958466"),  # the year 10000, when rounded
     ],
 )
 def test_number_formats(value: float, code: str, expected: str) -> None:

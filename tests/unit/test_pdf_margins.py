@@ -28,6 +28,17 @@ def test_numbers_of_lines_are_left_out(tmp_path: Path) -> None:
     assert markdown_of(tmp_path, draw) == " ".join(lines)
 
 
+def test_raised_numbers_beside_the_lines_are_text(tmp_path: Path) -> None:
+    lines = lines_of(PROSE * 3, 60)
+
+    def draw(canvas: Canvas) -> None:
+        for number, line in enumerate(lines, 1):
+            write(canvas, ["\N{SUPERSCRIPT TWO}"], x=40, y=760 - 14 * number, size=6)
+            write(canvas, [line], y=760 - 14 * number)
+
+    assert lines[0] in markdown_of(tmp_path, draw)
+
+
 def test_numbers_of_rows_stay(tmp_path: Path) -> None:
     def draw(canvas: Canvas) -> None:
         for number in range(1, 15):

@@ -150,6 +150,14 @@ def test_a_tiff_whose_pages_never_end_ends(tmp_path: Path) -> None:
     assert count_frames(str(path), max_pixels=LIMIT) == 3
 
 
+@pytest.mark.parametrize("following", [2**40, 2**63 - 1, 2**64 - 1])
+def test_a_tiff_whose_next_page_is_nowhere_ends(tmp_path: Path, following: int) -> None:
+    path = tmp_path / "a.tif"
+    path.write_bytes(big_tiff_of(following))
+    assert count_frames(str(path), max_pixels=LIMIT) == 1
+    assert open_frame(str(path), 1, max_pixels=LIMIT).size == (8, 1)
+
+
 def test_of_a_moving_picture_the_first_frame_counts(tmp_path: Path) -> None:
     frames = [flag(), Image.new("RGB", (60, 40), "red")]
     path = saved(tmp_path / "a.gif", frames[0], save_all=True, append_images=frames[1:])
@@ -257,9 +265,20 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + body
 
 
+TAGS = [(256, 8), (257, 1), (258, 1), (259, 1), (262, 1), (278, 1), (279, 1)]
+
+
+def big_tiff_of(following: int) -> bytes:
+    """One page of eight pixels, in a file whose places have 64 bits."""
+    tags = sorted([*TAGS, (273, 16)])
+    entries = b"".join(struct.pack("<HHQQ", tag, 4, 1, value) for tag, value in tags)
+    head = b"II" + struct.pack("<HHHQ", 43, 8, 0, 18) + b"\xf0\x00"
+    return head + struct.pack("<Q", len(tags)) + entries + struct.pack("<Q", following)
+
+
 def tiff_of(pages: int) -> bytes:
     """Pages of eight pixels, whose directories follow each other."""
-    tags = [(256, 8), (257, 1), (258, 1), (259, 1), (262, 1), (273, 8), (278, 1), (279, 1)]
+    tags = sorted([*TAGS, (273, 8)])
     size = 2 + 12 * len(tags) + 4
     content = [b"II*\x00", struct.pack("<I", 10), b"\xf0\x00"]
     for number in range(1, pages + 1):

@@ -6,10 +6,10 @@ import numpy
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from secretary.engines.ocr import Recognised, open_engine
+from secretary.engines.ocr import open_engine
 from secretary.errors import EngineUnavailable
 from secretary.processors.pictures import open_frame
-from secretary.processors.recognition import recognise, recognise_upright
+from secretary.processors.recognition import Recognised, recognise, recognise_upright
 
 from ..error_rate import character_error_rate
 from ..printed import ENGLISH, GERMAN, Print, page, sheet
@@ -29,7 +29,6 @@ def test_a_plain_page_is_read_without_an_error(language: str, dpi: int) -> None:
     assert found.text == PRINTED[language]
     assert found.confidence > 90
     assert (found.languages, found.rotation, found.skew) == (language, 0, 0)
-    assert found.words == len(PRINTED[language].split())
 
 
 @pytest.mark.parametrize(
@@ -172,7 +171,7 @@ def test_columns_are_read_one_after_the_other() -> None:
 @pytest.mark.parametrize("colour", ["white", "black", "#888"])
 def test_a_blank_picture_has_no_text(size: tuple[int, int], colour: str) -> None:
     found = read(Image.new("RGB", size, colour), None)
-    assert (found.text, found.markdown, found.confidence, found.words) == ("", "", 0, 0)
+    assert (found.text, found.markdown, found.confidence) == ("", "", 0)
 
 
 @pytest.mark.parametrize("deviation", [3, 10, 30])

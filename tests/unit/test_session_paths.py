@@ -147,6 +147,10 @@ def test_names_of_one_place_differ_on_every_file_system(stems: list[str]) -> Non
         assert name.startswith(stem)
 
 
+def test_thousands_of_one_name_are_told_apart_at_once() -> None:
+    assert unique_stems(["Talk"] * 20_000)[-1] == "Talk-20000"
+
+
 def test_long_titles_that_begin_alike_stay_apart() -> None:
     one, other = ("A word and " * 30 + end for end in ("one", "other"))
     assert title_stem(one) != title_stem(other)

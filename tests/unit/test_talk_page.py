@@ -199,8 +199,9 @@ def test_a_page_with_nothing_is_no_success(html: str) -> None:
         "<div>" * 100_000,
         "<p " + " ".join(f"a{n}" for n in range(20_000)) + ">",
         "<i></i>" * (markup.MAX_ELEMENTS + 1),
+        "<main>" + "<blockquote>" * 1_000 + "a word",
     ],
-    ids=["deep", "many attributes", "many elements"],
+    ids=["deep", "many attributes", "many elements", "quotes in quotes"],
 )
 def test_a_page_made_to_cost_time_is_refused(html: str) -> None:
     with pytest.raises((FileCorrupt, FileTooLarge)):
@@ -216,6 +217,7 @@ def test_a_page_made_to_cost_time_is_refused(html: str) -> None:
         "<h1>T</h1><table><tr><td colspan=99999999 rowspan=-1>x",
         "<h1>T</h1><script>if (a<b) {x = [" + "1," * 50_000 + "]}</script>",
         "<h1>T</h2><p>x</p></h1>",
+        "<main><h1>T</h1><ol start=" + "9" * 4300 + "><li>a<li>b",
     ],
 )
 def test_a_page_that_is_only_odd_is_read(html: str) -> None:

@@ -51,11 +51,11 @@ class TestParts:
 
     def test_a_template_needs_neither_front_matter_nor_prompt(self) -> None:
         template = parse("# {{title|Title}}")
-        assert not template.has_front_matter
+        assert not template.entries
         assert (template.title, template.system_prompt) == ("inline", "")
 
     def test_a_front_matter_alone_is_enough(self) -> None:
-        assert parse("---\na: {{a|An a}}\n---\n").has_front_matter
+        assert parse("---\na: {{a|An a}}\n---\n").entries
 
     def test_a_line_that_closes_the_prompt_is_not_of_it(self) -> None:
         assert parse("a\n--- systemprompt\nBe kind.\n\n---\n").system_prompt == "Be kind."

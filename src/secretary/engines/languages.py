@@ -2,16 +2,12 @@
 
 import re
 
+from .language_names import ROWS
+
 #: Two letters, or the other three, -> the three letters that data files are called by.
-CODES = {
-    "ar": "ara", "bg": "bul", "ca": "cat", "cs": "ces", "cze": "ces", "da": "dan", "de": "deu",
-    "ger": "deu", "el": "ell", "gre": "ell", "en": "eng", "es": "spa", "et": "est", "fi": "fin",
-    "fr": "fra", "fre": "fra", "ga": "gle", "he": "heb", "hi": "hin", "hr": "hrv", "hu": "hun",
-    "id": "ind", "is": "isl", "ice": "isl", "it": "ita", "ja": "jpn", "ko": "kor", "lt": "lit",
-    "lv": "lav", "nb": "nor", "nl": "nld", "dut": "nld", "no": "nor", "pl": "pol", "pt": "por",
-    "ro": "ron", "rum": "ron", "ru": "rus", "sk": "slk", "slo": "slk", "sl": "slv", "sr": "srp",
-    "sv": "swe", "th": "tha", "tr": "tur", "uk": "ukr", "vi": "vie", "zh": "chi_sim",
-    "chi": "chi_sim",
+CODES = {row[0]: row[2] for row in ROWS} | {
+    "nb": "nor", "zh": "chi_sim", "chi": "chi_sim", "cze": "ces", "dut": "nld", "fre": "fra",
+    "ger": "deu", "gre": "ell", "ice": "isl", "rum": "ron", "slo": "slk",
 }  # fmt: skip
 
 

@@ -31,23 +31,6 @@ class Line:
     block: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recognised:
-    #: Lines as they stand, an empty line between paragraphs.
-    text: str
-    #: Lines joined to paragraphs, with headings and lists where they can be told.
-    markdown: str
-    #: 0 to 100, the mean over all letters; 0 when there are none.
-    confidence: float
-    #: As the engine calls them, for instance `deu+eng`.
-    languages: str
-    words: int
-    #: Quarters of a turn, clockwise, that made the picture upright: 0, 90, 180 or 270.
-    rotation: int = 0
-    #: What was turned beside that, in degrees clockwise.
-    skew: float = 0.0
-
-
 class OcrEngine(Protocol):
     @property
     def name(self) -> str: ...

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
+from .fingerprint import fingerprint
 from .languages import language_codes
 from .ocr import Line
 from .reading_order import Piece, Point, in_reading_order
@@ -46,9 +47,9 @@ class Rapid:
 
     @functools.cached_property
     def version(self) -> str:
-        data = "".join(f"{path.name}:{path.stat().st_size};" for path in self._models)
+        data = fingerprint({path.name: path for path in self._models})
         packages = "-".join(importlib.metadata.version(package) for package in PACKAGES)
-        return f"{packages}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
+        return f"{packages}-{data}"
 
     def languages(self) -> tuple[str, ...]:
         return LANGUAGES if self._models else ()

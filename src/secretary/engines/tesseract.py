@@ -1,7 +1,6 @@
 """Tesseract in this process, warm: its data is loaded once for each choice of languages."""
 
 import functools
-import hashlib
 import importlib.metadata
 import os
 from collections import OrderedDict
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
+from .fingerprint import fingerprint
 from .languages import language_codes
 from .ocr import Line, Word
 
@@ -38,14 +38,11 @@ class Tesseract:
 
     @functools.cached_property
     def version(self) -> str:
-        data = "".join(
-            f"{name}:{path.stat().st_size};" for name, path in sorted(self._data.items())
-        )
         try:
             engine = importlib.metadata.version("tesserocr")
         except importlib.metadata.PackageNotFoundError:
             raise _not_installed() from None
-        return f"{engine}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
+        return f"{engine}-{fingerprint(self._data)}"
 
     def languages(self) -> tuple[str, ...]:
         return tuple(sorted(self._data))

@@ -1,7 +1,6 @@
 """Whisper models in this process, warm, by CTranslate2: the default for speech."""
 
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineUnavailable
+from .fingerprint import fingerprint
 from .speech import RATE, Heard
 from .transcript import Token, is_loop, unlooped, words
 
@@ -75,10 +75,9 @@ class Whisper:
 
     @functools.cached_property
     def version(self) -> str:
-        files = sorted(path for path in self._directory.iterdir() if path.is_file())
-        data = "".join(f"{path.name}:{path.stat().st_size};" for path in files)
+        files = {path.name: path for path in self._directory.iterdir() if path.is_file()}
         engine = importlib.metadata.version("ctranslate2")
-        return f"{engine}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
+        return f"{engine}-{fingerprint(files)}"
 
     def languages(self) -> tuple[str, ...]:
         if len(self._vocabulary) <= ENGLISH_VOCABULARY:

@@ -1,9 +1,12 @@
-"""Text that would be taken as Markdown where a line or a listing begins: so that it stays text."""
+"""Text that would be taken as Markdown: so that it stays text."""
 
 import re
 
 OPENING = re.compile(r"(?=>|[#+|-](?:\s|$)|#{2,6}\s|-{2,}\s*$|=+\s*$|~~~)")
 OPENING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+#: Brackets only where they make a link.
+MARKUP = re.compile(r"[\\`*]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)")
+LINK = re.compile(r"\][(\[:]")
 _FENCES = re.compile("`+")
 
 
@@ -13,6 +16,12 @@ def opening_escaped(text: str) -> str:
         return f"\\{text}"
     number = OPENING_NUMBER.match(text)
     return f"{number[1]}\\{text[number.end(1) :]}" if number else text
+
+
+def print_escaped(text: str) -> str:
+    """What would be markup anywhere in a line, but was print."""
+    found = MARKUP.sub(r"\\\g<0>", text)
+    return found.replace("[", "\\[") if LINK.search(found) else found
 
 
 def fence_of(text: str, shortest: int) -> str:

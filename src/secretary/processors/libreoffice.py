@@ -22,7 +22,7 @@ from .office.encodings import decoded, text_at
 from .office.ole import ole_kind
 from .office.text import delimiter_of
 from .office_desk import opened_desk, profile_of
-from .program import started
+from .program import passed_on, started
 
 MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
 _MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
@@ -50,8 +50,6 @@ _TEXTS = {"text", "csv"}
 _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
 #: Where the end of a PDF is that was written to its end.
 _END_WITHIN = 1024
-#: By the mark of the sandbox its processes are found, whoever their parent is by then.
-_PASSED_ON = {"PATH", "LANG", "TZ", "SECRETARY_SANDBOX"}
 #: Where nobody listens: the way out of all that still would reach for the network.
 _NOWHERE = "127.0.0.1"
 _DISCARD_PORT = 9
@@ -130,7 +128,7 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
     """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
     proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
     environment = {
-        **{name: value for name, value in os.environ.items() if name in _PASSED_ON},
+        **passed_on("PATH", "LANG", "TZ"),
         "HOME": str(work),
         "TMPDIR": str(work / "tmp"),
         "SAL_USE_VCLPLUGIN": "svp",

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from ..engines.ocr import Line
-from .escapes import opening_escaped
-from .tables import Table, escaped, with_tables
+from .escapes import opening_escaped, print_escaped
+from .tables import Table, with_tables
 
 #: A line so much higher than most of the text is a heading, of the level given.
 HEADINGS = ((1.8, 1), (1.4, 2), (1.22, 3))
@@ -38,7 +38,7 @@ def as_markdown(lines: Sequence[Line]) -> str:
         for group in _paragraphs(part, usual):
             level = _heading_level(group, usual)
             if level:
-                parts.append(("#" * level + " " + escaped(_joined(group)), False))
+                parts.append((f"{'#' * level} {print_escaped(_joined(group))}", False))
             else:
                 parts += _items(group)
     pieces = [parts[0][0]] if parts else []
@@ -175,4 +175,4 @@ def _continued(text: str, following: str) -> str:
 
 def _escaped(text: str) -> str:
     """What would be markup, but was print."""
-    return opening_escaped(escaped(text))
+    return opening_escaped(print_escaped(text))

@@ -8,9 +8,17 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..processes import MARK
+
 #: Programs map far more memory than they touch. Too little makes them crash by themselves, before
 #: whoever looks after the sandbox can say that it was the memory.
 _MAPPED_FOR_ONE_TOUCHED = 4
+
+
+def passed_on(*names: str) -> dict[str, str]:
+    """What a program gets of our environment: these, and the mark of the sandbox, by which its
+    processes are found, whoever their parent is by then."""
+    return {name: os.environ[name] for name in (MARK, *names) if name in os.environ}
 
 
 @contextlib.contextmanager

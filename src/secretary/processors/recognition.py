@@ -1,19 +1,17 @@
 """From a picture to its text: straightened, its language found, read."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from PIL import Image
 
 from ..engines.languages import language_codes
-from ..engines.ocr import Line, OcrEngine, Recognised
+from ..engines.ocr import Line, OcrEngine
 from .language import detect_language
 from .paragraphs import as_markdown, as_text
 from .sheet import Sheet, prepare, without_specks
 from .straightening import examine
 
-#: What a page is to be drawn at before it is read; docs/explanation/ocr.md has the figures.
-BEST_DPI = 200
 #: What is read together where the language cannot be told, if installed.
 USUAL_LANGUAGES = ("deu", "eng")
 #: Pages of so few lines are read in the usual languages at once: to try some would take as long.
@@ -27,6 +25,22 @@ ENOUGH_LETTERS = 15
 CLEARLY_BETTER = 12.0
 #: Lines below are specks and drawings that were taken for letters.
 NO_TEXT_CONFIDENCE = 45.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognised:
+    #: Lines as they stand, an empty line between paragraphs.
+    text: str
+    #: Lines joined to paragraphs, with headings and lists where they can be told.
+    markdown: str
+    #: 0 to 100, the mean over all letters; 0 when there are none.
+    confidence: float
+    #: As the engine calls them, for instance `deu+eng`.
+    languages: str
+    #: Quarters of a turn, clockwise, that made the picture upright: 0, 90, 180 or 270.
+    rotation: int = 0
+    #: What was turned beside that, in degrees clockwise.
+    skew: float = 0.0
 
 
 def recognise(
@@ -104,13 +118,11 @@ def _read(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:
 
 
 def _recognised(lines: Sequence[Line], languages: str, sheet: Sheet | None) -> Recognised:
-    text = as_text(lines)
     return Recognised(
-        text=text,
+        text=as_text(lines),
         markdown=as_markdown(lines),
         confidence=round(_confidence(lines), 1),
         languages=languages,
-        words=len(text.split()),
         rotation=sheet.rotation if sheet else 0,
         skew=round(sheet.skew, 1) if sheet else 0.0,
     )

@@ -132,8 +132,8 @@ def _direction(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
 
 def _skew(x: Grey, y: Grey) -> tuple[float, float]:
     """The turn that gathers the ink in the fewest rows, and how well it does."""
-    coarse = [(_sharpness(x, y, angle), angle) for angle in numpy.arange(-MAX_SKEW, 12.1, 1.0)]
-    _, best = max(coarse)
+    angles = numpy.arange(-MAX_SKEW, MAX_SKEW + 0.1, 1.0)
+    _, best = max((_sharpness(x, y, angle), angle) for angle in angles)
     for step in (0.5, 0.25, 0.1):
         near = (best - step, best, best + step)
         sharpness, best = max((_sharpness(x, y, angle), float(angle)) for angle in near)

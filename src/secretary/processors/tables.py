@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from ..engines.ocr import Line
+from .escapes import print_escaped
+from .pipe_tables import pipe_table
 
 #: A gap between words that is so many letters' heights wide parts two cells.
 WIDE_GAP = 2.2
@@ -13,9 +15,6 @@ MIN_ROWS = 3
 #: Longer cells are columns of a text.
 MAX_CELL_CHARACTERS = 60
 MARK = re.compile(r"[^\w\s]|(\d{1,3}|[A-Za-z])[.)]|[eo]")
-#: What would be markup, but was print; brackets only where they make a link.
-MARKUP = re.compile(r"[\\`*]|<(?=[A-Za-z/!?])|(?<!\w)_|_(?!\w)")
-LINK = re.compile(r"\][(\[:]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +30,9 @@ class Table:
     rows: list[list[str]]
 
     def markdown(self) -> str:
-        first, *others = [
-            " | ".join(escaped(text).replace("|", "\\|") for text in row) for row in self.rows
-        ]
-        rule = " | ".join("---" for _ in self.rows[0])
-        return "\n".join(f"| {row} |" for row in (first, rule, *others))
-
-
-def escaped(text: str) -> str:
-    found = MARKUP.sub(r"\\\g<0>", text)
-    return found.replace("[", "\\[") if LINK.search(found) else found
+        return pipe_table(
+            [[print_escaped(text).replace("|", "\\|") for text in row] for row in self.rows]
+        )
 
 
 def with_tables(lines: Sequence[Line]) -> Iterator[list[Line] | Table]:

@@ -17,18 +17,16 @@ _BIG = (20, "Q", "Q", 8)
 def page_places(file: BinaryIO) -> Iterator[int]:
     """The places of the directories. Ends where the file does, or where it turns in a circle."""
     order, (entry, count, place, start) = _layout(file)
-    file.seek(start)
     seen: set[int] = set()
-    following = _number(file, order + place)
+    following = _number(file, start, order + place)
     while following and following not in seen:
         seen.add(following)
-        file.seek(following)
-        entries = _number(file, order + count)
+        entries = _number(file, following, order + count)
         if entries is None:
             return
         yield following
-        file.seek(following + struct.calcsize(count) + entries * entry)
-        following = _number(file, order + place)
+        behind = following + struct.calcsize(count) + entries * entry
+        following = _number(file, behind, order + place)
 
 
 class FromPage:
@@ -71,6 +69,10 @@ def _layout(file: BinaryIO) -> tuple[str, tuple[int, str, str, int]]:
     return order, _BIG if 43 in head[2:] else _CLASSIC
 
 
-def _number(file: BinaryIO, form: str) -> int | None:
+def _number(file: BinaryIO, at: int, form: str) -> int | None:
+    try:
+        file.seek(at)
+    except (OSError, ValueError):  # farther than any file reaches
+        return None
     data = file.read(struct.calcsize(form))
     return int(struct.unpack(form, data)[0]) if len(data) == struct.calcsize(form) else None

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,15 +13,13 @@ import httpx
 
 from ..download_limits import MEBIBYTE
 from ..errors import AddressRefused, DownloadFailed, JobFailed
+from ..fetch import OnProgress
 from ..network.client import Network
 from ..network.gateway import Gateway, opened_gateway
 from . import metadata, program
 from .media import SiteMedia, SiteRequest, SiteSubtitles
 from .refusals import reason, unknown
 from .running import Ran, run
-
-#: Gets the bytes so far, and how many there will be where that is known.
-OnProgress = Callable[[int, int | None], None]
 
 #: Pages, scripts and what encryption adds, beside the recording itself.
 _BESIDE_BYTES = 16 * MEBIBYTE
@@ -91,7 +89,7 @@ class _Visit:
             ran = await self._download({})  # better without them than not at all
         path = await self._found(ran)
         subtitles = [
-            SiteSubtitles(language=language, path=file, is_automatic=automatic)
+            SiteSubtitles(language=language, path=file)
             for language in languages
             if _is_file(file := self.directory / f"{program.NAME}.{language}.vtt")
         ]

@@ -33,7 +33,6 @@ class SiteSubtitles:
 
     language: str
     path: Path
-    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..download_limits import DownloadLimits
 from ..errors import EngineUnavailable
-from ..processes import MARK
 from ..processors.media.ffmpeg import program_at
+from ..processors.program import passed_on
 from . import fence
 from .media import Want
 
@@ -27,7 +27,6 @@ HIGHEST = 720
 _BY_HTTP = "[protocol~='^(https?|m3u8(_native)?|http_dash_segments(_generator)?)$']"
 #: What ffmpeg may take a file for that was fetched: no playlist that leads it to other files.
 _CONTAINERS = "mov,matroska,webm,mpegts,mp3,aac,ogg,flac,wav,flv,avi,webvtt,srt,ass,ttml"
-_PASSED_ON = ("PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", MARK)
 _PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 PROGRESS = "secretary-progress"
 _PROGRESS = (
@@ -58,7 +57,7 @@ def fenced(command: Iterable[str], port: int, directory: Path) -> list[str]:
 
 def environment(directory: Path, proxy: str) -> dict[str, str]:
     return {
-        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        **passed_on("PATH", "LANG", "TZ", *_AUTHORITIES),
         **dict.fromkeys(_PROXIES, proxy),  # for what yt-dlp starts, ffmpeg above all
         "HOME": str(directory),
         "TMPDIR": str(directory),

@@ -1,20 +1,18 @@
 """Templates: Markdown files that say what a document is to be. They know no jobs and no models:
 `schema` and `messages` are for a model, `render` makes the document of its answer."""
 
-from .library import Library, Listed, read
+from .library import Library, read
 from .parsing import parse
 from .prompt import messages
 from .rendering import Rendered, render
 from .schema import schema
-from .template import Fault, Field, Kind, Template
+from .template import Field, Kind, Template
 from .values import faults_of, without_model
 
 __all__ = [
-    "Fault",
     "Field",
     "Kind",
     "Library",
-    "Listed",
     "Rendered",
     "Template",
     "faults_of",

@@ -82,8 +82,7 @@ class _Tokens:
         return Mixed(tuple(pieces))
 
     def _slot(self, index: int) -> Slot:
-        mark = self._marks[index]
-        return Slot(mark.name, mark.line)
+        return Slot(self._marks[index].name)
 
 
 def read_entries(

@@ -163,9 +163,7 @@ def _without_comments(pieces: Iterable[str | Mark]) -> list[str | Mark]:
 
 
 def _slots(pieces: Iterable[str | Mark]) -> Pieces:
-    return tuple(
-        piece if isinstance(piece, str) else Slot(piece.name, piece.line) for piece in pieces
-    )
+    return tuple(piece if isinstance(piece, str) else Slot(piece.name) for piece in pieces)
 
 
 def _slots_in(value: object) -> Iterable[Slot]:

@@ -1,6 +1,5 @@
 """What a template is, once it was read: frozen, and the same for every document made with it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -8,7 +7,6 @@ Sort = Literal["text", "number", "integer", "boolean", "date", "choice", "object
 
 #: As JSON has them: values for a template, and what a model answers.
 Json = Any
-Values = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,6 @@ class Slot:
     """A place in a template where a value goes: that of a field, or one from the context."""
 
     name: str
-    line: int
 
 
 #: A text with slots in it.
@@ -125,7 +122,3 @@ class Template:
     warnings: tuple[Fault, ...] = ()
     #: How each slot of the body stands there, in their order.
     places: tuple[Place, ...] = field(default=(), repr=False)
-
-    @property
-    def has_front_matter(self) -> bool:
-        return bool(self.entries)

@@ -19,8 +19,6 @@ WORDS: dict[str, bool | None] = {
 INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 FLOAT = re.compile(r"[-+]?[0-9]{1,15}\.[0-9]{1,15}(?:[eE][-+]?[0-9]{1,2})?")
 
-PLAIN = "tag:yaml.org,2002:"
-
 
 class NotPlain(yaml.MarkedYAMLError):
     """YAML, but more than a front matter may have."""

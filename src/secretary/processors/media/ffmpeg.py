@@ -19,7 +19,7 @@ from ...errors import (
     WorkerCrashed,
 )
 from ...file_kinds import kind_of
-from ..program import started
+from ..program import passed_on, started
 
 _MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
 #: Who reads each kind. All that name other files (playlists, manifests, patterns of pictures) are
@@ -49,8 +49,6 @@ _CHUNK_BYTES = 64 * 1024
 _MAX_BLOCK_BYTES = 256 * 1024 * 1024
 #: How often somebody looks at what has been made.
 _LOOK_EVERY_S = 0.1
-#: By the mark of the sandbox its processes are found, whoever their parent is by then.
-_PASSED_ON = {"SECRETARY_SANDBOX"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ def run(
         *arguments,
     ]  # fmt: skip
     environment = {
-        **{name: value for name, value in os.environ.items() if name in _PASSED_ON},
+        **passed_on(),
         "LC_ALL": "C",
         "AV_LOG_FORCE_NOCOLOR": "1",
         # A program that is linked statically crashes when it loads a converter of another libc, as

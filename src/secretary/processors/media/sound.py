@@ -21,12 +21,11 @@ from ...sound_frames import share_between_frames
 from .ffmpeg import Ended, opening, run
 from .protection import is_protected
 from .recording import Recording, SoundTrack
-from .sound_times import Timeline, laid_out
+from .sound_times import SAMPLE_BYTES, Timeline, laid_out
 
 if TYPE_CHECKING:
     import numpy as np
 
-SAMPLE_BYTES = 2
 #: More of them no filter takes.
 MAX_CHANNELS = 64
 #: In samples: a place in the sound is known as exactly as this.
@@ -130,13 +129,27 @@ def samples(path: str, start: float, end: float) -> "np.ndarray":
     """The sound between two seconds, as numbers from -1 to 1; shorter where the file ends."""
     import numpy as np
 
+    return np.frombuffer(_content(path, start, end), dtype="<i2").astype(np.float32) / 32768
+
+
+def as_wav(path: str, start: float, end: float) -> bytes:
+    """The same as a file, for those who want one."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(SAMPLE_BYTES)
+        wav.setframerate(RATE)
+        wav.writeframes(_content(path, start, end))
+    return file.getvalue()
+
+
+def _content(path: str, start: float, end: float) -> bytes:
     first = max(round(start * RATE), 0)
     count = max(round(end * RATE) - first, 0)
     with open(path, "rb") as file:
         file.seek(first * SAMPLE_BYTES)
         there = max(os.fstat(file.fileno()).st_size // SAMPLE_BYTES - first, 0)
-        content = file.read(min(count, there) * SAMPLE_BYTES)
-    return np.frombuffer(content, dtype="<i2").astype(np.float32) / 32768
+        return file.read(min(count, there) * SAMPLE_BYTES)
 
 
 def _work(into: str) -> Path:
@@ -237,18 +250,3 @@ def _named(error: OSError) -> Exception:
     if error.errno not in FULL:
         return error
     return NoRoom("There is no room on the disk for the sound of the recording")
-
-
-def as_wav(path: str, start: float, end: float) -> bytes:
-    """The sound between two seconds as a file, for those who want one."""
-    first = max(round(start * RATE), 0)
-    with open(path, "rb") as raw:
-        raw.seek(first * SAMPLE_BYTES)
-        content = raw.read(max(round(end * RATE) - first, 0) * SAMPLE_BYTES)
-    file = io.BytesIO()
-    with wave.open(file, "wb") as wav:
-        wav.setnchannels(1)
-        wav.setsampwidth(SAMPLE_BYTES)
-        wav.setframerate(RATE)
-        wav.writeframes(content)
-    return file.getvalue()

@@ -2,10 +2,11 @@
 
 import math
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-_SAMPLE_BYTES = 2
+SAMPLE_BYTES = 2
 _CHUNK_BYTES = 1024 * 1024
 #: In seconds. Times are often a little off; nobody hears it, and it must not tear words apart.
 _TOLERATED = 0.1
@@ -63,7 +64,7 @@ class Timeline:
     def gaps(self) -> float:
         """In seconds; that before the first sample is none."""
         total = 0
-        for before, after in zip(self._pieces, self._pieces[1:], strict=False):
+        for before, after in pairwise(self._pieces):
             total += max(after.place - before.place - (after.raw - before.raw), 0)
         return total / self._rate
 
@@ -73,7 +74,7 @@ class Timeline:
         for line in lines:
             fields = line.split(b",")
             if len(fields) == 6 and not line.startswith(b"#"):
-                self._frame(int(fields[2]), int(fields[4]) // _SAMPLE_BYTES)
+                self._frame(int(fields[2]), int(fields[4]) // SAMPLE_BYTES)
 
     def _frame(self, time: int, count: int) -> None:
         if not self._pieces:
@@ -119,9 +120,9 @@ def laid_out(raw: Path, timeline: Timeline, whole: Path) -> Path:
             is_last = number == len(pieces) - 1
             end = timeline.samples if is_last else pieces[number + 1].raw
             skipped = max(-piece.place, 0)
-            source.seek((piece.raw + skipped) * _SAMPLE_BYTES)
-            target.seek(max(piece.place, 0) * _SAMPLE_BYTES)
-            _copy(source.fileno(), target.fileno(), (end - piece.raw - skipped) * _SAMPLE_BYTES)
+            source.seek((piece.raw + skipped) * SAMPLE_BYTES)
+            target.seek(max(piece.place, 0) * SAMPLE_BYTES)
+            _copy(source.fileno(), target.fileno(), (end - piece.raw - skipped) * SAMPLE_BYTES)
     return whole
 
 

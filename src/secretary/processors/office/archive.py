@@ -18,6 +18,8 @@ MAX_RATIO = 250
 RATIO_MATTERS_BYTES = 8 * MIB
 _CHUNK = 256 * 1024
 _IS_ENCRYPTED = 1
+#: The formats know no others, and damage to those ends in errors of their own.
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Archive:
@@ -50,6 +52,8 @@ class Archive:
             raise FileCorrupt("A part of the document is missing")
         if member.flag_bits & _IS_ENCRYPTED:
             raise FileEncrypted("The document is protected by a password")
+        if member.compress_type not in _PACKINGS:
+            raise FileCorrupt("A part of the document is packed as no office program does it")
         with self._archive.open(member) as stream:
             yield _Metered(stream, member, self)
 

@@ -117,3 +117,16 @@ Cell: TypeAlias = Sequence[Block]
 def words(content: Inlines) -> str:
     """The bare text of what is in a line."""
     return "".join(inline.text for inline in content if isinstance(inline, Run))
+
+
+def is_blank(content: Inlines) -> bool:
+    """Neither a letter nor anything else to be seen."""
+    return not words(content).strip() and all(isinstance(inline, Run) for inline in content)
+
+
+def signed(blocks: "list[Block]", author: str | None) -> "list[Block]":
+    """A comment that begins with the name of who wrote it."""
+    if not author or not blocks or not isinstance(blocks[0], Paragraph):
+        return blocks
+    name = Run(f"{author}:", Style(italic=True))
+    return [Paragraph([name, Run(" "), *blocks[0].content]), *blocks[1:]]

@@ -5,6 +5,8 @@ from .ooxml import DRAWING, Part
 from .xml_parts import Element, integer
 
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+#: What refers to a chart, where it is shown.
+CHART = f"{C}chart"
 _MAX_POINTS = 10_000
 
 

@@ -15,15 +15,16 @@ from .blocks import (
     Paragraph,
     Quote,
     Run,
-    Style,
     Table,
+    is_blank,
+    signed,
     words,
 )
 from .charts import chart_blocks
 from .diagrams import DIAGRAM, diagram_blocks
 from .document import OfficeDocument, page_of
 from .docx_numbering import Label, Numbering
-from .docx_styles import Meaning, Styles, W, value
+from .docx_styles import Meaning, Styles, W, heading_of, value
 from .docx_text import NOTES, TextReader
 from .ooxml import MARKUP, RELATION, Part, alternative, facts_of, main_part
 from .pictures import Pictures
@@ -109,7 +110,7 @@ class _Reader:
 
     def _block(self, properties: Element | None, meaning: Meaning, content: list[Inline]) -> Block:
         level = _heading(properties, meaning)
-        if not words(content).strip() and all(isinstance(each, Run) for each in content):
+        if is_blank(content):
             return Paragraph(())
         label, depth = self._label(properties, meaning)
         if level is not None:
@@ -164,10 +165,8 @@ class _Reader:
 
 
 def _heading(properties: Element | None, meaning: Meaning) -> int | None:
-    level = value(properties, "outlineLvl")
-    if level is None:
-        return meaning.heading
-    return integer(level, 9) + 1 if integer(level, 9) < 9 else None
+    outline = value(properties, "outlineLvl")
+    return meaning.heading if outline is None else heading_of(outline)
 
 
 def _children(element: Element, tag: str) -> Iterator[Element]:
@@ -212,7 +211,7 @@ class _Notes:
             part = self._parts[name]
             if part is not None:
                 blocks = _Reader(part, context.pictures, context).blocks(element)
-                yield Note(label, _with_author(element, blocks))
+                yield Note(label, signed(blocks, element.get(f"{W}author")))
 
     def _found(self, name: str) -> dict[str, Element]:
         if name not in self._elements:
@@ -220,11 +219,3 @@ class _Notes:
             children = root.iterchildren(f"{W}{_NOTE_PARTS[name][1]}") if root is not None else ()
             self._elements[name] = {each.get(f"{W}id", ""): each for each in children}
         return self._elements[name]
-
-
-def _with_author(note: Element, blocks: list[Block]) -> list[Block]:
-    author = note.get(f"{W}author")
-    if not author or not blocks or not isinstance(blocks[0], Paragraph):
-        return blocks
-    first = Paragraph([Run(f"{author}:", Style(italic=True)), Run(" "), *blocks[0].content])
-    return [first, *blocks[1:]]

@@ -4,11 +4,10 @@ import re
 from dataclasses import dataclass, field
 
 from .docx_styles import W, value
-from .numerals import numeral
+from .numerals import counted, numeral
 from .xml_parts import Element, integer
 
 _LEVELS = 9
-_PLAIN_NUMBER = re.compile(r"\(?(\d+)[.)]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,10 @@ class Numbering:
         if form == "bullet":
             return Label("-", "")
         self._count(found, level)
-        text = _text(found, level, form)
+        text = _text(found, level)
         if form == "none" and not text:
             return None
-        plain = _PLAIN_NUMBER.fullmatch(text)
-        return Label(f"{plain[1]}." if plain else "-", text)
+        return Label(counted(text) or "-", text)
 
     def _count(self, found: _List, level: int) -> None:
         counts = found.counts
@@ -94,7 +92,7 @@ def _start(found: _List, level: int) -> int:
     return integer(value(found.levels.get(level), "start"), 1)
 
 
-def _text(found: _List, level: int, form: str) -> str:
+def _text(found: _List, level: int) -> str:
     element = found.levels.get(level)
     pattern = value(element, "lvlText")
     if pattern is None:

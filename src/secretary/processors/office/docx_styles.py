@@ -10,7 +10,7 @@ from .style_names import (
     list_depth,
     quote_like,
 )
-from .xml_parts import Element, integer
+from .xml_parts import Element, integer, is_true
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 VALUE = f"{W}val"
@@ -40,7 +40,7 @@ class Styles:
         self._defaults = {
             style.get(f"{W}type"): key
             for key, style in self._styles.items()
-            if style.get(f"{W}default") in ("1", "true")
+            if is_true(style.get(f"{W}default"))
         }
         self._meanings: dict[str | None, Meaning] = {}
         self._characters: dict[str, Style] = {}
@@ -85,12 +85,18 @@ def _meaning(chain: list[Element]) -> Meaning:
 
 def _heading(chain: list[Element]) -> int | None:
     for element in chain:
-        level = value(element.find(f"{W}pPr"), "outlineLvl")
-        if level is not None:
-            return integer(level, _BODY_TEXT) + 1 if integer(level, 9) < _BODY_TEXT else None
+        outline = value(element.find(f"{W}pPr"), "outlineLvl")
+        if outline is not None:
+            return heading_of(outline)
         if found := heading_level(_name(element)):
             return found
     return None
+
+
+def heading_of(outline: str) -> int | None:
+    """The level of a heading whose outline level this is."""
+    level = integer(outline, _BODY_TEXT)
+    return level + 1 if level < _BODY_TEXT else None
 
 
 def _numbering(chain: list[Element]) -> tuple[str, int] | None:

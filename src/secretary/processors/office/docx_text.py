@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from .blocks import PLAIN, Inline, NoteMark, Run, Style
+from .charts import CHART
 from .diagrams import DIAGRAM
 from .docx_styles import Styles, W, is_on, styled, value
 from .equations import M, latex
 from .fields import link_of, text_of
-from .ooxml import DRAWING, MARKUP, RELATION, Part, alternative
+from .ooxml import MARKUP, RELATION, Part, alternative
 from .pictures import Pictures
 from .scripts import lowered, raised
 from .symbols import symbol
-from .xml_parts import Element, integer
+from .xml_parts import Element, integer, is_true
 
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
 _PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
 #: What is longer is of no kind that we know.
@@ -24,7 +24,7 @@ _INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
 #: Notes by how they are marked: the prefix of their labels.
 NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
-_BOXES = {f"{W}txbxContent", _CHART, f"{DIAGRAM}relIds"}
+_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
 _LEFT_OUT = {
     f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
@@ -148,11 +148,7 @@ class TextReader:
             if element.tag in _BOXES:
                 self.boxes.append(element)
             elif element.tag == f"{_PICTURE}pic":
-                named = element.find(f"{_PICTURE}nvPicPr/{_PICTURE}cNvPr")
-                text = (named.get("descr") if named is not None else None) or alt
-                blip = element.find(f"{_PICTURE}blipFill/{DRAWING}blip")
-                identity = blip.get(f"{RELATION}embed") if blip is not None else None
-                found.append(self.part.picture(identity, text, self.pictures))
+                found.append(self.part.drawn_picture(element, self.pictures, alt))
             elif element.tag == f"{_VECTOR}imagedata":
                 identity = element.get(f"{RELATION}id")
                 found.append(self.part.picture(identity, alt, self.pictures))
@@ -213,5 +209,5 @@ def _tick(control: Element) -> str | None:
     if box is None:
         return None
     checked = box.find(f"{_WORD_2010}checked")
-    is_ticked = checked is not None and checked.get(f"{_WORD_2010}val") in ("1", "true")
+    is_ticked = checked is not None and is_true(checked.get(f"{_WORD_2010}val"))
     return _TICKED if is_ticked else _UNTICKED

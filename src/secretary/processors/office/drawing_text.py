@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .blocks import Block, Cell, Inline, Item, Paragraph, Run, Style
+from .blocks import Block, Cell, Inline, Item, Paragraph, Run, Style, is_blank
 from .equations import M, latex
 from .numerals import numeral
 from .ooxml import DRAWING as A
 from .ooxml import MARKUP, RELATION, Part, alternative
 from .scripts import lowered, raised
 from .spans import Spanning, laid_out
-from .xml_parts import Element, integer
+from .xml_parts import Element, integer, is_true
 
 _NUMBERED = {
     "alphaLc": "lowerLetter",
@@ -95,7 +95,7 @@ def inlines(paragraph: Element, part: Part) -> list[Inline]:
                 found += inlines(chosen, part)
         elif child.tag == _MATH_2010 or child.tag.startswith(M):
             found.append(Run(latex(child), Style(math=True)))
-    return found if any(not isinstance(each, Run) or each.text.strip() for each in found) else []
+    return [] if is_blank(found) else found
 
 
 def _run(text: str, properties: Element | None, part: Part) -> Run:
@@ -107,8 +107,8 @@ def _run(text: str, properties: Element | None, part: Part) -> Run:
         text = raised(text) if position > 0 else lowered(text)
     link = properties.find(f"{A}hlinkClick")
     style = Style(
-        bold=properties.get("b") in ("1", "true"),
-        italic=properties.get("i") in ("1", "true"),
+        bold=is_true(properties.get("b")),
+        italic=is_true(properties.get("i")),
         strike=properties.get("strike", "noStrike") != "noStrike",
         link=part.link(link.get(f"{RELATION}id")) if link is not None else None,
     )
@@ -135,7 +135,7 @@ def table_rows(table: Element, part: Part) -> list[list[Cell]]:
         [
             _spanning(cell, part)
             for cell in row.iterchildren(f"{A}tc")
-            if not (cell.get("hMerge") in ("1", "true") or cell.get("vMerge") in ("1", "true"))
+            if not (is_true(cell.get("hMerge")) or is_true(cell.get("vMerge")))
         ]
         for row in table.iterchildren(f"{A}tr")
     )

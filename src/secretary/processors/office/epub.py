@@ -12,13 +12,12 @@ from .archive import Archive
 from .blocks import Block, Picture
 from .document import OfficeDocument, page_of
 from .encodings import decoded_markup
-from .html import blocks_of, data_of, parsed_html
+from .html import XHTML, blocks_of, data_of, parsed_html
 from .pictures import Pictures
-from .xml_parts import Element, parsed
+from .xml_parts import DUBLIN, Element, parsed
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _PACKAGE = "{http://www.idpf.org/2007/opf}"
-_DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
 #: With all that it declares: entities of a book's own stay what they are, unexpanded.
@@ -73,7 +72,7 @@ def _refuse_encrypted(archive: Archive, names: set[str]) -> None:
 def _facts(package: Element) -> dict[str, str]:
     facts: dict[str, str] = {}
     for name, fact in _FACTS.items():
-        text = package.findtext(f"{_PACKAGE}metadata/{_DUBLIN}{name}")
+        text = package.findtext(f"{_PACKAGE}metadata/{DUBLIN}{name}")
         if text and text.strip():
             facts[fact] = text.strip()
     return facts
@@ -112,6 +111,6 @@ def _signs(name: str, written: str) -> str:
 
 def _unlink(root: Element) -> None:
     """Links from part to part lead nowhere once the book is Markdown."""
-    for each in root.iter("a", "{http://www.w3.org/1999/xhtml}a"):
+    for each in root.iter("a", f"{XHTML}a"):
         if not urlsplit(each.get("href") or "").scheme:
             each.attrib.pop("href", None)

@@ -17,9 +17,9 @@ from .blocks import (
     Run,
     Style,
     Table,
-    words,
+    is_blank,
 )
-from .numerals import numeral
+from .numerals import LETTERED, numeral
 from .scripts import lowered, raised
 from .spans import Spanning, laid_out
 from .xml_parts import Element, integer
@@ -39,7 +39,6 @@ _STYLES = {
     **dict.fromkeys(("s", "del", "strike"), Style(strike=True)),
     **dict.fromkeys(("code", "kbd", "samp", "tt"), Style(code=True)),
 }
-_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
 
@@ -117,7 +116,7 @@ class Flow:
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()
                 start = integer(element.get("start"), 1) - 1
-                form = _FORMS.get(element.get("type") or "", "")
+                form = LETTERED.get(element.get("type") or "", "")
                 self._lists.append(_List(name == "ol", start, form=form))
             case "li":
                 self._flush()
@@ -190,7 +189,7 @@ class Flow:
 
     def _flush(self) -> None:
         line, self._line = self._line, []
-        if not words(line).strip() and all(isinstance(each, Run) for each in line):
+        if is_blank(line):
             return
         level = self._levels[-1]
         if self._heading is not None:
@@ -208,11 +207,10 @@ class Flow:
         level.blocks.append(block)
 
     def _open(self, name: str, element: Element) -> None:
-        if name in ("td", "th", "tr") and all(each.name != "table" for each in self._levels):
-            self._flush()  # a cell that is in no table
-            return
         self._flush()
-        self._levels.append(_Level(name, cell=element, depth=len(self._lists)))
+        is_stray = name in ("td", "th", "tr") and all(e.name != "table" for e in self._levels)
+        if not is_stray:
+            self._levels.append(_Level(name, cell=element, depth=len(self._lists)))
 
     def _close(self, name: str) -> None:
         if all(each.name != name for each in self._levels[1:]):
@@ -233,9 +231,9 @@ class Flow:
             case "td" | "th" if level.cell is not None:
                 across = integer(level.cell.get("colspan"), 1)
                 down = integer(level.cell.get("rowspan"), 1)
-                row = parent.rows if parent.rows else [[]]
-                row[-1].append(Spanning(level.blocks, across, down))
-                parent.rows[:] = row
+                if not parent.rows:
+                    parent.rows.append([])
+                parent.rows[-1].append(Spanning(level.blocks, across, down))
             case "tr":
                 parent.rows += level.rows
             case "caption":

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..escapes import fence_of
+from ..pipe_tables import pipe_table
 from .blocks import (
     Block,
     Cell,
@@ -102,7 +103,7 @@ def _written(block: Block, notes: list[Note]) -> str:
         case Paragraph(content):
             return markdown_of(content)
         case Code(text, language):
-            return _fenced(text, language)
+            return fenced(text, language)
         case Quote(blocks):
             inner = _joined(_merged(blocks), notes)
             return "> " + inner.replace("\n", "\n> ").replace("> \n", ">\n") if inner else ""
@@ -116,7 +117,7 @@ def _written(block: Block, notes: list[Note]) -> str:
             return ""
 
 
-def _fenced(text: str, language: str) -> str:
+def fenced(text: str, language: str) -> str:
     fence = fence_of(text, 3)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
 
@@ -127,7 +128,7 @@ def _table(rows: Sequence[Sequence[Cell]], notes: list[Note]) -> str:
     written = [
         [_cell(cell, notes, is_head=not number) for cell in row] for number, row in enumerate(rows)
     ]
-    return _pipes(written) if any(any(row) for row in written) else ""
+    return pipe_table(written) if any(any(row) for row in written) else ""
 
 
 def _cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
@@ -166,7 +167,7 @@ def _grid(grid: Grid) -> str:
         if rows[row][column]:
             target = target_of(link).replace("|", "%7C")
             rows[row][column] = f"[{rows[row][column]}]({target})"
-    return _pipes(rows)
+    return pipe_table(rows)
 
 
 def _text(text: str) -> str:
@@ -174,12 +175,3 @@ def _text(text: str) -> str:
     if "\n" in text or "\r" in text:
         text = LINE_BREAK.join(line.strip() for line in re.split("[\r\n]+", text))
     return text.replace("|", "\\|").replace("\t", " ")
-
-
-def _pipes(rows: list[list[str]]) -> str:
-    width = max(map(len, rows), default=0)
-    if not width:
-        return ""
-    lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
-    lines.insert(1, f"|{' --- |' * width}")
-    return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Numbers as a spreadsheet shows them."""
 
 import math
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 
 from .format_codes import Section, Token, sections
@@ -32,7 +32,10 @@ def shown(value: float, code: str, *, is_1904: bool = False) -> str:
         return "".join(
             general(number) if token.kind == "general" else token.text for token in section.tokens
         )
-    return _shown_number(section, number).strip()
+    try:
+        return _shown_number(section, number).strip()
+    except InvalidOperation:  # hundreds of digits
+        return general(value)
 
 
 def general(value: float) -> str:

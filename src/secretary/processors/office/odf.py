@@ -3,7 +3,7 @@
 import re
 
 from .archive import Archive
-from .blocks import Block, Heading, Item, Paragraph, Run, words
+from .blocks import Block, Heading, Paragraph, Run
 from .document import OfficeDocument, page_of
 from .odf_package import OFFICE, content_of, facts_of, part_of
 from .odf_styles import TEXT, OdfStyles
@@ -12,6 +12,7 @@ from .odf_text import DRAW, LINK, SVG, OdfText
 from .pictures import Pictures
 from .reading_order import Box, in_reading_order
 from .sheet_grid import SheetGrid
+from .slide_parts import slide_title, spoken_notes
 from .xml_parts import Element
 
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
@@ -37,8 +38,9 @@ def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
     for number, slide in enumerate(slides, 1):
         style = slide.get(f"{DRAW}style-name")
         visibility = text.styles.property("drawing-page", style, f"{_PRESENTATION}visibility")
-        blocks = _slide_blocks(slide, text, is_hidden=visibility == "hidden")
-        pages.append(page_of(number, blocks, pictures, is_hidden=visibility == "hidden"))
+        is_hidden = visibility == "hidden"
+        blocks = _slide_blocks(slide, text, is_hidden=is_hidden)
+        pages.append(page_of(number, blocks, pictures, is_hidden=is_hidden))
     return OfficeDocument(pages=pages, facts=facts_of(archive))
 
 
@@ -56,8 +58,7 @@ def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocu
             blocks.append(grid)
         for frame in table.iter(f"{DRAW}frame"):
             blocks += text.shape(frame)
-        facts = {"name": name, "is_hidden": is_hidden}
-        pages.append(page_of(number, blocks, pictures, **facts))
+        pages.append(page_of(number, blocks, pictures, name=name, is_hidden=is_hidden))
     return OfficeDocument(pages=pages, facts=facts_of(archive))
 
 
@@ -75,7 +76,7 @@ def _slide_blocks(slide: Element, text: OdfText, *, is_hidden: bool) -> list[Blo
     title: list[Block] = []
     for shape in shapes:
         if shape.get(_CLASS) == "title":
-            title += _title(text.shape(shape))
+            title += slide_title(text.shape(shape))
     others = [shape for shape in shapes if shape.get(_CLASS) != "title"]
     blocks: list[Block] = [*title]
     if is_hidden:
@@ -89,13 +90,7 @@ def _slide_blocks(slide: Element, text: OdfText, *, is_hidden: bool) -> list[Blo
         if frame.get(_CLASS) == "notes"
         for block in text.shape(frame)
     ]
-    return [*blocks, Heading(2, [Run("Notes")]), *spoken] if spoken else blocks
-
-
-def _title(blocks: list[Block]) -> list[Block]:
-    lines = [block for block in blocks if isinstance(block, Paragraph | Item)]
-    content = [inline for line in lines for inline in (*line.content, Run(" "))]
-    return [Heading(1, content[:-1])] if words(content).strip() else []
+    return [*blocks, *spoken_notes(spoken)]
 
 
 def _box(shape: Element) -> Box | None:

@@ -4,20 +4,19 @@ from lxml import etree
 
 from ...errors import FileCorrupt, FileEncrypted
 from .archive import Archive, opened_archive
-from .xml_parts import Element, parsed
+from .xml_parts import DUBLIN, Element, parsed, texts_in
 
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _MANIFEST = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}"
 _META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
-_DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _PROPERTIES = {
-    f"{_DUBLIN}title": "title",
-    f"{_DUBLIN}subject": "subject",
+    f"{DUBLIN}title": "title",
+    f"{DUBLIN}subject": "subject",
     f"{_META}initial-creator": "author",
-    f"{_DUBLIN}language": "language",
+    f"{DUBLIN}language": "language",
     f"{_META}keyword": "keywords",
     f"{_META}creation-date": "created_at",
-    f"{_DUBLIN}date": "modified_at",
+    f"{DUBLIN}date": "modified_at",
 }
 
 
@@ -51,7 +50,4 @@ def part_of(archive: Archive, name: str) -> Element | None:
 def facts_of(archive: Archive) -> dict[str, str]:
     meta = part_of(archive, "meta.xml")
     holder = meta.find(f"{OFFICE}meta") if meta is not None else None
-    if holder is None:
-        return {}
-    found = {_PROPERTIES[each.tag]: each.text for each in holder if each.tag in _PROPERTIES}
-    return {name: text.strip() for name, text in found.items() if text and text.strip()}
+    return texts_in(holder, _PROPERTIES) if holder is not None else {}

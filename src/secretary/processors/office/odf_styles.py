@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from .blocks import PLAIN, Style
+from .numerals import LETTERED
 from .odf_package import OFFICE
 from .style_names import code_like, heading_level, quote_like
 from .xml_parts import Element, integer
@@ -13,13 +14,7 @@ TEXT = f"{{{_URN}:text:1.0}}"
 STYLE = f"{{{_URN}:style:1.0}}"
 FORMAT = f"{{{_URN}:xsl-fo-compatible:1.0}}"
 _NAME = f"{STYLE}name"
-_FORMS = {
-    "a": "lowerLetter",
-    "A": "upperLetter",
-    "i": "lowerRoman",
-    "I": "upperRoman",
-    "1": "decimal",
-}
+_FORMS = {**LETTERED, "1": "decimal"}
 _PARENTS = 20
 
 
@@ -85,12 +80,6 @@ class OdfStyles:
 
     def list_level(self, name: str | None, level: int) -> ListLevel:
         return self._lists.get(name or "", {}).get(level, BULLET)
-
-    def list_of(self, paragraph_style: str | None) -> str | None:
-        for element in self._with_parents("paragraph", paragraph_style):
-            if name := element.get(f"{STYLE}list-style-name"):
-                return str(name)
-        return None
 
     def _collect(self, holder: Element) -> None:
         for element in holder:

@@ -24,6 +24,8 @@ from .blocks import (
     Run,
     Style,
     Table,
+    is_blank,
+    signed,
     words,
 )
 from .numerals import numeral
@@ -33,12 +35,11 @@ from .odf_tables import TABLE, spanning_rows
 from .pictures import Pictures
 from .scripts import lowered, raised
 from .spans import Spanning, laid_out
-from .xml_parts import Element, integer
+from .xml_parts import DUBLIN, Element, integer
 
 DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 LINK = "{http://www.w3.org/1999/xlink}href"
-_DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _MATH = "{http://www.w3.org/1998/Math/MathML}"
 _SPACE = re.compile(r"[ \t\n\r]+")
 _SKIPPED = {
@@ -152,8 +153,7 @@ class OdfText:
     def inlines(self, element: Element) -> list[Inline]:
         found: list[Inline] = []
         self._read(element, PLAIN, "", found)
-        is_empty = not words(found).strip() and all(isinstance(each, Run) for each in found)
-        return [] if is_empty else found
+        return [] if is_blank(found) else found
 
     def _read(self, element: Element, style: Style, place: str, found: list[Inline]) -> None:
         self._add(element.text, style, place, found)
@@ -191,10 +191,7 @@ class OdfText:
     def _note(self, element: Element) -> NoteMark:
         if element.tag == f"{OFFICE}annotation":
             prefix, blocks = "c", self._nested(element)
-            author = element.findtext(f"{_DUBLIN}creator")
-            if author and blocks and isinstance(blocks[0], Paragraph):
-                name = Run(f"{author}:", Style(italic=True))
-                blocks[0] = Paragraph([name, Run(" "), *blocks[0].content])
+            blocks = signed(blocks, element.findtext(f"{DUBLIN}creator"))
         else:
             prefix = "e" if element.get(f"{TEXT}note-class") == "endnote" else ""
             body = element.find(f"{TEXT}note-body")

@@ -10,7 +10,7 @@ from ...errors import FileCorrupt
 from .archive import Archive
 from .blocks import Picture
 from .pictures import Pictures
-from .xml_parts import Element, parsed
+from .xml_parts import DUBLIN, Element, parsed, texts_in
 
 _OFFICE = "http://schemas.openxmlformats.org/"
 RELATION = f"{{{_OFFICE}officeDocument/2006/relationships}}"
@@ -18,10 +18,10 @@ DRAWING = f"{{{_OFFICE}drawingml/2006/main}}"
 MARKUP = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _PACKAGE = f"{{{_OFFICE}package/2006/relationships}}"
 _PROPERTIES = {
-    "{http://purl.org/dc/elements/1.1/}title": "title",
-    "{http://purl.org/dc/elements/1.1/}subject": "subject",
-    "{http://purl.org/dc/elements/1.1/}creator": "author",
-    "{http://purl.org/dc/elements/1.1/}language": "language",
+    f"{DUBLIN}title": "title",
+    f"{DUBLIN}subject": "subject",
+    f"{DUBLIN}creator": "author",
+    f"{DUBLIN}language": "language",
     f"{{{_OFFICE}package/2006/metadata/core-properties}}keywords": "keywords",
     "{http://purl.org/dc/terms/}created": "created_at",
     "{http://purl.org/dc/terms/}modified": "modified_at",
@@ -78,6 +78,18 @@ class Part:
         file = pictures.keep(part.archive.read(part.name)) if part else None
         return Picture((alt or "").strip(), file)
 
+    def drawn_picture(
+        self, element: Element, pictures: Pictures, alt: str | None = None
+    ) -> Picture:
+        """Of an element `pic`, the children of which have the same prefix; `alt` is what to say
+        of it if it does not say it itself."""
+        own = element.tag.removesuffix("pic")
+        named = element.find(f"{own}nvPicPr/{own}cNvPr")
+        blip = element.find(f"{own}blipFill/{DRAWING}blip")
+        identity = blip.get(f"{RELATION}embed") if blip is not None else None
+        description = named.get("descr") if named is not None else None
+        return self.picture(identity, description or alt, pictures)
+
 
 def main_part(archive: Archive, usual_name: str) -> Part:
     part = Part(archive, "").related("officeDocument")
@@ -90,10 +102,7 @@ def main_part(archive: Archive, usual_name: str) -> Part:
 
 def facts_of(archive: Archive) -> dict[str, str]:
     part = Part(archive, "").related("core-properties")
-    if part is None:
-        return {}
-    found = {_PROPERTIES[each.tag]: each.text for each in part.root if each.tag in _PROPERTIES}
-    return {name: text.strip() for name, text in found.items() if text and text.strip()}
+    return texts_in(part.root, _PROPERTIES) if part is not None else {}
 
 
 def alternative(element: Element) -> Element | None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from ..page import Page
 from .archive import Archive
-from .blocks import Block, Heading, Item, Paragraph, Run, Table
-from .charts import chart_blocks
+from .blocks import Block, Heading, Paragraph, Run, Table
+from .charts import CHART, chart_blocks
 from .diagrams import DIAGRAM, diagram_blocks
 from .document import OfficeDocument, page_of
 from .drawing_text import Bullets, level_bullet, no_bullets, table_rows, text_blocks
@@ -14,10 +14,10 @@ from .ooxml import DRAWING as A
 from .ooxml import MARKUP, RELATION, Part, alternative, facts_of, main_part
 from .pictures import Pictures
 from .reading_order import Box, in_reading_order
-from .xml_parts import Element, integer
+from .slide_parts import slide_title, spoken_notes
+from .xml_parts import Element, integer, is_true
 
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _TITLES = {"title", "ctrTitle"}
 #: What is on every slide says nothing about this one.
 _FURNITURE = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
@@ -76,7 +76,7 @@ class _Slide:
     def _shape(self, element: Element) -> _Shape | None:
         properties = element.find(f"./*/{P}nvPr/{P}ph")
         named = element.find(f"./*/{P}cNvPr")
-        if named is not None and named.get("hidden") in ("1", "true"):
+        if named is not None and is_true(named.get("hidden")):
             return None
         if properties is None:
             return _Shape(element, _box(element), None)
@@ -101,10 +101,8 @@ class _Slide:
                     break
 
     def _title(self, shape: _Shape) -> list[Block]:
-        blocks = text_blocks(shape.element.find(f"{P}txBody"), self._part, Bullets(no_bullets))
-        lines = [block for block in blocks if isinstance(block, Paragraph | Item)]
-        content = [inline for line in lines for inline in (*line.content, Run(" "))]
-        return [Heading(1, content[:-1])] if content else []
+        body = shape.element.find(f"{P}txBody")
+        return slide_title(text_blocks(body, self._part, Bullets(no_bullets)))
 
     def _shape_blocks(self, shape: _Shape) -> list[Block]:
         element = shape.element
@@ -138,18 +136,14 @@ class _Slide:
         return Bullets(inherited)
 
     def _picture(self, element: Element) -> list[Block]:
-        named = element.find(f"{P}nvPicPr/{P}cNvPr")
-        blip = element.find(f"{P}blipFill/{A}blip")
-        alt = named.get("descr") if named is not None else None
-        identity = blip.get(f"{RELATION}embed") if blip is not None else None
-        picture = self._part.picture(identity, alt, self._pictures)
+        picture = self._part.drawn_picture(element, self._pictures)
         return [Paragraph([picture])] if picture.alt or picture.file else []
 
     def _frame(self, frame: Element) -> list[Block]:
         table = frame.find(f"{A}graphic/{A}graphicData/{A}tbl")
         if table is not None:
             return [Table(table_rows(table, self._part))]
-        chart = frame.find(f"{A}graphic/{A}graphicData/{_CHART}")
+        chart = frame.find(f"{A}graphic/{A}graphicData/{CHART}")
         if chart is not None:
             return chart_blocks(self._part.by_id(chart.get(f"{RELATION}id")))
         diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
@@ -166,7 +160,7 @@ class _Slide:
             place = shape.find(f"./*/{P}nvPr/{P}ph")
             if place is not None and place.get("type") == "body":
                 blocks += text_blocks(shape.find(f"{P}txBody"), part, Bullets(no_bullets))
-        return [Heading(2, [Run("Notes")]), *blocks] if blocks else []
+        return spoken_notes(blocks)
 
 
 def _shared(part: Part | None, layouts: dict[str, Part]) -> Part | None:

@@ -1,10 +1,9 @@
 """Any office file to Markdown, page by page. Runs in a process of its own."""
 
 from ...errors import FileCorrupt
+from .archive import MIB
 from .document import OfficeDocument
 from .pictures import Pictures
-
-MIB = 1024 * 1024
 
 
 def read_office(

@@ -26,7 +26,7 @@ def in_reading_order(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
     if len(shapes) > _MANY:
         return [shape for _, shape in sorted(shapes, key=lambda each: _corner(each[0]))]
     placed = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
-    order = _ordered([(box, number) for box, number in placed])
+    order = _ordered(placed)
     for number, (box, _) in enumerate(shapes):
         if box is None:
             order.insert(order.index(number - 1) + 1 if number else 0, number)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import FileTooLarge
 from .archive import MIB
-from .blocks import PLAIN, Note, NoteMark, Paragraph, Picture, Run, Style
+from .blocks import PLAIN, Note, NoteMark, Picture, Run, signed
 from .document import OfficeDocument, page_of
 from .fields import link_of, text_of
 from .pictures import Pictures
@@ -218,11 +218,8 @@ class _Reader:
             prefix = "c" if word == "annotation" else "e" if ended.is_endnote else ""
             self._counts[prefix] += 1
             label = f"{prefix}{self._counts[prefix]}"
-            if prefix == "c" and self._author and blocks and isinstance(blocks[0], Paragraph):
-                name = Run(f"{self._author}:", Style(italic=True))
-                blocks[0] = Paragraph([name, Run(" "), *blocks[0].content])
             outer.add(NoteMark(label))
-            outer.put(Note(label, blocks))
+            outer.put(Note(label, signed(blocks, self._author) if prefix == "c" else blocks))
 
         group.at_end = end
 

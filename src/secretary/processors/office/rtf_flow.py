@@ -14,12 +14,13 @@ from .blocks import (
     Quote,
     Run,
     Table,
+    is_blank,
     words,
 )
+from .numerals import counted
 from .spans import refuse_beyond, repeated
 from .style_names import code_like, contents_level, heading_level, quote_like
 
-_PLAIN_NUMBER = re.compile(r"\(?(\d+)[.)]?")
 _LABEL = re.compile(r"[\w.()§ -]*\w[\w.()§ -]*")
 #: Borders of cells that are so close are the same (in twentieths of a point).
 _CLOSE = 60
@@ -69,7 +70,7 @@ class RtfFlow:
         line, self._line = self._line, []
         label, self._label = self._label.strip(), ""
         self._stay_in(form.depth)
-        if words(line).strip() or any(not isinstance(each, Run) for each in line):
+        if not is_blank(line):
             self.put(_block(line, label, form))
 
     def put(self, block: Block) -> None:
@@ -145,8 +146,8 @@ def _block(line: list[Inline], label: str, form: ParagraphForm) -> Block:
     if contents := contents_level(form.style):
         return Item(contents - 1, "-", line)
     if label:
-        if plain := _PLAIN_NUMBER.fullmatch(label):
-            return Item(form.level, f"{plain[1]}.", line)
+        if marker := counted(label):
+            return Item(form.level, marker, line)
         return Item(form.level, "-", [Run(f"{label} "), *line] if has_label else line)
     if code_like(form.style):
         return Code(words(line))

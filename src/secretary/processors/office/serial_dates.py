@@ -24,7 +24,10 @@ def shown_date(value: float, section: Section, *, is_1904: bool) -> str | None:
     has_seconds = any(
         token.kind in ("date", "elapsed") and token.text[0] in "sS" for token in tokens
     )
-    moment = _moment(value, is_1904, decimals if has_seconds else None)
+    try:
+        moment = _moment(value, is_1904, decimals if has_seconds else None)
+    except OverflowError:  # rounded, it is later than that
+        return None
     has_halves = any(token.kind == "half" for token in tokens)
     return "".join(
         _written(token, moment, value, has_halves=has_halves, is_german=section.is_german)

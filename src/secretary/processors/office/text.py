@@ -10,10 +10,10 @@ from ..page import Page
 from .blocks import Grid
 from .document import OfficeDocument, page_of
 from .encodings import decoded, text_at
+from .markdown import fenced
 from .pictures import Pictures
 
 _TABLES = {".csv", ".tsv", ".tab"}
-_MARKDOWN = {".md", ".markdown", ".mdown", ".mkd"}
 _LANGUAGES = {
     ".json": "json", ".xml": "xml", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".ini": "ini",
     ".py": "python", ".js": "javascript", ".ts": "typescript", ".java": "java", ".c": "c",
@@ -35,8 +35,7 @@ def read_text(path: str, name: str | None, pictures: Pictures, max_cells: int) -
         return OfficeDocument(pages=[page_of(1, [grid] if grid.rows else [], pictures)])
     markdown = text
     if suffix in _LANGUAGES and text.strip():
-        fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
-        markdown = f"{fence}{_LANGUAGES[suffix]}\n{text.strip(chr(10))}\n{fence}\n"
+        markdown = f"{fenced(text, _LANGUAGES[suffix])}\n"
     return OfficeDocument(pages=[Page(number=1, text=text, markdown=markdown)])
 
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from ...errors import UnsupportedFile
 from .archive import Archive
 from .blocks import Block, Heading, Paragraph, Run
-from .charts import chart_blocks
+from .charts import CHART, chart_blocks
 from .document import OfficeDocument, page_of
 from .number_formats import BUILT_IN, general, shown
 from .ooxml import DRAWING, RELATION, Part, facts_of, main_part
 from .pictures import Pictures
 from .sheet_grid import SheetGrid
-from .xml_parts import Element, elements, integer
+from .xml_parts import Element, elements, integer, is_true
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
-_CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}chart"
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _SHORT_NUMBER = 15
@@ -36,8 +35,7 @@ def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDoc
         part = workbook.by_id(sheet.get(f"{RELATION}id"))
         if part is not None:
             blocks += _sheet_blocks(part, book, pictures, max_cells)
-        facts = {"name": name, "is_hidden": is_hidden}
-        pages.append(page_of(number, blocks, pictures, **facts))
+        pages.append(page_of(number, blocks, pictures, name=name, is_hidden=is_hidden))
     return OfficeDocument(pages=pages, facts=facts_of(archive))
 
 
@@ -46,7 +44,7 @@ class _Book:
 
     def __init__(self, workbook: Part) -> None:
         properties = workbook.root.find(f"{S}workbookPr")
-        self.is_1904 = properties is not None and properties.get("date1904") in ("1", "true")
+        self.is_1904 = properties is not None and is_true(properties.get("date1904"))
         self.strings = _strings(workbook.related("sharedStrings"))
         self._codes = _codes(workbook.related("styles"))
         self._numbers: dict[tuple[str, str], str] = {}
@@ -209,14 +207,10 @@ def _drawn(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterat
     """Pictures and text boxes. A chart's numbers are in the sheets, unless it is one."""
     if part is None:
         return
-    for element in part.root.iter(f"{_PLACED}pic", f"{_PLACED}txBody", _CHART):
+    for element in part.root.iter(f"{_PLACED}pic", f"{_PLACED}txBody", CHART):
         if element.tag == f"{_PLACED}pic":
-            named = element.find(f"{_PLACED}nvPicPr/{_PLACED}cNvPr")
-            blip = element.find(f"{_PLACED}blipFill/{DRAWING}blip")
-            alt = named.get("descr") if named is not None else None
-            identity = blip.get(f"{RELATION}embed") if blip is not None else None
-            yield Paragraph([part.picture(identity, alt, pictures)])
-        elif element.tag == _CHART:
+            yield Paragraph([part.drawn_picture(element, pictures)])
+        elif element.tag == CHART:
             if has_charts:
                 yield from chart_blocks(part.by_id(element.get(f"{RELATION}id")))
         else:

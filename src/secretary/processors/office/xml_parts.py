@@ -1,7 +1,7 @@
 """XML of strangers: no entity is expanded, nothing outside is fetched, depth is bounded."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from lxml import etree
@@ -11,24 +11,31 @@ from ...errors import FileCorrupt
 #: lxml has no types.
 Element: TypeAlias = Any
 
+#: Dublin Core: what many formats call titles, authors and the like.
+DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
+
+#: What nobody counts or measures; to write it down may take more digits than Python writes.
+_ABSURD = 10**18
+_GUARDED: dict[str, Any] = {
+    "resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False,
+    "remove_comments": True, "remove_pis": True,
+}  # fmt: skip
 
 
 def parsed(data: bytes) -> Element:
     if b"purl.oclc.org/ooxml" in data[:8192]:
         # "Strict" files are the same under other names.
         data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data)
-    root = etree.fromstring(data, _parser())
+    # A parser for each part: it keeps the names of all that it has seen.
+    root = etree.fromstring(data, etree.XMLParser(**_GUARDED))
     _refuse_entities(root.getroottree())
     return root
 
 
 def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
     """Each element of these names when it is complete; what is before it is forgotten."""
-    events = etree.iterparse(
-        stream, events=("end",), tag=tuple(tags), resolve_entities=False, load_dtd=False,
-        no_network=True, huge_tree=False, remove_comments=True, remove_pis=True,
-    )  # fmt: skip
+    events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_GUARDED)
     is_first = True
     for _, element in events:
         if is_first and element.getroottree().docinfo.internalDTD is not None:
@@ -42,21 +49,26 @@ def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
 
 def integer(text: str | None, default: int = 0) -> int:
     """Numbers in attributes, some of which are written as decimals or not at all."""
+    if not text:
+        return default
     try:
-        return int(text) if text else default
+        number = int(text)
     except ValueError:
         try:
-            return int(float(text or 0))
+            number = int(float(text))
         except (ValueError, OverflowError):
             return default
+    return number if abs(number) < _ABSURD else default
 
 
-def _parser() -> Any:
-    # One for each part: a parser keeps the names of all that it has seen.
-    return etree.XMLParser(
-        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False,
-        remove_comments=True, remove_pis=True,
-    )  # fmt: skip
+def is_true(text: str | None) -> bool:
+    return text in ("1", "true")
+
+
+def texts_in(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
+    """The texts of its children that have a name of ours, by that name."""
+    found = {names[each.tag]: (each.text or "").strip() for each in holder if each.tag in names}
+    return {name: text for name, text in found.items() if text}
 
 
 def _refuse_entities(tree: Any) -> None:
@@ -66,4 +78,4 @@ def _refuse_entities(tree: Any) -> None:
     declared = next(iter(dtd.iterentities()), None)
     used = next(tree.getroot().iter(etree.Entity), None)
     if declared is not None or used is not None:
-        raise FileCorrupt("The document has entities of its own, as no office program makes them")
+        raise FileCorrupt("The document has entities of its own, as no honest program makes them")

@@ -26,11 +26,9 @@ close_text = _quick(raw.FPDFText_ClosePage, None, c_void_p)
 count_chars = _quick(raw.FPDFText_CountChars, c_int, c_void_p)
 get_text = _quick(raw.FPDFText_GetText, c_int, c_void_p, c_int, c_int, c_void_p)
 char_index = _quick(raw.FPDFText_GetCharIndexFromTextIndex, c_int, c_void_p, c_int)
-char_size = _quick(raw.FPDFText_GetFontSize, c_double, c_void_p, c_int)
 char_origin = _quick(raw.FPDFText_GetCharOrigin, c_int, c_void_p, c_int, c_void_p, c_void_p)
 char_box = _quick(raw.FPDFText_GetLooseCharBox, c_int, c_void_p, c_int, c_void_p)
 char_object = _quick(raw.FPDFText_GetTextObject, c_void_p, c_void_p, c_int)
-char_map_error = _quick(raw.FPDFText_HasUnicodeMapError, c_int, c_void_p, c_int)
 
 count_objects = _quick(raw.FPDFPage_CountObjects, c_int, c_void_p)
 get_object = _quick(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
@@ -49,7 +47,6 @@ text_mode = _quick(raw.FPDFTextObj_GetTextRenderMode, c_int, c_void_p)
 font_name = _quick(raw.FPDFFont_GetBaseFontName, c_ulong, c_void_p, c_void_p, c_ulong)
 font_flags = _quick(raw.FPDFFont_GetFlags, c_int, c_void_p)
 font_weight = _quick(raw.FPDFFont_GetWeight, c_int, c_void_p)
-font_angle = _quick(raw.FPDFFont_GetItalicAngle, c_int, c_void_p, c_void_p)
 
 load_structure = _quick(raw.FPDF_StructTree_GetForPage, c_void_p, c_void_p)
 close_structure = _quick(raw.FPDF_StructTree_Close, None, c_void_p)
@@ -67,13 +64,7 @@ segment_point = _quick(raw.FPDFPathSegment_GetPoint, c_int, c_void_p, c_void_p, 
 segment_type = _quick(raw.FPDFPathSegment_GetType, c_int, c_void_p)
 segment_close = _quick(raw.FPDFPathSegment_GetClose, c_int, c_void_p)
 
-TEXT, PATH, PICTURE, SHADING, FORM = (
-    raw.FPDF_PAGEOBJ_TEXT,
-    raw.FPDF_PAGEOBJ_PATH,
-    raw.FPDF_PAGEOBJ_IMAGE,
-    raw.FPDF_PAGEOBJ_SHADING,
-    raw.FPDF_PAGEOBJ_FORM,
-)
+PATH, PICTURE, FORM = raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM
 MOVE, LINE = raw.FPDF_SEGMENT_MOVETO, raw.FPDF_SEGMENT_LINETO
 INVISIBLE = raw.FPDF_TEXTRENDERMODE_INVISIBLE
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from ...engines.speech import RATE, Heard, Said, open_speech_engine
+from ...engines.speech import Heard, Said, open_speech_engine
+from ..media.sound import samples
 from .lines import lines, within
 from .pieces import Piece, Window
 from .understanding import mean_confidence
@@ -20,7 +19,7 @@ def transcribe(
 ) -> Heard:
     """Raw sound as in `find_speech`. The engine stays warm in this process."""
     engine = open_speech_engine(engine_name, model_directory)
-    sounds = [_read(sound_path, window) for window in piece.windows]
+    sounds = [samples(str(sound_path), window.start, window.end) for window in piece.windows]
     heard = engine.listen(sounds, language=language)
     pairs = list(zip(piece.windows, heard, strict=True))
     return Heard(
@@ -29,14 +28,6 @@ def transcribe(
         confidence=mean_confidence(heard),
         unclear=sum(min(one.unclear, window.seconds_of_speech) for window, one in pairs),
     )
-
-
-def _read(sound_path: Path, window: Window) -> np.ndarray:
-    first, last = (round(time * RATE) for time in (window.start, window.end))
-    with sound_path.open("rb") as file:
-        file.seek(first * 2)
-        block = file.read((last - first) * 2)
-    return np.frombuffer(block[: len(block) // 2 * 2], "<i2").astype(np.float32) / 32768
 
 
 def _lines(window: Window, words: Sequence[Said]) -> list[Said]:

@@ -7,7 +7,7 @@ from ...errors import FileCorrupt
 from .main_text import main_text
 from .markup import markdown_of, markdown_of_html, page_at, parsed_page, without_scripts
 from .page_tags import description_of, heading_of, title_of
-from .talk import language_of
+from .plain_values import language_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from .facts import Facts
 from .markup import Element, text_of
-from .talk import date_of, ending, language_of, line, time_of
+from .plain_values import date_of, ending, language_of, line, time_of
 
 _LABELS = {
     "track": "track", "spur": "track", "topic": "track", "themenbereich": "track",

@@ -8,7 +8,7 @@ from typing import Any
 from .facts import Facts, merged
 from .links import Link, LinkKind, distinct, link_to
 from .markup import Element, markdown_of_html
-from .talk import LONGEST_TITLE, date_of, language_of, line, names, time_of
+from .plain_values import LONGEST_TITLE, date_of, language_of, line, names, time_of
 
 MAX_BYTES = 1024 * 1024
 MAX_SCRIPTS = 30

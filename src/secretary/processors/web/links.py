@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit, urlunsplit
 
+from .plain_values import line
+
 #: No address of a talk is longer; those that are hold data, not a place.
 LONGEST_URL = 4000
 LONGEST_TITLE = 300
@@ -82,7 +84,7 @@ def link_to(
         told = kind
     if told is LinkKind.VIDEO_PAGE:
         found = video_page(found) or found
-    return Link(found, _line(title), told)
+    return Link(found, line(title, LONGEST_TITLE), told)
 
 
 def kind_of(url: str) -> LinkKind:
@@ -152,11 +154,16 @@ def distinct(links: Iterable[Link | None]) -> list[Link]:
     for link in links:
         if link is None:
             continue
-        key = link.url.partition("#")[0].rstrip("/")
+        key = place_of(link.url)
         known = found.get(key)
         if known is None or (link.title and not known.title):
             found[key] = link if known is None else Link(known.url, link.title, known.kind)
     return list(found.values())
+
+
+def place_of(url: str) -> str:
+    """The same for all addresses that lead to one page."""
+    return url.partition("#")[0].rstrip("/")
 
 
 def best_video(links: Iterable[Link]) -> Link | None:
@@ -187,7 +194,3 @@ def _rank(link: Link) -> int:
 def _suffix(url: str) -> str:
     name = urlsplit(url).path.rpartition("/")[2].lower()
     return name.rpartition(".")[2] if "." in name else ""
-
-
-def _line(text: str) -> str:
-    return " ".join(text[: 2 * LONGEST_TITLE].split())[:LONGEST_TITLE]

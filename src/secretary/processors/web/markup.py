@@ -12,7 +12,7 @@ from ..office.blocks import Block, Picture
 from ..office.html import blocks_of, is_hidden, parsed_html
 from ..office.markdown import to_markdown
 from .links import absolute
-from .talk import line
+from .plain_values import line
 
 #: lxml has no types.
 Element: TypeAlias = Any
@@ -125,7 +125,10 @@ def markdown_of(elements: Iterable[Element]) -> str:
     blocks: list[Block] = []
     for element in elements:
         blocks += blocks_of(element, lambda source, alt: Picture("", None))
-    return bounded(to_markdown(blocks))
+    try:
+        return bounded(to_markdown(blocks))
+    except RecursionError:
+        raise FileCorrupt("The elements of the page are nested too deeply") from None
 
 
 def markdown_of_html(html: str) -> str:

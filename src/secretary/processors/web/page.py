@@ -7,7 +7,7 @@ from ...errors import FileCorrupt
 from .facts import Facts, merged
 from .labels import facts_of_labels
 from .linked_data import facts_of_linked_data
-from .links import Link, LinkKind, absolute
+from .links import Link, LinkKind, absolute, place_of
 from .main_text import main_text, region_of
 from .markup import Element, markdown_of_html, page_at, parsed_page, without_scripts
 from .page_tags import (
@@ -58,14 +58,11 @@ def _links(root: Element) -> list[Link]:
 
 
 def _page(facts: Facts, text: str, url: str, site: str) -> TalkPage:
-    here = (absolute(url) or url).partition("#")[0].rstrip("/")
+    here = place_of(absolute(url) or url)
+    links = [link for link in facts.links if place_of(link.url) != here]
 
     def of(*kinds: LinkKind) -> tuple[Link, ...]:
-        return tuple(
-            link
-            for link in facts.links
-            if link.kind in kinds and link.url.partition("#")[0].rstrip("/") != here
-        )
+        return tuple(link for link in links if link.kind in kinds)
 
     return TalkPage(
         url=url,

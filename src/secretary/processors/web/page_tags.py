@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from .facts import Facts
 from .links import Link, LinkKind, distinct, kind_of, link_to
 from .markup import FRAME, Element, is_within, text_of
-from .talk import LONGEST_TITLE, date_of, language_of, line, names, time_of
+from .plain_values import LONGEST_TITLE, date_of, language_of, line, names, time_of
 
 MOST_LINKS = 300
 _MEDIA = frozenset({LinkKind.VIDEO, LinkKind.VIDEO_PAGE, LinkKind.SUBTITLES, LinkKind.ATTACHMENT})
@@ -35,7 +35,7 @@ def facts_of_tags(root: Element) -> Facts:
         starttime=time_of(start) or "",
         endtime=time_of(end) or "",
         language=language_of(root.get("lang") or told.get("og:locale")) or "",
-        links=tuple(link for link in _of_head(told)),
+        links=tuple(_of_head(told)),
     )
 
 

@@ -91,12 +91,14 @@ def title_stem(title: str | None) -> str:
 def unique_stems(stems: Iterable[str]) -> list[str]:
     """The same, each with a number where an earlier one is the same file somewhere."""
     taken: set[str] = set()
+    last: dict[str, int] = {}
     found = []
     for stem in stems:
-        name, number = stem, 1
+        name, number = stem, last.get(key_of(stem), 1)
         while key_of(name) in taken:
             number += 1
             name = f"{stem}-{number}"
+        last[key_of(stem)] = number
         taken.add(key_of(name))
         found.append(name)
     return found

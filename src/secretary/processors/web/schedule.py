@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from ...errors import FileTooLarge, UnsupportedFile
 from .choice import Choice
 from .paths import NO_NAME, key_of, title_stem, unique_stems
+from .plain_values import line
 from .schedule_json import read_json
 from .schedule_xml import read_xml
-from .talk import Entry, Talk, line, talk_of
+from .talk import Entry, Talk, talk_of
 
 MAX_BYTES = 32 * 1024 * 1024
 #: The largest conferences have some two thousand.
@@ -20,14 +20,6 @@ ALL = Choice()
 
 #: Of the data and the address it came from: the name of the conference, and its talks.
 Reader = Callable[[bytes, str], tuple[str, Iterator[Entry]]]
-
-
-def read_schedule_file(
-    path: str, *, url: str = "", event: str | None = None, choice: Choice = ALL
-) -> list[Talk]:
-    if Path(path).stat().st_size > MAX_BYTES:
-        raise FileTooLarge("The schedule is larger than allowed", limit_bytes=MAX_BYTES)
-    return read_schedule(Path(path).read_bytes(), url=url, event=event, choice=choice)
 
 
 def read_schedule(

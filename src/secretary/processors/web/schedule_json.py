@@ -6,7 +6,8 @@ from typing import Any
 
 from ...errors import FileCorrupt, UnsupportedFile
 from .links import Link, LinkKind, absolute, distinct, link_to
-from .talk import LONGEST_TITLE, Entry, date_of, line, names
+from .plain_values import LONGEST_TITLE, date_of, line, names
+from .talk import Entry
 
 
 def read_json(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:

@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 from lxml import etree
 
 from ...errors import FileCorrupt, UnsupportedFile
+from ..office.xml_parts import Element, parsed
 from .links import Link, LinkKind, absolute, distinct, link_to
-from .talk import LONGEST_TITLE, Entry, date_of, line, names
-
-#: lxml has no types.
-Element: TypeAlias = Any
+from .plain_values import LONGEST_TITLE, date_of, line, names
+from .talk import Entry
 
 
 def read_xml(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
@@ -30,19 +28,11 @@ def read_xml(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
 
 
 def _parsed(data: bytes) -> Element:
-    parser = etree.XMLParser(
-        resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False,
-        remove_comments=True, remove_pis=True,
-    )  # fmt: skip
     try:
-        root = etree.fromstring(data, parser)
+        return parsed(data)
     except etree.XMLSyntaxError as error:
         where = f" (line {error.lineno})" if error.lineno else ""
         raise FileCorrupt(f"The schedule is no XML that can be read{where}") from None
-    dtd = root.getroottree().docinfo.internalDTD
-    if dtd is not None and next(iter(dtd.iterentities()), None) is not None:
-        raise FileCorrupt("The schedule has entities of its own, as no planning program makes them")
-    return root
 
 
 def _entries(root: Element, base: str, pages: str | None) -> Iterator[Entry]:

@@ -1,7 +1,7 @@
 """Pages of programs that many conferences use, known by how they are built."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from lxml import etree
 
@@ -10,10 +10,7 @@ from .labels import facts_of_labels, labelled
 from .links import Link
 from .markup import Element, markdown_of, text_of, with_class
 from .page_tags import links_in, title_of
-from .talk import LONGEST_TITLE, date_of, line, names, time_of
-
-#: The facts of a page, None where it is of another program.
-Site = Callable[[Element], Facts | None]
+from .plain_values import LONGEST_TITLE, date_of, line, names, time_of
 
 
 def site_of(root: Element) -> tuple[str, Facts]:

@@ -134,16 +134,15 @@ def _breaks(block: Block, before: Line, line: Line, after: Line | None, region: 
         return False
     if line.bold != before.bold and not (block.kind is Kind.ITEM and not line.bold):
         return True
-    if item_mark(line.text) is not None and _begins_item(block, before, line):
+    if _begins_item(block, before, line):
         return True
     return _begins_paragraph(block, before, line, after, region)
 
 
 def _begins_item(block: Block, before: Line, line: Line) -> bool:
-    if item_mark(line.text) is None:
-        return False
     mark = item_mark(line.text)
-    assert mark is not None
+    if mark is None:
+        return False
     if mark[0] == "-" or block.kind is Kind.ITEM:
         return line.left < before.left + 8 * line.size
     # A number that happens to begin a line of a paragraph stands where the others stand.

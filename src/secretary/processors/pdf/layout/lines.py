@@ -36,10 +36,6 @@ class Line:
     #: Where its second part begins, if it is in two: a term, and what it means.
     hang: float | None = None
 
-    @property
-    def top(self) -> float:
-        return self.base + 0.75 * self.size
-
 
 def line_of(row: Sequence[Piece]) -> Line:
     runs = [run for piece in row for run in piece.runs]

@@ -58,7 +58,7 @@ def _page_number(text: list[Piece], reach: float) -> Rows:
 
 def without_line_numbers(runs: list[Run]) -> list[Run]:
     """Manuscripts number their lines in the margin."""
-    numbers = [run for run in runs if run.text.isdigit() and len(run.text) < 5]
+    numbers = [run for run in runs if run.text.isdecimal() and len(run.text) < 5]
     if len(numbers) < FEWEST_NUMBERS or len(numbers) == len(runs):
         return runs
     starts = {run.start for run in numbers}

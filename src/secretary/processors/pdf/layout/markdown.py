@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ...escapes import fence_of, opening_escaped
+from ...pipe_tables import pipe_table
 from .blocks import Block, Kind
 from .lists import item_mark
-from .tables import Table
 
 #: What would be taken as Markdown in the midst of a line.
 INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!?]))")
@@ -40,7 +40,7 @@ def _written(block: Block) -> str:
             return f"{fence}\n{listing}\n{fence}"
         case Kind.TABLE:
             assert block.table is not None
-            return _table(block.table)
+            return pipe_table([[_cell(cell) for cell in row] for row in block.table.cells])
         case _ if block.strong:
             return f"**{escaped(block.text)}**"
         case _:
@@ -58,12 +58,6 @@ def _code(block: Block) -> Iterator[str]:
     for line in block.lines:
         # A letter of a fixed pitch is six tenths of its size wide.
         yield " " * max(0, round((line.left - left) / (0.6 * line.size))) + line.text
-
-
-def _table(table: Table) -> str:
-    head, *rows = [[_cell(cell) for cell in row] for row in table.cells]
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
 def _cell(text: str) -> str:

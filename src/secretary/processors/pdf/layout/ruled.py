@@ -176,18 +176,15 @@ def _near(rows: Sequence[Row], row: Row, gaps: Sequence[float]) -> list[Row]:
 def _whole(parts: Sequence[Sequence[Cells]]) -> list[Cells]:
     """Where no part between two lines has more than one full row, each part is a row."""
     width = len(parts[0][0])
-    if len(parts) > 2 and all(sum(filled(cells) == width for cells in part) <= 1 for part in parts):
-        return [
-            [[piece for cells in part for piece in cells[column]] for column in range(width)]
-            for part in parts
-        ]
+    one_row = [sum(filled(cells) == width for cells in part) <= 1 for part in parts]
+    if len(parts) > 2 and all(one_row):
+        return [_as_one(part) for part in parts]
     head, *others = parts
-    merged = len(parts) > 1 and sum(filled(cells) == width for cells in head) <= 1
-    rows = (
-        [[[piece for cells in head for piece in cells[column]] for column in range(width)]]
-        if merged
-        else whole_rows(head)
-    )
+    rows = [_as_one(head)] if others and one_row[0] else whole_rows(head)
     for part in others:
         rows += whole_rows(part)
     return rows
+
+
+def _as_one(lines: Sequence[Cells]) -> Cells:
+    return [[piece for cell in column for piece in cell] for column in zip(*lines, strict=True)]
