@@ -13,7 +13,7 @@ from ..job import utc_now
 from ..store import JobQuery
 from ..submission import Moment
 from .access import Caller
-from .envelope import success
+from .envelope import in_utc, success
 from .errors import code_of
 from .jobs import ARCHIVED, desk_of, statuses
 
@@ -90,7 +90,7 @@ async def change_jobs(request: Request, asked: BulkRequest, user: Caller) -> JSO
             for one in outcome.refusals[:SHOWN]
         ],
         "next_cursor": outcome.next_cursor,
-        "as_of": began.isoformat().replace("+00:00", "Z"),
+        "as_of": in_utc(began),
     }
     return success(request, "jobs", told)
 

@@ -16,7 +16,7 @@ from ..job import Delivery, Job, JobStatus
 from ..store import JobQuery
 from ..submission import JobRequest, Moment
 from .access import Caller
-from .envelope import enqueued, success
+from .envelope import enqueued, in_utc, success
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["jobs"])
@@ -111,7 +111,7 @@ async def list_jobs(
     )
     page = await desk_of(request).jobs(by_whole_id(query), user=user)
     jobs = [job.document(without=BIG - included) for job in page.items]
-    searched_to = page.searched_to.isoformat().replace("+00:00", "Z") if page.searched_to else None
+    searched_to = in_utc(page.searched_to) if page.searched_to else None
     data = {"jobs": jobs, "next_cursor": page.next_cursor, "searched_to": searched_to}
     return success(request, "jobs", data)
 
