@@ -10,6 +10,7 @@ from ..job import Batch, Job
 from ..store import BatchQuery, JobQuery
 from ..submission import BatchRequest, JobRequest
 from .access import Caller
+from .envelope import JsonAnswer
 from .errors import OLDER_ROUTES
 from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, statuses
 from .tracing import traced
@@ -156,7 +157,7 @@ async def toggle_event_batch(
 
 
 def _told(message: str, status: int = 200, **content: Any) -> JSONResponse:
-    return JSONResponse({"status": "success", **content, "message": message}, status)
+    return JsonAnswer({"status": "success", **content, "message": message}, status)
 
 
 def _extent(part: Part[Any], limit: int, skip: int) -> dict[str, Any]:
