@@ -13,9 +13,9 @@ from ..job import utc_now
 from ..store import JobQuery
 from ..submission import Moment
 from .access import Caller
+from .asked import ARCHIVED, desk_of, statuses
 from .envelope import in_utc, success
 from .errors import code_of
-from .jobs import ARCHIVED, desk_of, statuses
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 

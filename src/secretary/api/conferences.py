@@ -13,11 +13,11 @@ from ..job import JobError, new_id
 from ..schedules import ScheduleRequest, Schedules, batch_of
 from ..submission import read
 from .access import Caller
+from .asked import Key, desk_of
 from .batches import answered
 from .errors import job_error_response
 from .fields import Fields, callback
 from .forms import Form, read_form
-from .jobs import Key, desk_of
 from .schemas import ADDRESS, FILE, TEXT, TEXTS, Schema, ref
 from .tracing import traced
 

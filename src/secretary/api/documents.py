@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..job import NO_RESULTS, Batch, Job, JobStatus, Webhook
-from .jobs import BIG
+from .asked import BIG
 from .schemas import COUNT, NAMED, NULL, TEXT, TEXTS, Schema, list_of, or_null, ref
 
 

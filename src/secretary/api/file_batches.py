@@ -11,11 +11,11 @@ from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
 from ..submission import BatchRequest, read
 from ..uploads import Upload, Uploads
 from .access import Caller
+from .asked import Key, desk_of
 from .batches import answered
 from .fields import Fields, callback, from_json
 from .forms import FilesForm, read_files
 from .ingress import ROUTES, SOURCES, require_kind
-from .jobs import Key, desk_of
 from .schemas import ADDRESS, FILE, TEXT, Schema
 from .tracing import traced
 

@@ -13,9 +13,9 @@ from ..errors import NotFound
 from ..files import Found
 from ..job import FINAL
 from .access import Caller
+from .asked import desk_of
 from .envelope import success
 from .errors import OLDER_ROUTES
-from .jobs import desk_of
 from .sending import Ranges, is_known, sent_from_depot, validators
 
 router = APIRouter(tags=["files"])

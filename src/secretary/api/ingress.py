@@ -13,10 +13,10 @@ from ..job import Job, new_id
 from ..submission import JobRequest, read
 from ..uploads import Upload
 from .access import Caller
+from .asked import Key, desk_of
 from .envelope import accepted
 from .fields import Fields, callback
 from .forms import Form, read_form
-from .jobs import Key, desk_of
 from .tracing import traced
 from .waiting import patience_of, say_what_was_preferred, told_in_time
 

@@ -16,8 +16,8 @@ from ..store.activity import EPOCH, Activity, quantile
 from ..vitals import Vitals
 from ..worker_document import worker_document
 from .access import Caller
+from .asked import desk_of
 from .envelope import in_utc, success
-from .jobs import desk_of
 
 router = APIRouter(prefix="/api", tags=["overview"])
 

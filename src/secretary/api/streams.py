@@ -8,9 +8,9 @@ from ..errors import NotFound
 from ..events import Hub
 from ..job import FINAL
 from .access import Caller
+from .asked import desk_of
 from .events import job_event, job_event_id
 from .feeds import Feed
-from .jobs import desk_of
 from .listening import Listener
 from .sse import HEARTBEAT, EventStream, Pieces, encoded
 
