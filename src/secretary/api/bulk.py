@@ -27,6 +27,8 @@ EXAMPLE: dict[str, Any] = {
     "dry_run": True,
 }
 
+#: With a bound it is looked at closely: half a character is refused.
+Id = Annotated[str, Field(max_length=200)]
 #: An empty text is no filter, as in the query of a list.
 Text = Annotated[str | None, Field(max_length=200)]
 
@@ -69,7 +71,7 @@ class BulkRequest(BaseModel):
     )
 
     action: Wish
-    job_ids: list[str] | None = Field(None, max_length=bulk.PART)
+    job_ids: list[Id] | None = Field(None, max_length=bulk.PART)
     filter: Filter | None = None
     dry_run: bool = Field(False, description="Only tell how many jobs it would concern")
     cursor: str | None = Field(None, min_length=1, description="`next_cursor` of the answer before")
