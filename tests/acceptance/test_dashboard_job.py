@@ -186,6 +186,19 @@ class TestFailures:
         page.get_by_text("Apples and pears").first.wait_for()
         assert service.job(job_id)["status"] == "failed"
 
+    def test_a_change_that_does_not_fit_is_said_beside_it(
+        self, watched: Watched, service: Running
+    ) -> None:
+        job_id = hand_in(service, "pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
+        service.wait_until(job_id, "failed")
+        page = watched.page
+        page.goto(f"{service.url}/#/job/{job_id}?tab=parameters&change=context")
+        page.get_by_label("Values for the template").fill("[1]")
+        page.get_by_role("button", name="Run it so").click()
+        beside = page.locator(".field:has([name=context]) .problem")
+        assert beside.inner_text() == "This must be a JSON object."
+        assert page.locator("#again .wrong").inner_text() == ""
+
 
 class TestParts:
     def test_the_log_goes_on_by_itself_and_can_be_filtered(

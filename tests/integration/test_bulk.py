@@ -134,6 +134,24 @@ class TestFilters:
 
 
 class TestIds:
+    @pytest.mark.parametrize(
+        "which",
+        [
+            '"job_ids": ["\\ud800"]',
+            '"filter": {"q": "\\ud800"}',
+            '"filter": {"user_id": "\\ud800"}',
+            '"filter": {"status": ["\\ud800"]}',
+            '"filter": {}, "cursor": "\\ud800"',
+        ],
+    )
+    async def test_half_a_character_is_refused(self, client: httpx.AsyncClient, which: str) -> None:
+        response = await client.post(
+            "/api/jobs/bulk",
+            content=f'{{"action": "cancel", {which}}}',
+            headers={"Content-Type": "application/json"},
+        )
+        assert response.status_code == 400, response.text
+
     async def test_each_that_cannot_be_changed_is_told_with_its_reason(
         self, client: httpx.AsyncClient, store: JobStore
     ) -> None:

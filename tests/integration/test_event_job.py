@@ -179,6 +179,14 @@ class TestJobs:
         assert {"progress", "error", "batch_id", "user_id", "logs"} <= set(job)
         assert job == (await client.get(f"/api/jobs/{job_id}")).json()["data"]
 
+    async def test_half_a_character_in_the_results_is_no_fault_of_the_service(
+        self, client: Client, store: JobStore
+    ) -> None:
+        job_id = await client.submit()
+        await end_next(store, Completed({"markdown_content": "half: \ud800"}))
+        body = await client.told("GET", f"{JOBS}/{job_id}")
+        assert body["job"]["results"]["markdown_content"] == "half: \ud800"
+
     async def test_a_job_is_the_same_for_newer_clients(self, client: Client) -> None:
         response = await client.post("/api/jobs", json={"job_type": "selftest"})
         job_id = response.json()["data"]["job_id"]

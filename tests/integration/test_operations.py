@@ -199,6 +199,16 @@ class TestWrongKeys:
             other = {**KEY, "X-Forwarded-For": "2001:db8:0:1::1"}
             assert (await client.get("/api/jobs", headers=other)).status_code == 200
 
+    async def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(self, desk: Desk) -> None:
+        async with client_of(create_api(desk, api_keys=["right"])) as client:
+            for _ in range(WRONG_KEYS_PER_MINUTE):
+                guess = {"Authorization": "Bearer wrong", "X-Forwarded-For": "::ffff:192.0.2.7"}
+                assert (await client.get("/api/jobs", headers=guess)).status_code == 401
+            other = {**KEY, "X-Forwarded-For": "::ffff:192.0.2.8"}
+            assert (await client.get("/api/jobs", headers=other)).status_code == 200
+            same = {**KEY, "X-Forwarded-For": "192.0.2.7"}
+            assert (await client.get("/api/jobs", headers=same)).status_code == 429
+
     async def test_a_missing_key_is_no_guess(self, desk: Desk) -> None:
         async with client_of(create_api(desk, api_keys=["right"])) as client:
             for _ in range(WRONG_KEYS_PER_MINUTE + 1):

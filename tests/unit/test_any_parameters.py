@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
+from secretary.api.fields import LONGEST_NAME
 from secretary.api.forms import Form
-from secretary.api.ingress import LONGEST_NAME, ROUTES, Ingress, _asked
+from secretary.api.ingress import ROUTES, Ingress, _asked
 from secretary.errors import AccessDenied, InvalidParameters
 from secretary.handlers import BUILTIN
 from secretary.job import Job

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from secretary import job as jobs
+from secretary.cli import app
+from secretary.cli.batches import _read_document
 from secretary.cli.exit_codes import ExitCode, exit_code
 from secretary.cli.here import Here
 from secretary.cli.live import drawn, left
@@ -15,11 +18,17 @@ from secretary.cli.meter import gist
 from secretary.cli.options import Where
 from secretary.cli.place import FINAL, WAITING, Advance, Place, Status, name_in
 from secretary.cli.refusals import error_of
+from secretary.cli.submit import read_parameters
 from secretary.cli.tables import console
 from secretary.cli.there import There
 from secretary.client.errors import ApiError, NotFound
+from secretary.config import Settings
+from secretary.depot.directory import DirectoryDepot
+from secretary.desk import Desk
 from secretary.errors import InvalidParameters, JobFailed
+from secretary.files import JobFiles
 from secretary.job import Job, JobStatus, Progress, utc_now
+from secretary.registry import Registry
 
 
 def running(**more: Any) -> dict[str, Any]:
@@ -61,6 +70,18 @@ class TestPlaces:
     ) -> None:
         assert name_in("job-1", link) == name
 
+    async def test_a_file_that_is_not_on_this_machine_is_fetched(self, tmp_path: Path) -> None:
+        depot = DirectoryDepot(tmp_path / "elsewhere")
+        kept = depot.path_of("jobs/job-1/1/frames/1.jpg")
+        kept.parent.mkdir(parents=True)
+        kept.write_bytes(b"a picture")
+        desk = Desk(None, Registry(), JobFiles(tmp_path, depot=depot))  # type: ignore[arg-type]  # nobody asks it
+        here, job = Here(Settings(), desk), Job(job_id="job-1", attempt=1).document()
+        found = await here.file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
+        assert found == tmp_path / "1.jpg"
+        assert found.read_bytes() == b"a picture"
+        assert await here.file(job, "/api/files/job-1/frames/2.jpg", tmp_path) is None
+
 
 class TestWhere:
     @pytest.fixture(autouse=True)
@@ -82,6 +103,10 @@ class TestWhere:
         (tmp_path / "key").write_text(" secret\n")
         assert Where().key == "key"
         assert Where(api_key=f"@{tmp_path}/key").key == "secret"
+
+    def test_so_may_that_of_a_model(self, tmp_path: Path) -> None:
+        result = CliRunner().invoke(app, ["mcp", "--api-key", f"@{tmp_path}/none"])
+        assert isinstance(result.exception, InvalidParameters)
 
     def test_another_command_is_told_how_to_find_the_place_but_not_the_key(self) -> None:
         assert Where(url="http://else", api_key="secret").again() == " --url http://else"
@@ -144,3 +169,23 @@ class TestProgress:
         _, row = shown.get().splitlines()
         assert row.startswith(f"{job['job_id']} ")
         assert "[red]Na" in row and len(row) <= width
+
+
+class TestDocuments:
+    """Whoever mistypes is told so, and gets no traceback."""
+
+    @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"[]", b"[" * 100_000])
+    def test_parameters_that_cannot_be_read_are_refused(
+        self, tmp_path: Path, content: bytes
+    ) -> None:
+        file = tmp_path / "parameters.json"
+        file.write_bytes(content)
+        with pytest.raises(InvalidParameters, match="--parameters"):
+            read_parameters([], f"@{file}")
+
+    @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b"2030-02-31", b"[" * 100_000])
+    def test_a_batch_that_cannot_be_read_is_refused(self, tmp_path: Path, content: bytes) -> None:
+        file = tmp_path / "batch.yaml"
+        file.write_bytes(content)
+        with pytest.raises(InvalidParameters, match="neither JSON nor YAML"):
+            _read_document(str(file))

@@ -4,7 +4,7 @@ import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
@@ -100,7 +100,11 @@ def _source(scope: Scope) -> str:
         address = ip_address(host)
     except ValueError:
         return host
-    return str(ip_network((host, 64), strict=False)) if address.version == 6 else host
+    if isinstance(address, IPv4Address):
+        return host
+    # As some proxies write an IPv4 address: all of these are in one network.
+    mapped = address.ipv4_mapped
+    return str(mapped or ip_network((host, 64), strict=False))
 
 
 def _given_key(connection: HTTPConnection) -> str:

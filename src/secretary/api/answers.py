@@ -3,10 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..job import JobStatus
 from ..metrics import CONTENT_TYPE
-from .documents import Schema, list_of, ref
 from .ingress import ROUTES
+from .schemas import (
+    COUNT,
+    MAYBE_TEXT,
+    MOMENT,
+    NULL,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    Schema,
+    list_of,
+    object_of,
+    or_null,
+    ref,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,155 +41,8 @@ def header(description: str, *, required: bool = True, **schema: object) -> Sche
     return {"description": description, "required": required, "schema": schema}
 
 
-def _object(**properties: Schema) -> Schema:
-    return {"type": "object", "required": list(properties), "properties": properties}
-
-
-TEXT: Schema = {"type": "string"}
-TEXTS: Schema = {"type": "array", "items": TEXT}
-NUMBER: Schema = {"type": "number"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-TRUTH: Schema = {"type": "boolean"}
-NULL: Schema = {"type": "null"}
-ANYTHING: Schema = {"type": "object"}
-MOMENT: Schema = {"type": "string", "format": "date-time", "pattern": "Z$"}
-MAYBE_MOMENT: Schema = {"anyOf": [MOMENT, NULL]}
-
-#: The parts of answers that have a name of their own.
-ENVELOPES: Schema = {
-    "Request": _object(processor=TEXT, timestamp=MOMENT, parameters=ANYTHING),
-    "Process": {
-        "type": "object",
-        "required": ["id", "main_processor"],
-        "properties": {
-            "id": TEXT,
-            "main_processor": TEXT,
-            "started": MOMENT,
-            "duration_ms": NUMBER,
-            "is_from_cache": TRUTH,
-            "llm_info": ANYTHING,
-        },
-    },
-    "Accepted": _object(
-        status={"const": "accepted"},
-        worker={"const": "secretary"},
-        job_id=TEXT,
-        process=ref("Process"),
-        job={
-            "type": "object",
-            "required": ["id"],
-            "properties": {"id": TEXT, "client_id": {"description": "The `jobId` that was sent"}},
-        },
-        webhook={"anyOf": [_object(delivered_to=TEXT), NULL]},
-        links=_object(self=TEXT, stream=TEXT, cancel=TEXT),
-        error=NULL,
-    ),
-    "JobType": _object(
-        job_type=TEXT,
-        parameters=ANYTHING,
-        limits=_object(
-            timeout_s={"type": ["number", "null"]}, max_attempts={"type": ["integer", "null"]}
-        ),
-    ),
-    "Template": _object(
-        name=TEXT,
-        title=TEXT,
-        language={"type": ["string", "null"]},
-        source={"enum": ["own", "shipped"]},
-        fields={"type": "array", "items": _object(name=TEXT, type=TEXT, instruction=TEXT)},
-        context_keys=TEXTS,
-        faults={"type": "array", "items": _object(line=COUNT, message=TEXT)},
-    ),
-    "WholeTemplate": {
-        "allOf": [ref("Template")],
-        **_object(
-            content={"type": ["string", "null"]},
-            system_prompt={"type": ["string", "null"]},
-            schema={"type": ["object", "null"]},
-        ),
-    },
-    "Health": _object(
-        version=TEXT,
-        uptime_s=NUMBER,
-        stopping=TRUTH,
-        store=_object(kind=TEXT, answers=TRUTH),
-        workers=COUNT,
-        slots=COUNT,
-        jobs=_object(**dict.fromkeys(JobStatus, COUNT)),
-    ),
-    "Bulk": _object(
-        action=TEXT,
-        dry_run=TRUTH,
-        count=COUNT,
-        refused=COUNT,
-        refusals={"type": "array", "items": _object(job_id=TEXT, code=TEXT, message=TEXT)},
-        next_cursor={"type": ["string", "null"]},
-        as_of=MOMENT,
-    ),
-    "Overview": _object(
-        jobs=_object(**dict.fromkeys(JobStatus, COUNT)),
-        counted_at=MOMENT,
-        of_user={"type": ["string", "null"]},
-        oldest_wait_s={"type": ["number", "null"]},
-        workers=COUNT,
-        slots=COUNT,
-        busy=COUNT,
-        crew={
-            "type": "array",
-            "items": {"allOf": [ref("Worker")], **_object(busy=COUNT)},
-        },
-        part_s=NUMBER,
-        series={"type": "array", "items": ref("PartOfTime")},
-    ),
-    "PartOfTime": {
-        "allOf": [ref("Ended")],
-        **_object(
-            **{"from": MOMENT},
-            failures={"type": "object", "additionalProperties": COUNT},
-            types={"type": "object", "additionalProperties": ref("Ended")},
-        ),
-    },
-    "Ended": _object(
-        completed=COUNT,
-        failed=COUNT,
-        cancelled=COUNT,
-        wait_p50_s={"type": ["number", "null"]},
-        wait_p95_s={"type": ["number", "null"]},
-    ),
-    "System": _object(
-        version=TEXT,
-        uptime_s=NUMBER,
-        store=_object(kind=TEXT),
-        webhook_lag_s=NUMBER,
-        workers={"type": "array", "items": ref("Worker")},
-        disk=_object(total_bytes=COUNT, free_bytes=COUNT),
-        cache=_object(bytes=COUNT, max_bytes=COUNT),
-        engines={"anyOf": [list_of("Engine"), NULL], "description": "For operators"},
-        settings={"type": ["object", "null"], "description": "For operators; without secrets"},
-    ),
-    "Engine": _object(
-        subject=TEXT,
-        verdict={"enum": ["ok", "info", "warning", "problem"]},
-        fact=TEXT,
-        remedy={"type": ["string", "null"]},
-    ),
-    "Worker": _object(
-        worker_id=TEXT,
-        host=TEXT,
-        slots=COUNT,
-        version=TEXT,
-        job_types=TEXTS,
-        handles=TEXTS,
-        started_at=MOMENT,
-        seen_at=MOMENT,
-        draining=TRUTH,
-        alive=TRUTH,
-    ),
-}
-
-
 def _envelope(data: Schema) -> Schema:
-    return _object(
+    return object_of(
         status={"const": "success"},
         request=ref("Request"),
         process=ref("Process"),
@@ -187,7 +52,7 @@ def _envelope(data: Schema) -> Schema:
 
 
 def _older(**parts: Schema) -> Schema:
-    return _object(status={"const": "success"}, message=TEXT, **parts)
+    return object_of(status={"const": "success"}, message=TEXT, **parts)
 
 
 Answers = Mapping[int, Answer]
@@ -222,13 +87,13 @@ def _part_of_list(name: str, of: str) -> Answers:
 
 JOB = _told(ref("Job"))
 BATCH = _told(ref("Batch"))
-PAGE: dict[str, Schema] = {"next_cursor": {"type": ["string", "null"]}}
-ENQUEUED = _envelope(_object(job_id=TEXT, job_ids=TEXTS, batch_id=NULL, job=ref("Job")))
+PAGE: dict[str, Schema] = {"next_cursor": MAYBE_TEXT}
+ENQUEUED = _envelope(object_of(job_id=TEXT, job_ids=TEXTS, batch_id=NULL, job=ref("Job")))
 ENQUEUED_JOB = {202: Answer("It waits for a worker", ENQUEUED, headers=LOCATION)}
 ENQUEUED_BATCH = {
     202: Answer(
         "Its jobs wait for workers",
-        _envelope(_object(batch_id=TEXT, job_ids=TEXTS, batch=ref("Batch"))),
+        _envelope(object_of(batch_id=TEXT, job_ids=TEXTS, batch=ref("Batch"))),
         headers=LOCATION,
     )
 }
@@ -240,15 +105,15 @@ ACCEPTED = {
     ),
     202: Answer("It has become a job", ref("Accepted"), headers=LOCATION | WAITED),
 }
-DELIVERIES = _told(_object(deliveries=list_of("Delivery")))
+DELIVERIES = _told(object_of(deliveries=list_of("Delivery")))
 DELIVERY = _told(ref("Delivery"))
-TEXT_FILE = {200: Answer("The text", _object(file_path=TEXT, content=TEXT))}
+TEXT_FILE = {200: Answer("The text", object_of(file_path=TEXT, content=TEXT))}
 FILE = {
     200: Answer("The file", {}, "*/*", FILE_HEADERS),
     206: Answer("The ranges of it that were asked for", {}, "*/*", FILE_HEADERS | RANGE),
     304: Answer("The client has it already (`If-None-Match`)", headers=FILE_HEADERS),
 }
-PROCESSING = _object(status={"const": "processing"}, job_id=TEXT)
+PROCESSING = object_of(status={"const": "processing"}, job_id=TEXT)
 ARCHIVE = {**FILE, 202: Answer("The job has not ended", PROCESSING, headers=LATER)}
 STREAM = {
     200: Answer("Server-sent events: `event`, `id`, and `data` in JSON", {}, "text/event-stream"),
@@ -266,10 +131,12 @@ CREATED_BATCH = {
 #: Every route has its line.
 ANSWERS: dict[str, Answers] = {
     "POST /api/jobs": ENQUEUED_JOB,
-    "GET /api/jobs": _told(_object(jobs=list_of("ListedJob"), searched_to=MAYBE_MOMENT, **PAGE)),
+    "GET /api/jobs": _told(
+        object_of(jobs=list_of("ListedJob"), searched_to=or_null(MOMENT), **PAGE)
+    ),
     "POST /api/jobs/bulk": _told(ref("Bulk")),
     "GET /api/jobs/{job_id}": JOB,
-    "DELETE /api/jobs/{job_id}": _told(_object(job_id=TEXT, deleted={"const": True})),
+    "DELETE /api/jobs/{job_id}": _told(object_of(job_id=TEXT, deleted={"const": True})),
     "POST /api/jobs/{job_id}/cancel": JOB,
     "POST /api/jobs/{job_id}/restart": JOB,
     "POST /api/jobs/{job_id}/again": ENQUEUED_JOB,
@@ -279,9 +146,9 @@ ANSWERS: dict[str, Answers] = {
     "POST /api/jobs/{job_id}/deliveries/{n}/replay": DELIVERY,
     "GET /api/jobs/{job_id}/stream": STREAM,
     "GET /api/jobs/{job_id}/files": _told(
-        _object(
+        object_of(
             attempt=COUNT,
-            files={"type": "array", "items": _object(name=TEXT, url=TEXT, size=COUNT)},
+            files={"type": "array", "items": object_of(name=TEXT, url=TEXT, size=COUNT)},
         )
     ),
     "GET /api/jobs/{job_id}/download-archive": ARCHIVE,
@@ -289,11 +156,11 @@ ANSWERS: dict[str, Answers] = {
     "POST /api/batches": ENQUEUED_BATCH,
     "POST /api/batches/from-schedule": ENQUEUED_BATCH,
     "POST /api/batches/from-files": ENQUEUED_BATCH,
-    "GET /api/batches": _told(_object(batches=list_of("Batch"), **PAGE)),
+    "GET /api/batches": _told(object_of(batches=list_of("Batch"), **PAGE)),
     "GET /api/batches/{batch_id}": BATCH,
     "GET /api/batch/{batch_id}": BATCH,
     "GET /api/jobs/batch/{batch_id}": BATCH,
-    "DELETE /api/batches/{batch_id}": _told(_object(batch_id=TEXT, deleted={"const": True})),
+    "DELETE /api/batches/{batch_id}": _told(object_of(batch_id=TEXT, deleted={"const": True})),
     "POST /api/batches/{batch_id}/archive": BATCH,
     "POST /api/batches/{batch_id}/unarchive": BATCH,
     "POST /api/batches/{batch_id}/toggle-active": BATCH,
@@ -303,15 +170,15 @@ ANSWERS: dict[str, Answers] = {
     "POST /api/batches/{batch_id}/deliveries/{n}/replay": DELIVERY,
     "GET /api/batches/{batch_id}/stream": STREAM,
     "GET /api/events": STREAM,
-    "GET /api/templates": _told(_object(templates=list_of("Template"))),
+    "GET /api/templates": _told(object_of(templates=list_of("Template"))),
     "GET /api/templates/{name}": _told(ref("WholeTemplate")),
-    "GET /api/job-types": _told(_object(job_types=list_of("JobType"))),
+    "GET /api/job-types": _told(object_of(job_types=list_of("JobType"))),
     "GET /api/overview": _told(ref("Overview")),
     "GET /api/system": _told(ref("System")),
-    "GET /api/workers": _told(_object(workers=list_of("Worker"))),
+    "GET /api/workers": _told(object_of(workers=list_of("Worker"))),
     "GET /api/health": _told(ref("Health")),
-    "GET /api/health/live": _told(_object(live={"const": True})),
-    "GET /api/health/ready": _told(_object(ready={"const": True})),
+    "GET /api/health/live": _told(object_of(live={"const": True})),
+    "GET /api/health/ready": _told(object_of(ready={"const": True})),
     "GET /metrics": {200: Answer("The metrics", TEXT, CONTENT_TYPE.partition(";")[0])},
     "GET /api/pdf/text-content/{path}": TEXT_FILE,
     "GET /api/files/text/{path}": TEXT_FILE,

@@ -10,11 +10,14 @@ from ..job import Batch
 from ..store import BatchQuery
 from ..submission import BatchRequest
 from .access import Caller
+from .asked import ARCHIVED, BIG, Archived, Key, Limit, Number, desk_of, listed
 from .envelope import enqueued, success
-from .jobs import ARCHIVED, BIG, Archived, Key, Number, desk_of, listed, shown
+from .jobs import shown
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
+
+Active = Annotated[bool | None, Body(alias="isActive", embed=True)]
 
 
 @router.post("/jobs/batch", status_code=202, name="submit_batch_of_jobs")
@@ -41,7 +44,7 @@ async def list_batches(
     user: Caller,
     user_id: str | None = None,
     archived: Archived = "false",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Limit = 100,
     cursor: str | None = None,
 ) -> JSONResponse:
     """Batches, the newest first."""
@@ -95,10 +98,7 @@ async def unarchive_batch(request: Request, batch_id: str, user: Caller) -> JSON
 
 @router.post("/batches/{batch_id}/toggle-active")
 async def toggle_active(
-    request: Request,
-    batch_id: str,
-    user: Caller,
-    active: Annotated[bool | None, Body(alias="isActive", embed=True)] = None,
+    request: Request, batch_id: str, user: Caller, active: Active = None
 ) -> JSONResponse:
     """Pause or resume a batch: as the body says, else the other way round than it is now."""
     desk = desk_of(request)

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from ..job import EVENT_NAMES, JobStatus
 from ..registry import Registry
 from ..submission import JobRequest
-from .documents import Schema, ref
 from .ingress import OF_THE_JOB, ROUTES, SOURCES, Ingress
+from .schemas import ADDRESS, FILE, NAMED, NULL, TEXT, Schema, ref
 
 INGRESS_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES)
 
@@ -49,8 +49,7 @@ PARAMETERS: dict[str, Schema] = {
 
 
 def _header(name: str, description: str) -> Schema:
-    schema = {"type": "string"}
-    return {"name": name, "in": "header", "description": description, "schema": schema}
+    return {"name": name, "in": "header", "description": description, "schema": TEXT}
 
 
 #: Headers that the routes themselves look for.
@@ -101,8 +100,6 @@ def batch_body() -> Schema:
     }
 
 
-ADDRESS: Schema = {"type": "string", "format": "uri", "pattern": "^https?://"}
-FILE: Schema = {"type": "string", "format": "binary", "description": "The file; or give a `url`"}
 COMMON_FIELDS: dict[str, Schema] = {
     "callback_url": ADDRESS | {"description": "Where the events of the job go"},
     "callback_token": {"type": "string", "description": "Sent with them as a bearer token"},
@@ -110,17 +107,18 @@ COMMON_FIELDS: dict[str, Schema] = {
     "wait_ms": {"type": "integer", "minimum": 0, "description": "Wait so long for the result"},
     "sync": {"type": "boolean", "description": "Wait for the result for up to 60 s"},
 }
+GIVEN_FILE = FILE | {"description": "The file; or give a `url`"}
 
 
 def form_body(ingress: Ingress, registry: Registry) -> Schema:
     about = JobRequest.model_json_schema()["properties"]
     plain = {name: about[name] for name in sorted(OF_THE_JOB) if name in about} | COMMON_FIELDS
     plain |= {"webhook": ref("Webhook"), "access_control": ref("AccessControl")}
-    plain |= _parameters(ingress, registry).get("properties", {})
+    plain |= parameters_of(ingress.job_type, registry).get("properties", {})
     # None of the forms that exist sends parts of a job that have parts themselves.
     fields = {name: _as_field(schema) for name, schema in plain.items() if "$ref" not in schema}
     contents = {
-        "multipart/form-data": ({"file": FILE} | fields) if ingress.kinds else fields,
+        "multipart/form-data": ({"file": GIVEN_FILE} | fields) if ingress.kinds else fields,
         "application/x-www-form-urlencoded": fields,
         "application/json": plain,
     }
@@ -137,15 +135,15 @@ def parts_of_forms(registry: Registry) -> Schema:
     """The schemas of models inside of those that the parameters of job types are."""
     parts: Schema = {}
     for ingress in ROUTES:
-        parts |= _parameters(ingress, registry).get("$defs", {})
+        parts |= parameters_of(ingress.job_type, registry).get("$defs", {})
     return parts
 
 
-def _parameters(ingress: Ingress, registry: Registry) -> Schema:
-    if ingress.job_type not in registry:
+def parameters_of(job_type: str, registry: Registry) -> Schema:
+    if job_type not in registry:
         return {}
-    model: type[BaseModel] = registry[ingress.job_type].parameters
-    return model.model_json_schema(ref_template="#/components/schemas/{model}")
+    model: type[BaseModel] = registry[job_type].parameters
+    return model.model_json_schema(ref_template=NAMED)
 
 
 def _form(properties: Schema, needs_source: bool) -> Schema:
@@ -171,6 +169,6 @@ def _as_field(schema: Schema) -> Schema:
 def _never_null(schema: Schema) -> Schema:
     if "anyOf" not in schema:
         return schema
-    kinds: list[Any] = [one for one in schema["anyOf"] if one != {"type": "null"}]
+    kinds: list[Any] = [one for one in schema["anyOf"] if one != NULL]
     rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
     return {**rest, **kinds[0]} if len(kinds) == 1 else {**rest, "anyOf": kinds}

@@ -13,9 +13,9 @@ from ..job import utc_now
 from ..store import JobQuery
 from ..submission import Moment
 from .access import Caller
-from .envelope import success
+from .asked import ARCHIVED, desk_of, statuses
+from .envelope import in_utc, success
 from .errors import code_of
-from .jobs import ARCHIVED, desk_of, statuses
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -27,6 +27,8 @@ EXAMPLE: dict[str, Any] = {
     "dry_run": True,
 }
 
+#: With a bound it is looked at closely: half a character is refused.
+Id = Annotated[str, Field(max_length=200)]
 #: An empty text is no filter, as in the query of a list.
 Text = Annotated[str | None, Field(max_length=200)]
 
@@ -69,7 +71,7 @@ class BulkRequest(BaseModel):
     )
 
     action: Wish
-    job_ids: list[str] | None = Field(None, max_length=bulk.PART)
+    job_ids: list[Id] | None = Field(None, max_length=bulk.PART)
     filter: Filter | None = None
     dry_run: bool = Field(False, description="Only tell how many jobs it would concern")
     cursor: str | None = Field(None, min_length=1, description="`next_cursor` of the answer before")
@@ -90,7 +92,7 @@ async def change_jobs(request: Request, asked: BulkRequest, user: Caller) -> JSO
             for one in outcome.refusals[:SHOWN]
         ],
         "next_cursor": outcome.next_cursor,
-        "as_of": began.isoformat().replace("+00:00", "Z"),
+        "as_of": in_utc(began),
     }
     return success(request, "jobs", told)
 

@@ -7,19 +7,18 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic.alias_generators import to_snake
 
 from ..errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
 from ..job import JobError, new_id
 from ..schedules import ScheduleRequest, Schedules, batch_of
 from ..submission import read
 from .access import Caller
+from .asked import Key, desk_of
 from .batches import answered
-from .documents import Schema, ref
 from .errors import job_error_response
+from .fields import Fields, callback
 from .forms import Form, read_form
-from .ingress import LONGEST_NAME
-from .jobs import Key, desk_of
+from .schemas import ADDRESS, FILE, TEXT, TEXTS, Schema, ref
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
@@ -73,22 +72,11 @@ async def _talks(
 
 def _asked(form: Form) -> tuple[ScheduleRequest, Any]:
     """What is wanted, and the schedule itself or where it is."""
-    fields = {name: value for name, value in form.fields.items() if value not in ("", None)}
-    known = {to_snake(name): name for name in fields if len(name) <= LONGEST_NAME}
-    control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
-    for name in ("webhook", "access_control"):
-        if name in known and isinstance(fields[known[name]], str):
-            fields[known[name]] = _parsed(name, fields[known[name]])
-    if "callback_url" in control and "webhook" not in known:
-        fields["webhook"] = {
-            "url": control["callback_url"],
-            "token": control.get("callback_token"),
-            "jobId": control.get("job_id"),
-        }
-    for name in ScheduleRequest.model_fields:
-        if name in known and known[name] in fields:
-            fields[name] = fields.pop(known[name])
-    return read(ScheduleRequest, fields), _source(control, form)
+    fields = Fields(form.fields)
+    control, about = fields.take(OF_THE_CALL), fields.take(ScheduleRequest.model_fields)
+    if "webhook" not in about and "callback_url" in control:
+        about["webhook"] = callback(control)
+    return read(ScheduleRequest, {**fields.rest, **about}), _source(control, form)
 
 
 def _source(control: Mapping[str, Any], form: Form) -> Any:
@@ -106,35 +94,26 @@ def _source(control: Mapping[str, Any], form: Form) -> Any:
     return value
 
 
-def _parsed(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidParameters(f"{name}: it must be JSON") from None
-
-
 def schedule_body(parameters: Schema) -> Schema:
     """For the API's own description; `parameters` are those of a session job."""
-    text: Schema = {"type": "string"}
-    several: Schema = {"anyOf": [text, {"type": "array", "items": text}]}
+    several: Schema = {"anyOf": [TEXT, TEXTS]}
     own: Schema = {
-        "url": {"type": "string", "format": "uri", "pattern": "^https?://"},
+        "url": ADDRESS,
         "schedule": {"type": ["string", "object"], "description": "The schedule itself"},
-        "event": {**text, "description": "What the conference is to be called"},
+        "event": {**TEXT, "description": "What the conference is to be called"},
         "track": {**several, "description": "Only these; `*` stands for anything"},
         "day": {**several, "description": "Only these: a date, a number or a weekday"},
         "title": {**several, "description": "Only talks with this in their title"},
-        "batch_name": text,
+        "batch_name": TEXT,
         "webhook": ref("Webhook"),
     }
-    file: Schema = {"file": {"type": "string", "format": "binary"}}
     plain = {**parameters.get("properties", {}), **own}
-    as_text: Schema = {name: text for name in own}
+    as_text: Schema = dict.fromkeys(own, TEXT)
     return {
         "required": True,
         "content": {
             "application/json": {"schema": _one_of(plain, *SOURCES), "example": EXAMPLE},
-            "multipart/form-data": {"schema": _one_of(file | as_text, "file", *SOURCES)},
+            "multipart/form-data": {"schema": _one_of({"file": FILE} | as_text, "file", *SOURCES)},
             "application/x-www-form-urlencoded": {"schema": _one_of(as_text, *SOURCES)},
         },
     }

@@ -9,6 +9,8 @@ from importlib.resources import as_file, files
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 
+from .sending import is_known
+
 router = APIRouter(include_in_schema=False)
 
 KINDS = {
@@ -57,8 +59,7 @@ def _sent(request: Request, name: str) -> Response:
     if found is None:
         raise HTTPException(404, "There is no such file")
     headers = {**HEADERS, "ETag": found.etag}
-    known = request.headers.get("if-none-match", "")
-    if found.etag in (part.strip().removeprefix("W/") for part in known.split(",")):
+    if is_known(found.etag, request):
         return Response(status_code=304, headers=headers)
     return Response(found.body, media_type=found.kind, headers=headers)
 

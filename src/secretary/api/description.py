@@ -5,19 +5,27 @@ from fastapi.routing import APIRoute
 
 from ..registry import Registry
 from .access import is_open, security_schemes
-from .answers import ANSWERS, ENVELOPES
-from .bodies import batch_body, complete_parameters, complete_requests, form_body, parts_of_forms
+from .answer_parts import ANSWER_PARTS
+from .answers import ANSWERS
+from .bodies import (
+    batch_body,
+    complete_parameters,
+    complete_requests,
+    form_body,
+    parameters_of,
+    parts_of_forms,
+)
 from .conferences import PATH as FROM_SCHEDULE
 from .conferences import schedule_body
-from .documents import Schema, documents
+from .documents import documents
 from .errors import ERROR_SCHEMAS
 from .file_batches import PATH as FROM_FILES
 from .file_batches import files_body
 from .ingress import ROUTES
 from .refusals import refusal_responses, refusals
+from .schemas import Schema
 
 BATCH_PATHS = ("/api/batches", "/api/jobs/batch", "/api/event-job/batches")
-PARTS = "#/components/schemas/{model}"
 
 
 def describe(api: FastAPI) -> Schema:
@@ -34,7 +42,7 @@ def describe(api: FastAPI) -> Schema:
             components["schemas"].pop(unused, None)
         complete_requests(components["schemas"])
         parts = parts_of_forms(registry)
-        components["schemas"] |= parts | ERROR_SCHEMAS | documents() | ENVELOPES
+        components["schemas"] |= parts | ERROR_SCHEMAS | documents() | ANSWER_PARTS
         components["responses"] = refusal_responses()
         components["securitySchemes"] = security_schemes()
     return api.openapi_schema or {}
@@ -50,9 +58,8 @@ def _name_operations(api: FastAPI) -> None:
 def _complete_bodies(paths: Schema, registry: Registry) -> None:
     for ingress in ROUTES:
         paths[f"/api{ingress.path}"]["post"]["requestBody"] = form_body(ingress, registry)
-    session = registry["session"].parameters if "session" in registry else None
-    own = session.model_json_schema(ref_template=PARTS) if session else {}
-    paths[FROM_SCHEDULE]["post"]["requestBody"] = schedule_body(own)
+    session = parameters_of("session", registry)
+    paths[FROM_SCHEDULE]["post"]["requestBody"] = schedule_body(session)
     paths[FROM_FILES]["post"]["requestBody"] = files_body()
     for path in BATCH_PATHS:
         paths[path]["post"]["requestBody"] = batch_body()

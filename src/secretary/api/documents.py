@@ -5,33 +5,20 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..job import NO_RESULTS, Batch, Job, JobStatus, Webhook
-from .jobs import BIG
-
-Schema = dict[str, Any]
-
-
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def list_of(name: str) -> Schema:
-    return {"type": "array", "items": ref(name)}
+from .asked import BIG
+from .schemas import COUNT, NAMED, NULL, TEXT, TEXTS, Schema, list_of, or_null, ref
 
 
 def documents() -> Schema:
     """Jobs and batches as the models have them, but for what `document()` changes."""
     job, parts = _drawn(Job, hidden={"failures", "crashes"})
     batch, more = _drawn(Batch, hidden={"counts", "started_at"})
-    job["properties"]["results"] = _or_null(ref("Results"))
+    job["properties"]["results"] = or_null(ref("Results"))
     batch["properties"] |= _counted()
     batch["required"] = sorted(batch["properties"])
     batch["properties"] |= {
         "jobs": {**list_of("ListedJob"), "description": "Only with `include=jobs`"},
-        "job_ids": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "The changed ones",
-        },
+        "job_ids": {**TEXTS, "description": "The changed ones"},
     }
     listed = {**job, "required": [name for name in job["required"] if name not in BIG]}
     return (
@@ -49,14 +36,12 @@ def documents() -> Schema:
 
 def _drawn(model: type[BaseModel], *, hidden: set[str]) -> tuple[Schema, Schema]:
     """The schema of a document, and those of its parts by name."""
-    schema = model.model_json_schema(
-        mode="serialization", ref_template="#/components/schemas/{model}"
-    )
+    schema = model.model_json_schema(mode="serialization", ref_template=NAMED)
     parts: Schema = schema["$defs"]
     properties = {name: one for name, one in schema["properties"].items() if name not in hidden}
     # Requests have parts of the same name that may be left open.
     properties["access_control"] = parts.pop("AccessControl")
-    properties["webhook"] = _or_null(ref("ShownWebhook"))
+    properties["webhook"] = or_null(ref("ShownWebhook"))
     del parts["Webhook"]
     _say_utc([properties, parts])
     document = {"type": "object", "required": sorted(properties), "properties": properties}
@@ -78,19 +63,18 @@ def _counted() -> Schema:
     counters = ("total_jobs", *(f"{status}_jobs" for status in JobStatus))
     return {
         "status": ref("JobStatus"),
-        "batch_name": {"type": "string"},
-        **{name: {"type": "integer", "minimum": 0} for name in counters},
+        "batch_name": TEXT,
+        **dict.fromkeys(counters, COUNT),
     }
 
 
 def _shown_webhook() -> Schema:
     """No schema of an answer has room for a secret."""
     properties = Webhook.model_json_schema(mode="serialization")["properties"]
-    nothing: Schema = {"type": "null"}
     properties |= {
-        "token": nothing,
-        "secret": nothing,
-        "headers": {"type": "object", "additionalProperties": nothing},
+        "token": NULL,
+        "secret": NULL,
+        "headers": {"type": "object", "additionalProperties": NULL},
     }
     return {
         "type": "object",
@@ -99,7 +83,3 @@ def _shown_webhook() -> Schema:
         "additionalProperties": False,
         "description": "Without its secrets",
     }
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}

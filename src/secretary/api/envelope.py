@@ -12,7 +12,9 @@ from ..job import NO_RESULTS, Job
 from ..json_bytes import json_bytes
 
 
-class Answer(JSONResponse):
+class JsonAnswer(JSONResponse):
+    """Whatever came in as JSON goes out again, half a surrogate pair too."""
+
     def render(self, content: Any) -> bytes:
         return json_bytes(content)
 
@@ -20,13 +22,12 @@ class Answer(JSONResponse):
 def success(
     request: Request, processor: str, data: Any, *, process_id: str | None = None
 ) -> JSONResponse:
-    arrived_at: float = request.state.arrived_at
-    started = _iso(arrived_at)
+    started = _arrived(request)
     process = {
         "id": process_id or f"request-{uuid4()}",
         "main_processor": processor,
         "started": started,
-        "duration_ms": round((time.time() - arrived_at) * 1000, 1),
+        "duration_ms": round((time.time() - request.state.arrived_at) * 1000, 1),
         "is_from_cache": False,
         "llm_info": {"requests": [], "total_tokens": 0},
     }
@@ -35,14 +36,14 @@ def success(
         "timestamp": started,
         "parameters": {**request.query_params, **request.path_params},
     }
-    return Answer(_body(asked, process, data))
+    return JsonAnswer(_body(asked, process, data))
 
 
 def enqueued(request: Request, process_id: str, data: dict[str, Any]) -> JSONResponse:
     """The answer to everything that adds jobs; `data.job_ids` names them."""
     asked = {
         "processor": "job-enqueue",
-        "timestamp": _iso(request.state.arrived_at),
+        "timestamp": _arrived(request),
         "parameters": {"job_count": len(data["job_ids"])},
     }
     process = {
@@ -50,7 +51,7 @@ def enqueued(request: Request, process_id: str, data: dict[str, Any]) -> JSONRes
         "main_processor": "SecretaryJobWorker",
         "llm_info": {"requests": []},
     }
-    return Answer(_body(asked, process, data), 202)
+    return JsonAnswer(_body(asked, process, data), 202)
 
 
 def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
@@ -64,7 +65,7 @@ def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
         "process": {
             "id": job.job_id,
             "main_processor": job.job_type,
-            "started": _iso(job.created_at.timestamp()),
+            "started": in_utc(job.created_at),
             "is_from_cache": False,
         },
         "job": named,
@@ -72,7 +73,7 @@ def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
         "links": {"self": here, "stream": f"{here}/stream", "cancel": f"{here}/cancel"},
         "error": None,
     }
-    return Answer(body, 202, {"Location": here})
+    return JsonAnswer(body, 202, {"Location": here})
 
 
 def finished(request: Request, job: Job) -> JSONResponse:
@@ -82,18 +83,18 @@ def finished(request: Request, job: Job) -> JSONResponse:
     ended = job.completed_at or started
     asked = {
         "processor": job.job_type,
-        "timestamp": _iso(request.state.arrived_at),
+        "timestamp": _arrived(request),
         "parameters": job.document()["parameters"],
     }
     process = {
         "id": job.job_id,
         "main_processor": job.job_type,
-        "started": _iso(started.timestamp()),
+        "started": in_utc(started),
         "duration_ms": round((ended - started).total_seconds() * 1000, 1),
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    return Answer(_body(asked, process, results))
+    return JsonAnswer(_body(asked, process, results))
 
 
 def _body(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[str, Any]:
@@ -106,5 +107,10 @@ def _body(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[s
     }
 
 
-def _iso(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp, UTC).isoformat().replace("+00:00", "Z")
+def _arrived(request: Request) -> str:
+    return in_utc(datetime.fromtimestamp(request.state.arrived_at, UTC))
+
+
+def in_utc(at: datetime) -> str:
+    """A time as every answer has it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

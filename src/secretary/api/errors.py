@@ -160,7 +160,7 @@ def answer_errors(api: FastAPI) -> None:
 
 
 async def _our_error(request: Request, error: Exception) -> JSONResponse:
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    status = _status_of(error)
     if isinstance(error, StoreUnavailable):  # its text names files and servers
         logger.error("%s %r: %s", request.method, request.url.path, error)
         return error_response(status, "The job store cannot be used at the moment")
@@ -172,15 +172,18 @@ async def _our_error(request: Request, error: Exception) -> JSONResponse:
 
 def answer_to(error: Exception) -> JSONResponse:
     """The answer to an error of ours that tells clients no more than they may know."""
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
-    return error_response(status, str(error), details=details, headers=retry)
+    return error_response(_status_of(error), str(error), details=details, headers=retry)
 
 
 def code_of(error: SecretaryError) -> str:
     """As the answer to it would have it."""
-    return CODES[next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)]
+    return CODES[_status_of(error)]
+
+
+def _status_of(error: Exception) -> int:
+    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 
 
 async def _invalid_request(request: Request, error: Exception) -> JSONResponse:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
 from ..desk import MAX_SKIP, Part
@@ -10,14 +10,14 @@ from ..job import Batch, Job
 from ..store import BatchQuery, JobQuery
 from ..submission import BatchRequest, JobRequest
 from .access import Caller
+from .asked import ARCHIVED, BIG, Archived, Key, Limit, Statuses, desk_of, statuses
+from .batches import Active
+from .envelope import JsonAnswer
 from .errors import OLDER_ROUTES
-from .jobs import ARCHIVED, BIG, Archived, Key, desk_of, statuses
 from .tracing import traced
 
 router = APIRouter(prefix=OLDER_ROUTES, tags=["event-job"])
 
-Status = Annotated[list[str] | None, Query(description="One or more, also with commas")]
-Limit = Annotated[int, Query(ge=1, le=1000)]
 Skip = Annotated[int, Query(ge=0, le=MAX_SKIP, description="How many to pass over")]
 
 
@@ -37,7 +37,7 @@ async def create_event_job(
 async def list_event_jobs(
     request: Request,
     user: Caller,
-    status: Status = None,
+    status: Statuses = None,
     batch_id: str | None = None,
     user_id: str | None = None,
     archived: Archived = "false",
@@ -100,7 +100,7 @@ async def create_event_batch(
 async def list_event_batches(
     request: Request,
     user: Caller,
-    status: Status = None,
+    status: Statuses = None,
     user_id: str | None = None,
     archived: Archived = "false",
     active: Annotated[bool | None, Query(alias="isActive")] = None,
@@ -144,10 +144,7 @@ async def archive_event_batch(request: Request, batch_id: str, user: Caller) -> 
 
 @router.post("/batches/{batch_id}/toggle-active")
 async def toggle_event_batch(
-    request: Request,
-    batch_id: str,
-    user: Caller,
-    active: Annotated[bool | None, Body(alias="isActive", embed=True)] = None,
+    request: Request, batch_id: str, user: Caller, active: Active = None
 ) -> JSONResponse:
     """Pause or resume a batch: as the body says, else the other way round than it is now."""
     batch = await desk_of(request).set_batch_active(batch_id, active, user=user)
@@ -156,7 +153,7 @@ async def toggle_event_batch(
 
 
 def _told(message: str, status: int = 200, **content: Any) -> JSONResponse:
-    return JSONResponse({"status": "success", **content, "message": message}, status)
+    return JsonAnswer({"status": "success", **content, "message": message}, status)
 
 
 def _extent(part: Part[Any], limit: int, skip: int) -> dict[str, Any]:

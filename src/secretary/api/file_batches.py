@@ -5,18 +5,18 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic.alias_generators import to_snake
 
 from ..errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
 from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
 from ..submission import BatchRequest, read
 from ..uploads import Upload, Uploads
 from .access import Caller
+from .asked import Key, desk_of
 from .batches import answered
-from .documents import Schema
+from .fields import Fields, callback, from_json
 from .forms import FilesForm, read_files
-from .ingress import LONGEST_NAME, ROUTES, SOURCES, from_text, require_kind
-from .jobs import Key, desk_of
+from .ingress import ROUTES, SOURCES, require_kind
+from .schemas import ADDRESS, FILE, TEXT, Schema
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
@@ -86,26 +86,17 @@ def _asked(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
     """The batch, and for each of its jobs the file that belongs to it."""
     if not form.uploads:
         raise InvalidParameters("file: at least one file is needed")
-    fields = {name: value for name, value in form.fields.items() if value != ""}
-    known = {to_snake(name): name for name in fields if len(name) <= LONGEST_NAME}
-    if "file" in known:
+    fields = Fields(form.fields)
+    if "file" in fields:
         raise InvalidParameters("file: it must be sent as a file, in a multipart form")
-    control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
-    about = {name: fields.pop(known[name]) for name in OF_THE_BATCH if name in known}
-    for name in ("webhook", "access_control"):
-        if name in about:
-            about[name] = from_text(name, about[name])
+    control, about = fields.take(OF_THE_CALL), fields.take(OF_THE_BATCH)
     if "webhook" not in about and "callback_url" in control:
-        about["webhook"] = {
-            "url": control["callback_url"],
-            "token": control.get("callback_token"),
-            "jobId": control.get("job_id"),
-        }
+        about["webhook"] = callback(control)
     if "is_active" in control:
         about["isActive"] = control["is_active"]
     each = {name: control[name] for name in OF_EACH if name in control}
     # As on the routes for one file: whatever else a form has is a parameter.
-    each["parameters"] = fields | _object("parameters", control.get("parameters"))
+    each["parameters"] = fields.rest | _object("parameters", control.get("parameters"))
     jobs, uploads = _jobs(control.get("jobs"), each, form.uploads)
     return read(BatchRequest, {**about, "jobs": jobs}), uploads
 
@@ -113,7 +104,7 @@ def _asked(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
 def _jobs(
     text: str | None, each: Mapping[str, Any], received: list[Upload]
 ) -> tuple[list[Any], list[Upload | None]]:
-    wanted = from_text("jobs", text) if text else [{"file": n} for n in range(len(received))]
+    wanted = from_json("jobs", text) if text else [{"file": n} for n in range(len(received))]
     if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
         raise InvalidParameters("jobs: it must be a list of jobs")
     jobs = [_completed(one, each) for one in wanted]
@@ -132,7 +123,7 @@ def _completed(job: dict[str, Any], each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:
-    found = {} if value is None else from_text(name, value)
+    found = {} if value is None else from_json(name, value)
     if not isinstance(found, dict):
         raise InvalidParameters(f"{name}: it must be an object")
     return found
@@ -170,18 +161,16 @@ def _with_source(job: dict[str, Any], upload: Upload | None) -> dict[str, Any]:
 
 def files_body() -> Schema:
     """For the API's own description."""
-    text: Schema = {"type": "string"}
-    file: Schema = {"type": "string", "format": "binary"}
     in_json: Schema = {"type": "string", "contentMediaType": "application/json"}
     properties: Schema = {
         "file": {
             "type": "array",
-            "items": file,
+            "items": FILE,
             "minItems": 1,
             "maxItems": MAX_FILES,
             "description": "The files, each in a part of its own of this name",
         },
-        "batch_name": {**text, "maxLength": 500},
+        "batch_name": {**TEXT, "maxLength": 500},
         "job_type": {"enum": sorted(KINDS), "description": "Without it each file's content tells"},
         "parameters": {**in_json, "description": "Of all jobs"},
         "jobs": {
@@ -191,9 +180,9 @@ def files_body() -> Schema:
         },
         "webhook": in_json,
         "access_control": in_json,
-        "callback_url": {"type": "string", "format": "uri", "pattern": "^https?://"},
-        "callback_token": text,
-        "jobId": text,
+        "callback_url": ADDRESS,
+        "callback_token": TEXT,
+        "jobId": TEXT,
     }
     schema = {"type": "object", "required": ["file"], "properties": properties}
     return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}

@@ -3,7 +3,6 @@
 import mimetypes
 import re
 from pathlib import PurePath
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
@@ -14,10 +13,10 @@ from ..errors import NotFound
 from ..files import Found
 from ..job import FINAL
 from .access import Caller
+from .asked import desk_of
 from .envelope import success
 from .errors import OLDER_ROUTES
-from .jobs import desk_of
-from .sending import Ranges, sent_from_depot, validators
+from .sending import Ranges, is_known, sent_from_depot, validators
 
 router = APIRouter(tags=["files"])
 
@@ -41,14 +40,6 @@ TYPES = {
     ".flac": "audio/flac", ".ogg": "audio/ogg",
 }  # fmt: skip
 
-FILE: dict[str, Any] = {
-    "response_class": FileResponse,
-    "responses": {
-        200: {"description": "The file", "content": {"application/octet-stream": {}}},
-        206: {"description": "The ranges of it that were asked for"},
-        304: {"description": "The client has it already (`If-None-Match`)"},
-    },
-}
 #: Whoever asks for more parts at once gets the whole.
 MOST_RANGES = 100
 RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
@@ -68,17 +59,15 @@ async def file_text(request: Request, path: str, user: Caller) -> JSONResponse:
     return await _text(request, path, user, TEXT_KINDS)
 
 
-@router.get(f"{OLDER_ROUTES}/files/{{path:path}}", name="get_event_job_file", **FILE)
-@router.get("/api/files/{path:path}", **FILE)
+@router.get(f"{OLDER_ROUTES}/files/{{path:path}}", name="get_event_job_file")
+@router.get("/api/files/{path:path}")
 async def get_file(request: Request, path: str, user: Caller) -> Response:
     """A file, whole or in ranges."""
     return _sent(request, await _located(request, path, user))
 
 
-@router.get(
-    f"{OLDER_ROUTES}/jobs/{{job_id}}/download-archive", name="download_event_job_archive", **FILE
-)
-@router.get("/api/jobs/{job_id}/download-archive", **FILE)
+@router.get(f"{OLDER_ROUTES}/jobs/{{job_id}}/download-archive", name="download_event_job_archive")
+@router.get("/api/jobs/{job_id}/download-archive")
 async def download_archive(request: Request, job_id: str, user: Caller) -> Response:
     """The ZIP with everything a job made."""
     desk = desk_of(request)
@@ -126,7 +115,6 @@ def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
     headers = {
         "Cache-Control": "private, no-cache",  # ask each time whether it is still the same
         "Content-Security-Policy": "sandbox; default-src 'none'",
-        "X-Content-Type-Options": "nosniff",
     }
     here: FileResponse | None = None
     if found.path is not None:
@@ -142,7 +130,7 @@ def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
     else:
         headers |= validators(found)
         etag, changed = headers["ETag"], headers["Last-Modified"]
-    if _is_known(etag, request.headers.get("if-none-match", "")):
+    if is_known(etag, request):
         return Response(status_code=304, headers={**headers, "ETag": etag})
     # A client that has a part of another version gets this one whole.
     is_same = request.headers.get("if-range", etag) in (etag, changed)
@@ -157,12 +145,6 @@ def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
 def _named(name: str) -> str:
     quoted = quote(name)
     return f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
-
-
-def _is_known(etag: str, header: str) -> bool:
-    """On the way an ETag can become a weak one, which here means the same."""
-    known = (part.strip().removeprefix("W/") for part in header.split(","))
-    return header.strip() == "*" or etag in known
 
 
 def _ranges(header: str | None, size: int) -> Ranges:

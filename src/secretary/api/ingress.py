@@ -1,13 +1,11 @@
 """A file or a URL in, a job out: one route for each kind of document."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic.alias_generators import to_snake
 
 from ..errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
 from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
@@ -15,9 +13,10 @@ from ..job import Job, new_id
 from ..submission import JobRequest, read
 from ..uploads import Upload
 from .access import Caller
+from .asked import Key, desk_of
 from .envelope import accepted
+from .fields import Fields, callback
 from .forms import Form, read_form
-from .jobs import Key, desk_of
 from .tracing import traced
 from .waiting import patience_of, say_what_was_preferred, told_in_time
 
@@ -25,10 +24,6 @@ router = APIRouter(prefix="/api", tags=["ingress"])
 
 #: What a job says about itself beside its parameters; some clients send it with the form.
 OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
-#: A form has only texts: these are JSON in it.
-JSON_IN_FORMS = ("webhook", "access_control")
-#: No field is called longer; to find the words in a name takes time by the square of its length.
-LONGEST_NAME = 100
 #: How a job names what it works on, if not by an upload.
 SOURCES = ("url", "file_path", "file_source")
 #: Heard by the route itself.
@@ -86,7 +81,9 @@ ROUTES = (
 UPLOAD_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES if ingress.kinds)
 
 
-async def _receive(request: Request, ingress: Ingress, user: str | None, key: str | None) -> Any:
+async def _receive(
+    request: Request, ingress: Ingress, user: str | None, key: str | None
+) -> JSONResponse:
     desk = desk_of(request)
     job_id = new_id("job")
     form = await read_form(
@@ -113,41 +110,25 @@ async def _receive(request: Request, ingress: Ingress, user: str | None, key: st
 
 
 def _asked(form: Form, ingress: Ingress) -> JobRequest:
-    fields = {name: value for name, value in form.fields.items() if value not in ("", None)}
-    known = {to_snake(name): name for name in fields if len(name) <= LONGEST_NAME}
-    if "file" in known:
+    fields = Fields(form.fields)
+    if "file" in fields:
         raise InvalidParameters("file: it must be sent as a file, in a multipart form")
-    _require_source(known, form, ingress)
-    control = {name: fields.pop(known[name]) for name in OF_THE_CALL if name in known}
-    about = {name: fields.pop(known[name]) for name in OF_THE_JOB if name in known}
-    about |= {name: from_text(name, about[name]) for name in JSON_IN_FORMS if name in about}
-    client_id = control.get("job_id")
+    _require_source(fields, form, ingress)
+    control, about = fields.take(OF_THE_CALL), fields.take(OF_THE_JOB)
+    parameters = fields.rest
     if "webhook" not in about and "callback_url" in control:
-        about["webhook"] = {
-            "url": control["callback_url"],
-            "token": control.get("callback_token"),
-            "jobId": client_id,
-        }
-    elif client_id is not None:
-        fields["jobId"] = client_id
+        about["webhook"] = callback(control)
+    elif "job_id" in control:
+        parameters["jobId"] = control["job_id"]
     if form.upload is not None:
-        fields["file_source"] = form.upload.source()
-    parameters = {**fields, **ingress.parameters}
+        parameters["file_source"] = form.upload.source()
+    parameters |= ingress.parameters
     return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
 
 
-def from_text(name: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        raise InvalidParameters(f"{name}: it must be JSON") from None
-
-
-def _require_source(known: Mapping[str, str], form: Form, ingress: Ingress) -> None:
+def _require_source(fields: Fields, form: Form, ingress: Ingress) -> None:
     upload = form.upload
-    named = [name for name in SOURCES if name in known]
+    named = [name for name in SOURCES if name in fields]
     if upload is None and not named and ingress.needs_source:
         raise InvalidParameters("file: a file or a url is needed")
     if upload is None:
@@ -178,8 +159,7 @@ def _client_id(job: Job) -> str | None:
 
 def _add_route(ingress: Ingress) -> None:
     async def receive(request: Request, user: Caller, key: Key = None) -> JSONResponse:
-        answer: JSONResponse = await _receive(request, ingress, user, key)
-        return answer
+        return await _receive(request, ingress, user, key)
 
     name = ingress.path.strip("/").replace("/", "_").replace("-", "_")
     router.add_api_route(
@@ -188,7 +168,6 @@ def _add_route(ingress: Ingress) -> None:
         methods=["POST"],
         status_code=202,
         name=name,
-        operation_id=name,
         summary=f"Hand in a {ingress.job_type} job",
         description=f"Always a job, of type `{ingress.job_type}`.",
     )

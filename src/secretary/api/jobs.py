@@ -3,20 +3,31 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from ..desk import Desk
 from ..errors import InvalidParameters
 from ..handler import Handler
-from ..job import Delivery, Job, JobStatus
+from ..job import Delivery, Job
 from ..store import JobQuery
 from ..submission import JobRequest, Moment
 from .access import Caller
-from .envelope import enqueued, success
+from .asked import (
+    ARCHIVED,
+    BIG,
+    Archived,
+    Key,
+    Limit,
+    Number,
+    Statuses,
+    desk_of,
+    listed,
+    statuses,
+)
+from .envelope import enqueued, in_utc, success
 from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["jobs"])
@@ -24,32 +35,6 @@ router = APIRouter(prefix="/api", tags=["jobs"])
 #: A list looks for jobs for so long. Then it gives what it has found, and where to go on.
 SEARCH_SECONDS = 0.04
 WHOLE_ID = re.compile(r"(job|batch)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-
-#: What a list leaves out unless `include` asks for it.
-BIG = frozenset({"results", "logs"})
-
-Archived = Annotated[
-    Literal["false", "true", "all"], Query(description="`true`: only archived ones")
-]
-Key = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        description="Sent again with the same body it gives the first answer, not another job",
-    ),
-]
-
-#: Of a delivery. No job has more of them than a store can count.
-Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
-
-ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
-
-
-def desk_of(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
 
 
 @router.post("/jobs", status_code=202)
@@ -78,7 +63,7 @@ def _enqueued(request: Request, stored: Job) -> JSONResponse:
 async def list_jobs(
     request: Request,
     user: Caller,
-    status: Annotated[list[str] | None, Query(description="One or more, also with commas")] = None,
+    status: Statuses = None,
     job_type: str | None = None,
     batch_id: str | None = None,
     user_id: str | None = None,
@@ -88,7 +73,7 @@ async def list_jobs(
     created_after: Moment | None = None,
     created_before: Moment | None = None,
     include: Annotated[list[str] | None, Query(description="`results`, `logs`")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Limit = 100,
     cursor: str | None = None,
 ) -> JSONResponse:
     """Jobs, the newest first. What takes long to find comes in short pages: `searched_to` says how
@@ -111,7 +96,7 @@ async def list_jobs(
     )
     page = await desk_of(request).jobs(by_whole_id(query), user=user)
     jobs = [job.document(without=BIG - included) for job in page.items]
-    searched_to = page.searched_to.isoformat().replace("+00:00", "Z") if page.searched_to else None
+    searched_to = in_utc(page.searched_to) if page.searched_to else None
     data = {"jobs": jobs, "next_cursor": page.next_cursor, "searched_to": searched_to}
     return success(request, "jobs", data)
 
@@ -212,24 +197,11 @@ def shown(deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
     return [delivery.model_dump(mode="json") for delivery in deliveries]
 
 
-def statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
-    names = listed(texts)
-    if wrong := names - set(JobStatus):
-        known = ", ".join(JobStatus)
-        raise InvalidParameters(f"status: {', '.join(sorted(wrong))!r} is none of {known}")
-    return frozenset(JobStatus(name) for name in names) or None
-
-
 def _included(texts: list[str] | None) -> frozenset[str]:
     names = listed(texts)
     if wrong := names - BIG:
         raise InvalidParameters(f"include: {', '.join(sorted(wrong))!r} is none of results, logs")
     return names
-
-
-def listed(texts: list[str] | None) -> frozenset[str]:
-    """`?x=a,b&x=c` as {a, b, c}."""
-    return frozenset(part for text in texts or () for part in text.split(",") if part)
 
 
 def _described(handler: Handler[Any]) -> dict[str, Any]:

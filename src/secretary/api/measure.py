@@ -8,7 +8,7 @@ from .access import Caller
 router = APIRouter(tags=["metrics"])
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics")
 async def metrics(request: Request, user: Caller) -> Response:
     """What this process did and what the store holds, as text for Prometheus."""
     kept: Metrics = request.app.state.metrics

@@ -16,8 +16,8 @@ from ..store.activity import EPOCH, Activity, quantile
 from ..vitals import Vitals
 from ..worker_document import worker_document
 from .access import Caller
-from .envelope import success
-from .jobs import desk_of
+from .asked import desk_of
+from .envelope import in_utc, success
 
 router = APIRouter(prefix="/api", tags=["overview"])
 
@@ -62,7 +62,7 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
     alive = [worker for worker in workers if is_alive(worker)]
     told = {
         "jobs": {status.value: counts.value.get(status, 0) for status in JobStatus},
-        "counted_at": _written(counts.at),
+        "counted_at": in_utc(counts.at),
         "of_user": user,
         "oldest_wait_s": max((one.total_seconds() for one in waiting.values()), default=None),
         "workers": len(alive),
@@ -88,7 +88,7 @@ def series(ended: Iterable[Activity], span: Span) -> list[dict[str, Any]]:
     for one in ended:
         parts[one.part][one.job_type] = one
     return [
-        {"from": _written(span.since + part * span.step), **_part(parts[part])}
+        {"from": in_utc(span.since + part * span.step), **_part(parts[part])}
         for part in range(span.parts)
     ]
 
@@ -120,7 +120,3 @@ def _counts(ended: Iterable[Activity]) -> dict[str, Any]:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
-
-
-def _written(at: datetime) -> str:
-    return at.isoformat().replace("+00:00", "Z")

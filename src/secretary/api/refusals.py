@@ -4,9 +4,9 @@ from .access import is_open
 from .answers import Answer, header
 from .bodies import INGRESS_PATHS
 from .conferences import PATH as FROM_SCHEDULE
-from .documents import Schema, ref
 from .errors import ERROR_SCHEMAS, JOB_STATUS, error_kind
 from .file_batches import PATH as FROM_FILES
+from .schemas import Schema, ref
 
 REASONS = {
     400: "The request does not fit; `details.problems` names each field",

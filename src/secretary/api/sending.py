@@ -1,15 +1,24 @@
-"""Sends a file that is not on this machine, whole or in ranges, as it comes out of the depot."""
+"""Sends files that the client may have already, or that are not on this machine."""
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from email.utils import formatdate
 from secrets import token_hex
 
+from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from ..files import Found, JobFiles
 
 Ranges = list[tuple[int, int]]
+
+
+def is_known(etag: str, request: Request) -> bool:
+    """Whether the client has this version. On the way an ETag can become a weak one, which here
+    means the same."""
+    header = request.headers.get("if-none-match", "")
+    known = (part.strip().removeprefix("W/") for part in header.split(","))
+    return header.strip() == "*" or etag in known
 
 
 def validators(found: Found) -> dict[str, str]:

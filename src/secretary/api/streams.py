@@ -1,6 +1,6 @@
 """The routes that tell of changes as they happen."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 
@@ -8,9 +8,9 @@ from ..errors import NotFound
 from ..events import Hub
 from ..job import FINAL
 from .access import Caller
+from .asked import desk_of
 from .events import job_event, job_event_id
 from .feeds import Feed
-from .jobs import desk_of
 from .listening import Listener
 from .sse import HEARTBEAT, EventStream, Pieces, encoded
 
@@ -20,17 +20,9 @@ LastEventId = Annotated[
     str | None,
     Header(alias="Last-Event-ID", description="The last `id` that the client has seen"),
 ]
-DESCRIPTION: dict[str, Any] = {
-    "response_class": Response,
-    "responses": {
-        200: {"description": "Server-sent events", "content": {"text/event-stream": {}}},
-        204: {"description": "It has ended, and the client has seen how"},
-    },
-}
 
 
-@router.get("/jobs/{job_id}/stream/", include_in_schema=False)
-@router.get("/jobs/{job_id}/stream", **DESCRIPTION)
+@router.get("/jobs/{job_id}/stream")
 async def stream_job(
     request: Request, job_id: str, user: Caller, seen: LastEventId = None
 ) -> Response:
@@ -39,8 +31,7 @@ async def stream_job(
     return EventStream(listener.subscription, job_pieces(listener, job_id, seen))
 
 
-@router.get("/batches/{batch_id}/stream/", include_in_schema=False)
-@router.get("/batches/{batch_id}/stream", **DESCRIPTION)
+@router.get("/batches/{batch_id}/stream")
 async def stream_batch(
     request: Request, batch_id: str, user: Caller, seen: LastEventId = None
 ) -> Response:
@@ -49,8 +40,7 @@ async def stream_batch(
     return EventStream(listener.subscription, Feed(listener, batch_id).pieces(seen))
 
 
-@router.get("/events/", include_in_schema=False)
-@router.get("/events", **DESCRIPTION)
+@router.get("/events")
 async def stream_events(request: Request, user: Caller, seen: LastEventId = None) -> Response:
     """The jobs that have not ended, then each change of anything that the caller may see."""
     listener = _listener(request, user)

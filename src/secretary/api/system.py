@@ -11,8 +11,8 @@ from ..installation import Installation
 from ..vitals import Shared, Vitals
 from ..worker_document import worker_document
 from .access import Caller
+from .asked import desk_of
 from .envelope import success
-from .jobs import desk_of
 
 router = APIRouter(prefix="/api", tags=["overview"])
 

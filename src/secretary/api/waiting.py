@@ -9,9 +9,9 @@ from fastapi.responses import JSONResponse
 from ..errors import InvalidParameters
 from ..events import Hub
 from ..job import Job, JobStatus
+from .asked import desk_of
 from .envelope import finished
 from .errors import job_error_response
-from .jobs import desk_of
 
 LONGEST_SECONDS = 60.0
 TRUE = frozenset({"true", "1", "yes", "on"})

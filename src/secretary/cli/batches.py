@@ -147,5 +147,5 @@ def _read_document(file: str) -> Any:
         return yaml.safe_load(text)  # which reads JSON too
     except OSError as error:
         raise InvalidParameters(f"{file}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as a 31st of February
         raise InvalidParameters(f"{file} is neither JSON nor YAML: {error}") from None

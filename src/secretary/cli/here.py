@@ -127,14 +127,17 @@ class Here:
         await (await self._opened()).delete(job_id)
 
     async def file(self, job: Document, link: str, into: Path) -> Path | None:
-        """Where it is: `into` is of no use here."""
         desk, name = await self._opened(), name_in(job["job_id"], link)
         if name is None:
             return None
         try:
-            return desk.files.locate(Job(job_id=job["job_id"], attempt=job["attempt"]), name)
+            owner = Job(job_id=job["job_id"], attempt=job["attempt"])
+            found = await desk.files.find(owner, name)
         except NotFound:
             return None
+        if found.path is not None:
+            return found.path
+        return await _saved(desk.files.pieces(found), into / found.name)
 
     async def submit_batch(self, request: Document) -> Document:
         desk = await self._opened(make=True)
@@ -211,6 +214,13 @@ def _require_store(settings: Settings) -> None:
 
 def _shown(job: Job) -> Document:
     return job.document(without=BIG)
+
+
+async def _saved(pieces: AsyncIterator[bytes], target: Path) -> Path:
+    with await asyncio.to_thread(target.open, "wb") as file:
+        async for piece in pieces:
+            await asyncio.to_thread(file.write, piece)
+    return target
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:

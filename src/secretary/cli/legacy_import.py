@@ -29,7 +29,7 @@ def import_older(
     if not address.startswith(MONGODB):
         raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
     becomes: Running = "pending" if running == "pending" else "failed"
-    with meter(printing=False) as bars:
+    with meter() as bars:
         report = asyncio.run(_import(address, settings, becomes, dry_run, bars))
     if as_json:
         print_json(_document(report))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidSettings
+from .options import Where
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,7 +19,7 @@ def mcp(
         str, typer.Option(envvar="SECRETARY_URL", help="Where the service is")
     ] = "http://127.0.0.1:5000",
     api_key: Annotated[
-        str | None, typer.Option(envvar="SECRETARY_API_KEY", help="Its API key, if it has any")
+        str | None, typer.Option(envvar="SECRETARY_API_KEY", help="Its API key, or @FILE with it")
     ] = None,
     user: Annotated[str | None, typer.Option(help="Whom the jobs belong to")] = None,
     root: Annotated[
@@ -33,5 +34,5 @@ def mcp(
         raise InvalidSettings(f"There is no {error.name}; pip install 'secretary[mcp]'") from None
     from ..client import AsyncClient
 
-    client = AsyncClient(url, api_key=api_key, user=user)
+    client = AsyncClient(url, api_key=Where(api_key=api_key).key, user=user)
     asyncio.run(serve(client, root or [Path.cwd()]))

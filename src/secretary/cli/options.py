@@ -143,10 +143,14 @@ def read_settings(config: Path | None, data_dir: Path | None, **more: dict[str, 
     return load(config, overrides=overrides)
 
 
-def log_quietly(settings: "Settings") -> None:
-    """The answer of a command is what it prints; of the log only trouble belongs beside it."""
+def set_up_logging(settings: "Settings") -> None:
     from .. import logs
 
     logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
+
+
+def log_quietly(settings: "Settings") -> None:
+    """The answer of a command is what it prints; of the log only trouble belongs beside it."""
+    set_up_logging(settings)
     if settings.logging.level != "debug":
         logging.getLogger().setLevel(logging.WARNING)

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import InvalidParameters
 from ..version import __version__
-from .options import ConfigFile, DataDir, read_settings
+from .options import ConfigFile, DataDir, read_settings, set_up_logging
 from .output import say
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def start_service(
     server = {"host": host, "port": port}
     given = {key: value for key, value in server.items() if value is not None}
     settings = read_settings(config, data_dir, server=given)
-    _set_up_logging(settings)
+    set_up_logging(settings)
     with_worker = settings.generic_worker.active and not no_worker
     greet = partial(_greet, settings, with_worker)
     asyncio.run(serve(settings, with_worker=with_worker, ready=greet))
@@ -68,14 +68,8 @@ def start_worker(
 
     given = {} if metrics_port is None else {"metrics_port": metrics_port}
     settings = read_settings(config, data_dir, generic_worker=given)
-    _set_up_logging(settings)
+    set_up_logging(settings)
     asyncio.run(work(settings, job_types=_listed(types), slots=slots))
-
-
-def _set_up_logging(settings: "Settings") -> None:
-    from .. import logs
-
-    logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
 
 
 def _listed(types: str | None) -> frozenset[str] | None:

@@ -67,7 +67,7 @@ def copy_store(
     check_exists(addresses[0])
     if addresses[0].store_url == addresses[1].store_url:
         raise InvalidParameters("FROM and TO are the same store")
-    with meter(printing=False) as bars:
+    with meter() as bars:
         outcome = asyncio.run(_copy(*addresses, wishes, bars))
     _tell(outcome, wishes, as_json=as_json)
     if not outcome.is_whole:
@@ -119,9 +119,8 @@ def _teller(tell: Tell, expected: int) -> Callable[[Kind, int], None]:
 
 
 def _files_teller(tell: Tell) -> Callable[[FileTally], object]:
-    return lambda tally: tell(
-        Advance(0, f"{tally.found}")
-    )  # how many there are is not known before
+    # How many there are is not known before.
+    return lambda tally: tell(Advance(0, f"{tally.found}"))
 
 
 def _tell(outcome: Outcome, wishes: Wishes, *, as_json: bool) -> None:

@@ -124,9 +124,11 @@ def _read_document(text: str) -> dict[str, Any]:
             text = Path(text[1:]).read_text(encoding="utf-8")
         except OSError as error:
             raise InvalidParameters(f"--parameters {text}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise InvalidParameters(f"--parameters {text}: it is no text") from None
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidParameters(f"--parameters: this is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise InvalidParameters("--parameters: it must be a JSON object")
@@ -136,5 +138,5 @@ def _read_document(text: str) -> dict[str, Any]:
 def _json_or_text(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -109,7 +109,7 @@ class Connection:
     async def opened(
         self, path: str, headers: Mapping[str, str], *, silence: float | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """One try, read as it comes. Raises for every status of 400 and more."""
+        """One try, read as it comes. Raises for every status of 300 and more."""
         timeout = httpx.Timeout(self._timeout, read=silence or self._timeout)
         request = self._http.build_request("GET", path, headers=headers, timeout=timeout)
         response = await self._http.send(request, stream=True)

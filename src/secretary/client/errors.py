@@ -18,7 +18,7 @@ class ClientError(Exception):
 
 
 class ApiError(ClientError):
-    """The service answered with a status of 400 or more."""
+    """The service, or what answers in its place, did not do what was asked."""
 
     def __init__(
         self,

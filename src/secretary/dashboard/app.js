@@ -6,7 +6,7 @@ import { offerDrop } from "./drop.js";
 import { tick } from "./format.js";
 import { html, render } from "./html.js";
 import { listenToKeys, showHelp } from "./keys.js";
-import { complain } from "./notices.js";
+import { complain, reason } from "./notices.js";
 import { choose, language, t } from "./words.js";
 
 const VIEWS = {
@@ -74,9 +74,8 @@ function swap(root) {
 function drawFailure(error) {
   if (error.status === 401) return askForKey(main, show);
   const missing = error.status === 404;
-  const said = error.code === "OFFLINE" ? t("error.offline") : error.message;
   render(main, html`<section class="empty" role="alert">
-    <h1>${missing ? t("error.missing") : t("error.title")}</h1><p>${said}</p>
+    <h1>${missing ? t("error.missing") : t("error.title")}</h1><p>${reason(error)}</p>
     ${error.code && html`<p class="remedy">${t(`remedy.${error.code}`, {}, "")}</p>`}
     <p><button type="button" id="again">${t("error.again")}</button> <a class="button quiet" href="#/jobs">${t("menu.jobs")}</a></p>
   </section>`);

@@ -2,9 +2,10 @@
 
 import { get, post, send, stream } from "./api.js";
 import { STATES, ended, made, stateOf } from "./batches.js";
-import { ago, bar, nameOf, number, saying, state } from "./format.js";
+import { hasEnded, progressAfter, statusOf } from "./changes.js";
+import { ago, nameOf, number, state } from "./format.js";
 import { html, render } from "./html.js";
-import { listAddress, statusOf } from "./jobs.js";
+import { listAddress, said } from "./jobs.js";
 import { announce, confirmed, connection, doing, tell } from "./notices.js";
 import { t } from "./words.js";
 
@@ -47,7 +48,7 @@ class Page {
       const before = this.batch.status;
       this.batch = { ...this.batch, ...data.data };
       this.drawHead();
-      if (["completed", "failed"].includes(this.batch.status)) this.off();
+      if (hasEnded(this.batch.status)) this.off();
       if (before !== this.batch.status) announce(`${this.batch.batch_name}: ${t(`state.${this.batch.status}`)}`);
       return;
     }
@@ -55,7 +56,7 @@ class Page {
     if (!job) return;
     job.status = statusOf(data);
     job.error = data.error ?? null;
-    job.progress = { ...job.progress, message: data.message, percent: data.data?.progress ?? job.progress.percent };
+    job.progress = progressAfter(job, data);
     const row = this.root.querySelector(`tr[data-id="${CSS.escape(job.job_id)}"]`);
     if (!row) return;
     render(row.querySelector(".cell-state"), state(job.status));
@@ -114,10 +115,4 @@ class Page {
     this.draw();
     this.follow();
   }
-}
-
-function said(job) {
-  if (job.status === "processing") return html`${bar(job)} <span class="faint">${job.progress.percent} % · ${saying(job.progress)}</span>`;
-  if (job.status === "failed") return html`<span class="code">${job.error?.code}</span> <span class="faint">${job.error?.message}</span>`;
-  return "";
 }

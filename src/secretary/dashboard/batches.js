@@ -1,6 +1,7 @@
 // The list of batches: how far is each?
 
 import { get, stream } from "./api.js";
+import { hasEnded } from "./changes.js";
 import { parts } from "./charts.js";
 import { ago, number, state } from "./format.js";
 import { flag, html, render } from "./html.js";
@@ -10,7 +11,7 @@ import { t } from "./words.js";
 const PAGE = 50;
 export const STATES = ["completed", "failed", "cancelled", "processing", "pending"];
 
-export const stateOf = (batch) => (batch.isActive || ["completed", "failed"].includes(batch.status) ? batch.status : "paused");
+export const stateOf = (batch) => (batch.isActive || hasEnded(batch.status) ? batch.status : "paused");
 
 export function made(batch) {
   const counts = STATES.map((name) => batch[`${name}_jobs`]);

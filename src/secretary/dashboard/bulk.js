@@ -11,7 +11,7 @@ const PART = 200;
 /** So many are archived or restarted without a question: both can be undone or repeated. */
 const FEW = 50;
 
-/** `which` gives {ids} or {filters}; `more` says whether other jobs fit the filters than are shown. */
+/** `fitting` are the filters where all that fit them are meant; `more` says whether other jobs fit than are shown. */
 export function drawBulk(place, { ids, fitting, more, onFitting, onDone, left }) {
   place.hidden = !ids.length && !fitting;
   if (place.hidden) return;

@@ -8,7 +8,7 @@ const STALE = 10;
 const NEARLY_FULL = 0.9;
 
 /** Amber before it is red. */
-function beat(worker) {
+export function beat(worker) {
   const silent = (Date.now() - new Date(worker.seen_at)) / 1000;
   return worker.alive ? (silent > STALE ? "amber" : "good") : "red";
 }
@@ -32,8 +32,7 @@ function room(title, used, total, said) {
     <span class="faint">${said}</span></p>`;
 }
 
-/** `cache` is told by services that know it. */
 export function storage({ disk, cache }) {
-  return html`<div class="card storage">${disk && room(t("system.disk"), disk.total_bytes - disk.free_bytes, disk.total_bytes, t("system.free", { free: size(disk.free_bytes), total: size(disk.total_bytes) }))}
-    ${cache && room(t("overview.cache"), cache.bytes, cache.max_bytes, t("overview.cache_used", { used: size(cache.bytes), total: cache.max_bytes ? size(cache.max_bytes) : "∞" }))}</div>`;
+  return html`<div class="card storage">${room(t("system.disk"), disk.total_bytes - disk.free_bytes, disk.total_bytes, t("system.free", { free: size(disk.free_bytes), total: size(disk.total_bytes) }))}
+    ${room(t("overview.cache"), cache.bytes, cache.max_bytes, t("overview.cache_used", { used: size(cache.bytes), total: cache.max_bytes ? size(cache.max_bytes) : "∞" }))}</div>`;
 }

@@ -30,19 +30,21 @@ const FIELDS = {
 export const inWords = (code) => t(`code.${code}`, {}, code);
 export const remedyFor = (code) => t(`remedy.${code}`, {}, t("remedy.other"));
 
+export const detailsOf = ({ details }) =>
+  details && Object.keys(details).length ? html`<details><summary>${t("job.details")}</summary><pre>${JSON.stringify(details, null, 2)}</pre></details>` : "";
+
 /** The card above everything else of a job that failed, or that is about to be tried again. */
 export function failureOf(job) {
   if (!job.error || job.status === "completed") return null;
-  const { code, message, details } = job.error;
+  const { code, message } = job.error;
   const again = job.status === "pending";
   if (job.status === "cancelled") return html`<section class="card calm"><p>${message}</p><p class="remedy">${remedyFor(code)}</p><p class="actions">${way("restart", job, 0)}</p></section>`;
-  const known = details && Object.keys(details).length;
   return html`<section class="card failure" role="${again ? "status" : "alert"}">
     <h2>${inWords(code)} <span class="code">${code}</span></h2>
     <p>${message}</p>
     <p class="remedy"><strong>${t("job.remedy")}</strong> ${remedyFor(code)}</p>
     ${when(job, again)}
-    ${known ? html`<details><summary>${t("job.details")}</summary><pre>${JSON.stringify(details, null, 2)}</pre></details>` : ""}
+    ${detailsOf(job.error)}
     ${!again && html`<p class="actions">${ways(job).map((name, i) => way(name, job, i))}</p>`}
   </section>`;
 }

@@ -60,7 +60,7 @@ export function took(job) {
 }
 
 /** Seconds that are left if it goes on like this; null when nobody can tell. */
-export function remaining(job) {
+function remaining(job) {
   const percent = job.progress?.percent ?? 0;
   const elapsed = took(job);
   if (job.status !== "processing" || percent < 5 || elapsed === null || elapsed < 2) return null;

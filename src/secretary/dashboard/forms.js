@@ -26,6 +26,11 @@ export function fieldsOf(schema) {
   }));
 }
 
+/** Parameters as a form has them: those that nobody declared beside the others, and without the file. */
+export function flat({ extra, file_source: _, ...declared }) {
+  return { ...(extra && typeof extra === "object" ? extra : {}), ...declared };
+}
+
 /** `scope` tells the fields of one job type from those of another on the same page. */
 export function drawFields(schema, values, templates, scope = "") {
   const fields = fieldsOf(schema);

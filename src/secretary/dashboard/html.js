@@ -10,7 +10,7 @@ class Markup {
 
 const SPECIAL = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-export const escaped = (value) => String(value).replace(/[&<>"']/g, (sign) => SPECIAL[sign]);
+const escaped = (value) => String(value).replace(/[&<>"']/g, (sign) => SPECIAL[sign]);
 
 function piece(value) {
   if (value instanceof Markup) return value.text;

@@ -1,10 +1,10 @@
 // One job: what came out; or why it failed, and what can be done.
 
 import { get, post, save, send, stream } from "./api.js";
+import { hasEnded, progressAfter, statusOf } from "./changes.js";
 import { failureOf } from "./failure.js";
 import { ago, duration, nameOf, state, took } from "./format.js";
 import { flag, html, render } from "./html.js";
-import { statusOf } from "./jobs.js";
 import { attempts, deliveries, isTelling, resources } from "./ledger.js";
 import { Log } from "./logs.js";
 import { announce, complain, confirmed, connection, doing, tell } from "./notices.js";
@@ -17,7 +17,6 @@ import { t } from "./words.js";
 const TABS = ["result", "logs", "attempts", "parameters", "deliveries", "resources"];
 const READ_AGAIN = 1500;
 const TOLD_AGAIN = 3000;
-const ENDED = ["completed", "failed", "cancelled"];
 /** Their pages can be read while they run. */
 const PAGED = ["pdf", "office", "imageocr"];
 
@@ -50,7 +49,7 @@ class Page {
   }
 
   get ended() {
-    return ENDED.includes(this.job.status);
+    return hasEnded(this.job.status);
   }
 
   tick() {
@@ -77,9 +76,8 @@ class Page {
 
   heard(data) {
     const status = statusOf(data);
-    const percent = data.data?.progress ?? this.job.progress.percent;
-    this.job.progress = { ...this.job.progress, message: data.message, percent };
-    if (ENDED.includes(status)) {
+    this.job.progress = progressAfter(this.job, data);
+    if (hasEnded(status)) {
       this.off();
       announce(`${nameOf(this.job)}: ${t(`state.${status}`)}`);
       this.read(0);
@@ -228,7 +226,7 @@ class Page {
     }
     if (name === "again") {
       const { job_id } = await post(`${this.address}/again`, {});
-      tell(t("submit.made", { n: 1 }));
+      tell(t("submit.made"));
       location.hash = `#/job/${job_id}`;
       return undefined;
     }
@@ -250,7 +248,7 @@ function facts(job) {
     job.completed_at && seconds !== null && html`<span>${t("job.took", { time: duration(seconds) })}</span>`,
     job.results?.is_from_cache && html`<span class="tag">${t("job.cached")}</span>`,
     job.archived && html`<span class="tag">${t("job.archived")}</span>`,
-    job.cancel_requested && !ENDED.includes(job.status) && html`<span class="tag">${t("job.cancelling")}</span>`,
+    job.cancel_requested && !hasEnded(job.status) && html`<span class="tag">${t("job.cancelling")}</span>`,
     html`<code class="id">${job.job_id}</code>`,
   ];
   return html`${parts.filter(Boolean)}`;

@@ -2,6 +2,7 @@
 
 import { get, stream } from "./api.js";
 import { drawBulk } from "./bulk.js";
+import { hasEnded, progressAfter, statusOf } from "./changes.js";
 import { ago, bar, duration, eta, exact, nameOf, number, saying, state, took } from "./format.js";
 import { element, flag, html, render } from "./html.js";
 import { announce, complain, connection } from "./notices.js";
@@ -196,9 +197,9 @@ class List {
     const before = job.status;
     job.status = statusOf(data);
     job.error = data.error ?? null;
-    job.progress = { ...job.progress, message: data.message, percent: job.status === "completed" ? 100 : data.data?.progress ?? job.progress.percent };
+    job.progress = progressAfter(job, data);
     if (job.status === "processing" && before !== "processing") job.processing_started_at = new Date().toISOString();
-    if (job.status !== before) job.completed_at = ["pending", "processing"].includes(job.status) ? null : new Date().toISOString();
+    if (job.status !== before) job.completed_at = hasEnded(job.status) ? new Date().toISOString() : null;
     if (job.status === "pending") job.processing_started_at = null;
     const row = this.root.querySelector(`tr[data-id="${CSS.escape(job.job_id)}"]`);
     if (!row) return;
@@ -234,12 +235,8 @@ class List {
   }
 }
 
-export function statusOf({ phase, error }) {
-  if (phase === "error") return error?.code === "CANCELLED" ? "cancelled" : "failed";
-  return phase === "running" ? "processing" : phase;
-}
-
-function said(job) {
+/** How far a job is, or what became of it. */
+export function said(job) {
   if (job.status === "processing") {
     return html`${bar(job)} <span class="faint">${job.progress.percent} % · ${saying(job.progress)} ${eta(job)}</span>`;
   }

@@ -1,7 +1,7 @@
 // What is on record about a job: its attempts, what its webhook was told, what it used.
 
 import { ago, duration, exact, number, size, took } from "./format.js";
-import { inWords } from "./failure.js";
+import { detailsOf, inWords } from "./failure.js";
 import { html } from "./html.js";
 import { t } from "./words.js";
 
@@ -18,9 +18,8 @@ export function attempts(job) {
 
 function outcome({ error, ended_at: ended }) {
   if (!error) return ended ? html`<span class="state is-completed"><span aria-hidden="true">✓</span> ${t("attempts.well")}</span>` : "";
-  const known = error.details && Object.keys(error.details).length;
   return html`<strong>${inWords(error.code)}</strong> <span class="code">${error.code}</span><br>${error.message}
-    ${known ? html`<details><summary>${t("job.details")}</summary><pre>${JSON.stringify(error.details, null, 2)}</pre></details>` : ""}`;
+    ${detailsOf(error)}`;
 }
 
 export function deliveries(job) {

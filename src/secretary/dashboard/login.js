@@ -2,6 +2,7 @@
 
 import { get, key } from "./api.js";
 import { html, render } from "./html.js";
+import { reason } from "./notices.js";
 import { t } from "./words.js";
 
 export function askForKey(main, onward) {
@@ -26,7 +27,7 @@ export function askForKey(main, onward) {
       onward();
     } catch (error) {
       key.clear();
-      const said = error.status === 401 ? t("login.wrong") : error.message || t("error.offline");
+      const said = error.status === 401 ? t("login.wrong") : reason(error);
       main.querySelector("#login-error").textContent = said;
       form.elements.key.select();
     }

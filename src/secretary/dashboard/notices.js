@@ -16,9 +16,12 @@ function say(text, kind) {
 
 export const tell = (text) => say(text, "good");
 
+/** What an error says, in words. */
+export const reason = (error) => (error.code === "OFFLINE" ? t("error.offline") : error.message || String(error));
+
 export function complain(error) {
   if (error.name === "AbortError" || error.status === 401) return;
-  say(error.code === "OFFLINE" ? t("error.offline") : error.message || String(error), "bad");
+  say(reason(error), "bad");
 }
 
 /** For `stream`: a lost stream says so and takes it back. */

@@ -1,11 +1,11 @@
 // Is all well, and what is running?
 
 import { get, post, stream } from "./api.js";
+import { progressAfter, statusOf } from "./changes.js";
 import { listenToCharts } from "./charts.js";
 import { crew, storage } from "./crew.js";
 import { ago, bar, clock, eta, nameOf, number, saying, state } from "./format.js";
 import { html, render } from "./html.js";
-import { statusOf } from "./jobs.js";
 import { SPANS, charts } from "./lately.js";
 import { complain, connection, doing, tell } from "./notices.js";
 import { t } from "./words.js";
@@ -60,7 +60,7 @@ class Page {
     const id = data.job?.id;
     const job = this.running.find((one) => one.job_id === id);
     if (job && statusOf(data) === "processing") {
-      job.progress = { ...job.progress, message: data.message, percent: data.data?.progress ?? 0 };
+      job.progress = progressAfter(job, data);
       this.drawRunning();
     } else if (id) this.soon ??= setTimeout(() => ((this.soon = null), this.refresh()), SOON);
   }

@@ -25,7 +25,8 @@ export function picturesOf(results) {
   return found;
 }
 
-const textAddress = (address) => address.replace(/^\/api\/files\/(?!text\/)/, "/api/files/text/");
+/** Where a text file is given as JSON. */
+export const textAddress = (address) => address.replace(/^\/api\/files\/(?!text\/)/, "/api/files/text/");
 
 /** The pages of a job that has ended; their text as Markdown, plain, or what is known about it. */
 export async function drawPages(place, job, left) {

@@ -2,13 +2,11 @@
 
 import { get, post } from "./api.js";
 import { size } from "./format.js";
-import { drawFields, fieldsOf, valuesOf } from "./forms.js";
+import { drawFields, fieldsOf, flat, valuesOf } from "./forms.js";
 import { html, render } from "./html.js";
-import { tell } from "./notices.js";
+import { reason, tell } from "./notices.js";
 import { tableOf } from "./tables.js";
 import { t } from "./words.js";
-
-const SOURCE = ["file_source", "extra"];
 
 /** Draws it once: a form that someone fills in must not be drawn anew. */
 export function drawParameters(panel, job, { field, left }) {
@@ -64,7 +62,8 @@ class Form {
     input.focus();
   }
 
-  /** Only what differs; null for what is to be as if nobody had said it. */
+  /** Only what differs, with null for what is to be as if nobody had said it. None at all where something does not fit,
+   * which is then said there. */
   changes(form) {
     if (!this.schema) {
       const all = parsed(form.elements.all);
@@ -72,6 +71,7 @@ class Form {
       return differing(this.before, { ...all, ...Object.fromEntries(gone.map((name) => [name, null])) });
     }
     const values = valuesOf(form, this.schema);
+    if (!values) return null;
     const after = Object.fromEntries(fieldsOf(this.schema).map(({ name }) => [name, values[name] ?? null]));
     const defaults = Object.fromEntries(fieldsOf(this.schema).map((one) => [one.name, one.default ?? null]));
     const url = form.elements.url?.value.trim();
@@ -84,15 +84,18 @@ class Form {
     wrong.textContent = "";
     button.disabled = true;
     try {
-      const { job_id } = await post(`/api/jobs/${encodeURIComponent(this.job.job_id)}/again`, { parameters: this.changes(form) });
-      tell(t("submit.made", { n: 1 }));
+      const parameters = this.changes(form);
+      if (!parameters) return form.querySelector("[aria-invalid]").focus();
+      const { job_id } = await post(`/api/jobs/${encodeURIComponent(this.job.job_id)}/again`, { parameters });
+      tell(t("submit.made"));
       location.hash = `#/job/${job_id}`;
     } catch (error) {
       const gone = error.status === 409;
-      render(wrong, html`${error.code === "OFFLINE" ? t("error.offline") : error.message}${gone && html` <a href="#/new?again=${this.job.job_id}">${t("submit.title")}</a>`}`);
+      render(wrong, html`${reason(error)}${gone && html` <a href="#/new?again=${this.job.job_id}">${t("submit.title")}</a>`}`);
     } finally {
       button.disabled = false;
     }
+    return undefined;
   }
 }
 
@@ -110,12 +113,5 @@ function parsed(input) {
     // said below
   }
   input.focus();
-  throw new Error(t("submit.no_json", { name: t("change.all") }));
+  throw new Error(t("submit.no_json"));
 }
-
-function flat(parameters) {
-  const { extra } = parameters;
-  const top = Object.fromEntries(Object.entries(parameters).filter(([name]) => !SOURCE.includes(name)));
-  return { ...(extra && typeof extra === "object" ? extra : {}), ...top };
-}
-

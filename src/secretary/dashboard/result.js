@@ -6,7 +6,7 @@ import { number, size } from "./format.js";
 import { flag, html, render, safeLink } from "./html.js";
 import { rendered } from "./markdown.js";
 import { complain, doing } from "./notices.js";
-import { drawPages, picturesOf } from "./pages.js";
+import { drawPages, picturesOf, textAddress } from "./pages.js";
 import { showPictures } from "./pictures.js";
 import { drawRecording } from "./recording.js";
 import { tableOf } from "./tables.js";
@@ -89,7 +89,7 @@ function text(content) {
 async function drawDocument(place, job, left) {
   const { markdown_content: content, markdown_file: file, metadata } = job.results;
   try {
-    const whole = content ?? (await get(file.replace("/api/files/", "/api/files/text/"), { signal: left })).content;
+    const whole = content ?? (await get(textAddress(file), { signal: left })).content;
     if (whole.length > LONG) render(place, html`<p class="tag">${t("result.cut", { count: number(LONG) })}</p>`);
     place.append(rendered(whole.slice(0, LONG), job.job_id, file, metadata?.front_matter));
     showPictures(place, left);

@@ -1,6 +1,7 @@
 // What is configured, and which engines were found: for operators, without secrets.
 
 import { html } from "./html.js";
+import { isObject } from "./tables.js";
 import { t } from "./words.js";
 
 const SIGNS = { ok: "●", info: "○", warning: "▲", problem: "✕" };
@@ -12,19 +13,17 @@ export function drawEngines(engines) {
 }
 
 export function drawSettings(settings) {
-  const groups = Object.entries(settings).map(([name, value]) => (isGroup(value) ? [name, value] : [name, { [name]: value }]));
+  const groups = Object.entries(settings).map(([name, value]) => (isObject(value) ? [name, value] : [name, { [name]: value }]));
   return html`<h2 id="settings">${t("system.settings")}</h2><p class="faint">${t("system.settings_how")}</p><div class="groups">${groups.map(([name, group]) =>
     html`<details class="group"><summary><code>${name}</code></summary>${pairs(group)}</details>`)}</div>`;
 }
-
-const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 function pairs(group) {
   return html`<table class="pairs"><tbody>${Object.entries(group).map(([name, value]) => html`<tr><th scope="row"><code>${name}</code></th><td>${written(value)}</td></tr>`)}</tbody></table>`;
 }
 
 function written(value) {
-  if (value === null || value === "" || (Array.isArray(value) && !value.length) || (isGroup(value) && !Object.keys(value).length)) return html`<span class="faint">–</span>`;
+  if (value === null || value === "" || (Array.isArray(value) && !value.length) || (isObject(value) && !Object.keys(value).length)) return html`<span class="faint">–</span>`;
   if (Array.isArray(value)) return html`<code>${value.join(", ")}</code>`;
-  return isGroup(value) ? pairs(value) : html`<code>${String(value)}</code>`;
+  return isObject(value) ? pairs(value) : html`<code>${String(value)}</code>`;
 }

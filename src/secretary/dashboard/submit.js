@@ -3,10 +3,10 @@
 import { get, post, upload } from "./api.js";
 import { handOver, taken } from "./drop.js";
 import { number, size } from "./format.js";
-import { clearProblems, drawFields, mark, valuesOf } from "./forms.js";
+import { clearProblems, drawFields, flat, mark, valuesOf } from "./forms.js";
 import { element, flag, html, render } from "./html.js";
 import { UPLOADS, typeOf, typeOfUrl } from "./kinds.js";
-import { tell } from "./notices.js";
+import { reason, tell } from "./notices.js";
 import { t } from "./words.js";
 
 const USUAL = ["pdf", "office", "imageocr", "audio", "video", "transformer", "session"];
@@ -259,7 +259,7 @@ class Page {
   /** What the service refused, beside what it is about. */
   explain(error) {
     const rest = (error.details?.problems ?? []).filter(({ field, problem }) => !this.markProblem(field, problem));
-    const said = error.code === "OFFLINE" ? t("error.offline") : error.message;
+    const said = reason(error);
     const at = this.files.findIndex(({ file }) => said.startsWith(`${file.name}: `));
     if (at >= 0) this.faultOfFile(at, said.slice(this.files[at].file.name.length + 2));
     else if (rest.length || !error.details?.problems?.length) this.find("wrong").textContent = said;
@@ -273,9 +273,4 @@ class Page {
     const already = section?.querySelector(`[name="${CSS.escape(name ?? "")}"][aria-invalid]`);
     return Boolean(already) || (name && section ? mark(section, name, problem) : false);
   }
-}
-
-function flat(parameters) {
-  const { extra, file_source: _, ...top } = parameters;
-  return { ...(extra && typeof extra === "object" ? extra : {}), ...top };
 }

@@ -2,7 +2,7 @@
 
 import { html, safeLink } from "./html.js";
 
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 function plain(value) {
   if (value === null || value === undefined || value === "") return "–";

@@ -1,9 +1,9 @@
 // One template: what it asks for, and how it does on a text.
 
 import { get, post, stream } from "./api.js";
+import { hasEnded, progressAfter, statusOf } from "./changes.js";
 import { bar, saying } from "./format.js";
 import { html, render } from "./html.js";
-import { statusOf } from "./jobs.js";
 import { announce, connection, doing } from "./notices.js";
 import { drawResult } from "./result.js";
 import { t } from "./words.js";
@@ -67,9 +67,9 @@ function watched(place, job, left) {
     const end = () => (off(), get(`/api/jobs/${job.job_id}`).then(resolve, reject));
     const off = stream(`/api/jobs/${job.job_id}/stream`, ({ data }) => {
       job.status = statusOf(data);
-      job.progress = { ...job.progress, message: data.message, percent: data.data?.progress ?? job.progress.percent };
-      if (["pending", "processing"].includes(job.status)) draw();
-      else end();
+      job.progress = progressAfter(job, data);
+      if (hasEnded(job.status)) end();
+      else draw();
     }, connection(left));
     left.addEventListener("abort", () => (off(), resolve(job)), { once: true });
   });

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..cache import Entry
@@ -28,7 +28,7 @@ class Answers:
     entry: Entry
     known: dict[int, Place]
     #: How many questions the model was asked, this time.
-    asked: int = field(default=0)
+    asked: int = 0
 
     @property
     def context_tokens(self) -> int:

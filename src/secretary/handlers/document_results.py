@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import quote
 
 from ..job import MORE_IN, Job
 from ..processors.assembly import (
@@ -14,6 +13,7 @@ from ..processors.assembly import (
     Assembled,
 )
 from ..sources import SourceFile
+from .file_links import archive_url, file_url
 
 PREVIEWS = "previews.zip"
 IMAGES = "images.zip"
@@ -39,24 +39,21 @@ def document_results(
     is_from_cache: bool,
     context: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    def url(name: str, route: str = "/api/files") -> str:
-        return f"{route}/{job.job_id}/{quote(name)}"
-
     def made(name: str) -> str | None:
-        return url(name) if name in done.files else None
+        return file_url(job, name) if name in done.files else None
 
     text_route = "/api/pdf/text-content" if job.job_type == "pdf" else "/api/files/text"
     return {
-        "markdown_file": url(MARKDOWN_FILE) if done.has_text else None,
+        "markdown_file": file_url(job, MARKDOWN_FILE) if done.has_text else None,
         "markdown_content": None,
         "extracted_text": None,
-        "extracted_text_file": url(TEXT_FILE) if done.has_text else None,
-        "page_texts": [url(name, text_route) for name in done.page_texts],
+        "extracted_text_file": file_url(job, TEXT_FILE) if done.has_text else None,
+        "page_texts": [file_url(job, name, route=text_route) for name in done.page_texts],
         "page_markdown_file": made(PAGES_FILE),
-        "assets": [url(name) for name in done.pictures],
+        "assets": [file_url(job, name) for name in done.pictures],
         "asset_dir": directory,
         "target_dir": directory,
-        "archive_url": f"/api/jobs/{job.job_id}/download-archive",
+        "archive_url": archive_url(job),
         "archive_filename": f"{PurePath(source.name).stem or 'document'}_files.zip",
         "pages_archive_url": made(IMAGES) or made(PREVIEWS),
         "images_archive_url": made(IMAGES),

@@ -17,7 +17,7 @@ from ..processors.shelf import Shelf
 from ..sources import SourceFile
 from ..version import __version__
 from .document_results import document_results
-from .freshness import made_after
+from .freshness import is_from_cache, made_after
 from .parameters import LanguageParameters
 from .templating import wanted_template, with_template
 
@@ -124,14 +124,13 @@ async def conclude(
     if facts.get("extraction_method") == "native" and not (done.has_text or done.has_text_layer):
         text = "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
         raise UnsupportedFile(text)
-    job = ctx.job
     results = document_results(
-        job,
+        ctx.job,
         document.source,
         done,
         directory=entry.name,
         facts=facts,
-        is_from_cache=not made and not job.failures and not job.crashes,
+        is_from_cache=is_from_cache(ctx, made=made),
         context=ctx.parameters.context,
     )
     results["llm_info"] = ctx.llm.info()

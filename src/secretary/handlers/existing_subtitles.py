@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache import Entry
 from ..engines.language_names import is_same_language, language_code
-from ..engines.speech import Heard
+from ..engines.speech import Heard, Said
 from ..errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
 from ..handler import JobContext
 from ..processors import records
@@ -24,13 +24,12 @@ from .freshness import made_after
 from .recordings import GRACE
 
 if TYPE_CHECKING:
-    from ..engines.speech import Said
     from ..processors.media.recording import Recording, SubtitleTrack
     from ..processors.transcript_files import Spoken
 
-LOAD: Remote[list["Said"]] = Remote("processors.subtitles", "load_subtitles")
+LOAD: Remote[list[Said]] = Remote("processors.subtitles", "load_subtitles")
 EXTRACT: Remote[str] = Remote("processors.media.subtitle_tracks", "subtitles_of")
-READ: Remote[list["Said"]] = Remote("processors.subtitles", "read_subtitles")
+READ: Remote[list[Said]] = Remote("processors.subtitles", "read_subtitles")
 TELL_LANGUAGE: Remote[str | None] = Remote("processors.subtitles", "language_of")
 
 LOAD_TIMEOUT = timedelta(minutes=2)
@@ -125,7 +124,7 @@ async def spoken_by_subtitles(
     return None
 
 
-async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list["Said"]:
+async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list[Said]:
     if found.track is None:
         return await ctx.run(LOAD, str(found.path), wall_time=LOAD_TIMEOUT)
     seconds = EXTRACT_TIMEOUT.total_seconds()
@@ -137,7 +136,7 @@ async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> l
 
 
 async def _kept(
-    ctx: JobContext[Any], document: Document, said: Sequence["Said"], language: str
+    ctx: JobContext[Any], document: Document, said: Sequence[Said], language: str
 ) -> "tuple[Spoken, Entry]":
     from ..processors.transcript_files import Spoken, record_of
 

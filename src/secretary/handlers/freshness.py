@@ -1,20 +1,20 @@
-"""Whether earlier work may be used."""
+"""Whether earlier work may be used, and was."""
 
 from typing import Any
 
 from ..handler import JobContext
-from .parameters import SourceParameters
-
-
-def is_fresh(parameters: SourceParameters) -> bool:
-    """Whether the client wants the work done again."""
-    return parameters.force_refresh or parameters.force_overwrite or not parameters.use_cache
 
 
 def made_after(ctx: JobContext[Any]) -> float:
     """Pages older than this are not taken. Those of the job's own earlier tries are: a try that
     failed at page 180 has made 179."""
-    if not is_fresh(ctx.parameters):
+    wish = ctx.parameters
+    if wish.use_cache and not (wish.force_refresh or wish.force_overwrite):
         return 0.0
     ends = [attempt.ended_at for attempt in ctx.job.attempts if attempt.error is None]
     return max([ctx.job.created_at, *(end for end in ends if end)]).timestamp()
+
+
+def is_from_cache(ctx: JobContext[Any], *, made: bool) -> bool:
+    """Not where an earlier attempt of this job did some of the work."""
+    return not made and not ctx.job.failures and not ctx.job.crashes

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
 
 from ..handler import JobContext
 from .documents import Document
+from .file_links import file_url
 
 if TYPE_CHECKING:
     from ..processors.media.recording import Recording
@@ -53,7 +53,7 @@ async def keep_recording(
         form, why_not = None, "no_room"
     if form is None:
         return {"url": None, "media_type": None, "file_size": size, "not_kept": why_not}
-    url = f"/api/files/{ctx.job.job_id}/{quote(name)}"
+    url = file_url(ctx.job, name)
     return {"url": url, "media_type": form[1], "file_size": size, "not_kept": None}
 
 

@@ -1,7 +1,7 @@
 """The slides of a video: window by window, each kept when it is done, then drawn and read."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -32,6 +32,7 @@ from ..version import __version__
 from .documents import Document
 from .freshness import made_after
 from .listening import SoundProgress
+from .recordings import GRACE
 
 LOOK: Remote[Seen] = Remote("processors.media.slides", "look")
 CHOOSE: Remote[list[Slide]] = Remote("processors.media.slides", "choose")
@@ -41,8 +42,6 @@ READ: Remote[SlideText] = Remote("processors.media.slides", "read")
 #: A window of five minutes takes seconds; this is for a machine that is very busy.
 WINDOW_TIMEOUT = timedelta(minutes=20)
 DRAW_TIMEOUT = timedelta(minutes=2)
-#: The child that starts ffmpeg ends it, and says why; this is for a child that hangs.
-GRACE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +103,7 @@ class Looking:
     async def _seen(self, entry: Entry) -> tuple[list[Seen], bool]:
         """And whether any of it had to be looked for. Where nobody says how long the video is,
         windows are looked at until there are no more pictures."""
-        directory = str(entry.directory)
-        known = await asyncio.to_thread(records.places, directory, made_after=made_after(self.ctx))
+        known = await self._known(entry)
         limit = self.ctx.media.max_duration.total_seconds()
         duration = self.recording.duration
         progress = SoundProgress(
@@ -118,27 +116,20 @@ class Looking:
 
         async def look(window: tuple[int, float, float]) -> Seen:
             number, start, end = window
-            if number in known:
-                seen = await asyncio.to_thread(
-                    lambda: _seen_in(next(records.load([known[number]])))
-                )
-            else:
-                call = partial(
-                    LOOK,
-                    self.document.path,
-                    self.track,
-                    start,
-                    end,
-                    timeout_s=WINDOW_TIMEOUT.total_seconds(),
-                    program=self.ctx.media.ffmpeg,
-                )
-                seen = await self.ctx.run(call, wall_time=WINDOW_TIMEOUT + GRACE)
-                record = orjson.dumps(asdict(seen))
-                keep = partial(records.append, not_before=made_after(self.ctx))
-                await asyncio.to_thread(keep, directory, number, record)
-                entry.touch()
+            call = partial(
+                LOOK,
+                self.document.path,
+                self.track,
+                start,
+                end,
+                timeout_s=WINDOW_TIMEOUT.total_seconds(),
+                program=self.ctx.media.ffmpeg,
+            )
+            make = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + GRACE)
+            told = await self._kept(entry, known, number, make)
             await progress.advance(end - start)
-            return seen
+            candidates = tuple(Candidate(**candidate) for candidate in told.pop("candidates"))
+            return Seen(**told, candidates=candidates)
 
         if duration is not None:
             spans = [(n, *span) for n, span in enumerate(windows(duration), start=1)]
@@ -187,14 +178,10 @@ class Looking:
             version=f"secretary {__version__}, {engine.version}",
         )
         entry.note({})
-        directory = str(entry.directory)
-        known = await asyncio.to_thread(records.places, directory, made_after=made_after(self.ctx))
+        known = await self._known(entry)
 
         async def read(slide: Slide) -> SlideText:
             number = round(slide.at * 1000)  # which slide it is, however many there are
-            if number in known:
-                (line,) = await asyncio.to_thread(lambda: list(records.load([known[number]])))
-                return SlideText(**orjson.loads(line))
             call = partial(
                 READ,
                 f"{shelf.shown}/{slide.file_name}",
@@ -203,21 +190,34 @@ class Looking:
                 ocr_engine=documents.ocr_engine,
                 ocr_data_directory=documents.ocr_data_directory,
             )
-            text = await self.ctx.run(call, wall_time=documents.page_timeout)
-            keep = partial(records.append, not_before=made_after(self.ctx))
-            await asyncio.to_thread(keep, directory, number, orjson.dumps(asdict(text)))
-            entry.touch()
-            return text
+            make = partial(self.ctx.run, call, wall_time=documents.page_timeout)
+            return SlideText(**await self._kept(entry, known, number, make))
 
         return await in_lanes(slides, self.ctx.processes, read)
+
+    async def _known(self, entry: Entry) -> dict[int, records.Place]:
+        since = made_after(self.ctx)
+        return await asyncio.to_thread(records.places, str(entry.directory), made_after=since)
+
+    async def _kept(
+        self,
+        entry: Entry,
+        known: Mapping[int, records.Place],
+        number: int,
+        make: Callable[[], Awaitable[Any]],
+    ) -> dict[str, Any]:
+        """What is on record under this number; else what is made now, put on record."""
+        if number in known:
+            record = await asyncio.to_thread(lambda: next(records.load([known[number]])))
+        else:
+            record = orjson.dumps(asdict(await make()))
+            keep = partial(records.append, not_before=made_after(self.ctx))
+            await asyncio.to_thread(keep, str(entry.directory), number, record)
+            entry.touch()
+        told: dict[str, Any] = orjson.loads(record)
+        return told
 
 
 def _write(shelf: Shelf, name: str, content: bytes) -> None:
     with shelf.writing(name) as path, open(path, "xb") as file:
         file.write(content)
-
-
-def _seen_in(record: bytes) -> Seen:
-    told = orjson.loads(record)
-    candidates = tuple(Candidate(**candidate) for candidate in told.pop("candidates"))
-    return Seen(**told, candidates=candidates)

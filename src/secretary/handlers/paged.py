@@ -58,22 +58,13 @@ async def read_pages(
     method, limits = METHODS[wish.method], ctx.documents
     languages = wish.languages or limits.ocr_language if method.ocr or method.llm else None
     about = said_about(ctx.parameters) if method.llm else None
-    is_drawn = method.ocr or method.llm or method.preview or wish.images
-    options = {
-        "images": wish.images,
-        "languages": languages,
-        "password": wish.password,
-        "model": ctx.llm.model("vision") if method.llm else None,
-        "about": about,
-        "engine": limits.ocr_engine if method.ocr and limits.ocr_engine != USUAL_ENGINE else None,
-        "max_pixels": limits.max_pixels if is_drawn and limits.max_pixels != USUAL_PIXELS else None,
-    }
-    versions = [version_of("pypdfium2" if kind == "pdf" else "pillow")]
-    if method.ocr:
-        engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
-        versions.append(f"{engine.name} {engine.version} {PROCEDURE}")
     entry, shelf = await opened_entry(
-        ctx, document, kind, wish.method, options=options, made_with=versions
+        ctx,
+        document,
+        kind,
+        wish.method,
+        options=_options(ctx, wish, languages, about),
+        made_with=_made_with(ctx, wish, kind),
     )
     found = await opened(entry)
     numbers = page_numbers(wish.first, wish.last, int(found.facts["page_count"]))
@@ -91,15 +82,8 @@ async def read_pages(
         shelf=shelf,
         scratch=str(ctx.scratch),
     )
-    paging = Paging(
-        ctx=ctx,
-        task=task,
-        make=make,
-        entry=entry,
-        page_timeout=limits.page_timeout,
-        made_after=made_after(ctx),
-        about=about,
-    )
+    since = made_after(ctx)
+    paging = Paging(ctx=ctx, task=task, make=make, entry=entry, made_after=since, about=about)
     made = await paging.run(numbers)
     return await conclude(
         ctx,
@@ -111,3 +95,28 @@ async def read_pages(
         made=made,
         archives=archives_of(images=wish.images, previews=method.preview),
     )
+
+
+def _options(
+    ctx: JobContext[Any], wish: Wish, languages: str | None, about: str | None
+) -> dict[str, Any]:
+    """All that makes a difference to the pages, beside the document and the method."""
+    method, limits = METHODS[wish.method], ctx.documents
+    is_drawn = method.ocr or method.llm or method.preview or wish.images
+    return {
+        "images": wish.images,
+        "languages": languages,
+        "password": wish.password,
+        "model": ctx.llm.model("vision") if method.llm else None,
+        "about": about,
+        "engine": limits.ocr_engine if method.ocr and limits.ocr_engine != USUAL_ENGINE else None,
+        "max_pixels": limits.max_pixels if is_drawn and limits.max_pixels != USUAL_PIXELS else None,
+    }
+
+
+def _made_with(ctx: JobContext[Any], wish: Wish, kind: str) -> list[str]:
+    versions = [version_of("pypdfium2" if kind == "pdf" else "pillow")]
+    if METHODS[wish.method].ocr:
+        engine = open_engine(ctx.documents.ocr_engine, ctx.documents.ocr_data_directory)
+        versions.append(f"{engine.name} {engine.version} {PROCEDURE}")
+    return versions

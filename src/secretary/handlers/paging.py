@@ -37,7 +37,6 @@ class Paging:
     task: "PageTask"
     make: MakePages
     entry: Entry
-    page_timeout: timedelta
     #: Pages made before are not taken: the client wants them made anew.
     made_after: float = 0.0
     #: What a vision model is told about the document.
@@ -94,7 +93,7 @@ class Paging:
     async def _make(self, task: "PageTask", numbers: Sequence[int]) -> list["Unfinished"]:
         """When a call dies or takes too long, its pages are tried one by one: so the error names
         the page, and the others are kept."""
-        limit = self.page_timeout + timedelta(seconds=len(numbers) - 1)
+        limit = self.ctx.documents.page_timeout + timedelta(seconds=len(numbers) - 1)
         try:
             return await self.ctx.run(self.make, task, numbers, wall_time=limit)
         except (ProcessDied, ProcessingTimeout) as error:

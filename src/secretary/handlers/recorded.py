@@ -15,6 +15,7 @@ from ..remote import Remote
 from ..sources import named_source
 from .documents import Document
 from .existing_subtitles import spoken_by_subtitles, subtitles_at, subtitles_of
+from .freshness import is_from_cache
 from .kept_recording import keep_recording
 from .looking import Frames
 from .origins import Origin
@@ -131,10 +132,9 @@ async def concluded(
         pictures=[frame.as_picture() for frame in frames.frames] if frames else (),
     )
     await ctx.run(PUT_TOGETHER, transcript)
-    job = ctx.job
     made = (words is not None and words.made) or (frames is not None and frames.made)
     results = recording_results(
-        job,
+        ctx.job,
         document.source,
         directory=words.directory if words else frames.directory if frames else None,
         facts={
@@ -148,7 +148,7 @@ async def concluded(
         frames=[frame.as_result() for frame in frames.frames] if frames else (),
         has_transcript=words is not None,
         is_translated=other is not None,
-        is_from_cache=not made and not job.failures and not job.crashes,
+        is_from_cache=is_from_cache(ctx, made=made),
         context=ctx.parameters.context,
     )
     results["recording"] = await keep_recording(ctx, document, recording)

@@ -1,8 +1,10 @@
 """Summaries, and texts made into others by an instruction."""
 
+from functools import partial
+
 from ..processors.text_parts import tokens_of
 from .answers import Answers
-from .long_texts import HALF, asked_of_all, in_parts
+from .long_texts import HALF, SMALLEST, asked_of_all, in_parts
 from .prompts import DetailLevel, rewriting_messages, summary_messages
 from .steps import Steps
 
@@ -13,25 +15,19 @@ async def summarised(
     answers: Answers,
     text: str,
     *,
-    level: DetailLevel = "normal",
-    language: str | None = None,
-    instructions: str | None = None,
+    level: DetailLevel,
+    language: str | None,
+    instructions: str | None,
     steps: Steps,
 ) -> str:
     """In the language of the text, where no other is asked for. Of a text that is too long for
     the model, its parts are summed up first."""
+    messages = partial(summary_messages, level=level, language=language, instructions=instructions)
 
     async def ask(short: str) -> str:
-        messages = summary_messages(
-            short, level=level, language=language, instructions=instructions
-        )
-        return await answers.write(messages)
+        return await answers.write(messages(short))
 
-    overhead = tokens_of(
-        summary_messages("", level=level, language=language, instructions=instructions)[0][
-            "content"
-        ]
-    )
+    overhead = tokens_of(messages("")[0]["content"])
     aim = f"{AIM} {instructions}" if instructions else AIM
     made = await asked_of_all(answers, text, ask, overhead=overhead, aim=aim, steps=steps)
     return made.strip() + "\n"
@@ -44,5 +40,5 @@ async def rewritten(answers: Answers, text: str, *, instructions: str, steps: St
         return await answers.write(rewriting_messages(part, instructions=instructions))
 
     most = round(answers.context_tokens * HALF) - tokens_of(instructions)
-    parts = await in_parts(answers, text, max(most, 200), ask, steps)
+    parts = await in_parts(answers, text, max(most, SMALLEST), ask, steps)
     return "\n\n".join(part.strip() for part in parts) + "\n"

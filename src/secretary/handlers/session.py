@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from pydantic import Field
 
@@ -18,6 +17,7 @@ from ..processors.web.paths import ROOT, SessionPaths, session_paths
 from ..processors.web.talk_page import TalkPage
 from ..templates import Rendered, Template, render, without_model
 from .audio import TIMEOUT
+from .file_links import archive_url, file_url
 from .parameters import LanguageParameters, Words
 from .parts import Missing, had, part_of
 from .session_document import (
@@ -221,23 +221,19 @@ async def _results(
     await asyncio.to_thread(publish, tree, ctx.cache.data_directory / ROOT)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
-
-    def url(name: object) -> str:
-        return f"/api/files/{job.job_id}/{quote(str(name))}"
-
     wants_archive = ctx.parameters.create_archive
     return {
-        "markdown_file": url(paths.document),
+        "markdown_file": file_url(job, paths.document),
         "markdown_content": None,
         "web_text": None,
         "video_transcript": None,
         "attachments_text": None,
         "structured_data": None,
         "attachments_url": talk.facts["attachments_url"],
-        "assets": [url(name) for name in assets],
+        "assets": [file_url(job, name) for name in assets],
         "asset_dir": str(paths.assets),
         "target_dir": str(paths.document.parent),
-        "archive_url": f"/api/jobs/{job.job_id}/download-archive" if wants_archive else None,
+        "archive_url": archive_url(job) if wants_archive else None,
         "archive_filename": f"{paths.document.stem}.zip" if wants_archive else None,
         "context": ctx.parameters.context,
         "missing": [one.as_json() for one in talk.missing],

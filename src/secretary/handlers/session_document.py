@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 from ..json_bytes import json_bytes
 from ..processors.assembly import MAX_RESULTS_BYTES
@@ -208,10 +209,13 @@ def publish(directory: Path, root: Path) -> None:
             target.mkdir(parents=True, exist_ok=True)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = target.with_name(f".{os.getpid()}-{target.name}")
-            unfinished.unlink(missing_ok=True)
-            _link(path, unfinished)
-            os.replace(unfinished, target)
+            # A name of its own: translations of a talk share files, and may come at the same time.
+            unfinished = target.with_name(f".{uuid4().hex}")
+            try:
+                _link(path, unfinished)
+                os.replace(unfinished, target)
+            finally:
+                unfinished.unlink(missing_ok=True)
 
 
 def _link(path: Path, target: Path) -> None:

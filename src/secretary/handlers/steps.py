@@ -1,6 +1,6 @@
 """How far the parts of a work are, told as `translating:3/7`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..handler import JobContext, Reporter
@@ -15,9 +15,9 @@ class Steps:
     name: str
     first_percent: int
     last_percent: int
-    _done: int = field(default=0)
-    _expected: int = field(default=0)
-    _percent: int = field(default=0)
+    _done: int = 0
+    _expected: int = 0
+    _percent: int = 0
 
     def expect(self, more: int) -> None:
         self._expected += more

@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ..errors import UnsupportedFile
 from ..handler import JobContext
@@ -13,6 +12,7 @@ from ..processors.text_files import MADE_FILE, add_made
 from ..processors.text_parts import tokens_of
 from ..templates import Rendered, Template, messages, parse, render, schema
 from .answers import Answers, answers_about
+from .file_links import file_url
 from .long_texts import asked_of_all
 from .steps import Steps
 
@@ -142,7 +142,7 @@ async def with_template(
     )
     return {
         **results,
-        "markdown_file": f"/api/files/{ctx.job.job_id}/{quote(MADE_FILE)}",
+        "markdown_file": file_url(ctx.job, MADE_FILE),
         "metadata": {**results["metadata"], **told_about(template, rendered)},
         "is_from_cache": results["is_from_cache"] and not ctx.llm.info()["requests"],
         "llm_info": ctx.llm.info(),

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from ..file_names import safe_name
 from ..handler import JobContext
@@ -12,6 +11,7 @@ from ..processors.assembly import RESULTS_FILE
 from ..processors.text_files import FILES, MADE_FILE, MadeText, TargetFormat
 from ..remote import Remote
 from ..templates import Rendered
+from .file_links import archive_url, file_url
 from .text_sources import SourceText
 
 WRITE: Remote[None] = Remote("processors.text_files", "write_made")
@@ -41,18 +41,15 @@ async def text_results(
     else:
         await asyncio.to_thread(WRITE, made)
 
-    def url(name: str) -> str:
-        return f"/api/files/{ctx.job.job_id}/{quote(name)}"
-
     told = {"file_name": source.file_name, "title": source.title, "url": source.url}
     known = {name: value for name, value in {**told, **facts}.items() if value is not None}
     return {
         "text": None,
-        "text_file": url(FILES[wanted]),
+        "text_file": file_url(ctx.job, FILES[wanted]),
         "markdown_content": None,
-        "markdown_file": url(MADE_FILE),
+        "markdown_file": file_url(ctx.job, MADE_FILE),
         "structured_data": None,
-        "archive_url": f"/api/jobs/{ctx.job.job_id}/download-archive",
+        "archive_url": archive_url(ctx.job),
         "archive_filename": safe_name(f"{source.name}_files.zip"),
         "context": ctx.parameters.context,
         "is_from_cache": is_from_cache,

@@ -4,15 +4,13 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..engines.language_names import is_same_language, language_code
+from ..engines.language_names import language_code
 from ..errors import ContextExceeded
-from ..handler import JobContext
 from ..lanes import in_lanes
 from ..processors.language import COMMON_WORDS, detect_language
 from ..processors.text_parts import Piece, pieces_of
-from .answers import Answers, answers_about
+from .answers import Answers
 from .steps import Steps
 
 #: Tokens of a piece at the most, and of those that are translated and kept together.
@@ -25,15 +23,6 @@ WORD = re.compile(r"[^\W\d_]{2}")
 EDGES = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    text: str
-    #: Two letters; None where nobody knows.
-    source_language: str | None
-    #: False: it was in that language already.
-    is_other: bool
-
-
 def language_of_text(text: str) -> str | None:
     """Two letters; None where it cannot be told."""
     found = detect_language(text[:ENOUGH], tuple(COMMON_WORDS))
@@ -41,23 +30,16 @@ def language_of_text(text: str) -> str | None:
 
 
 async def translated_text(
-    ctx: JobContext[Any],
+    answers: Answers,
     text: str,
     *,
     source: str | None,
     target: str,
-    instructions: str | None = None,
-    answers: Answers | None = None,
-    steps: Steps | None = None,
-) -> Translated:
-    """Markdown in the language `target`; as it is, and without a request, where it is in that
-    language. Code and front matter stay as they are."""
-    known = language_code(source or "") or await asyncio.to_thread(language_of_text, text)
-    if is_same_language(known, target):
-        return Translated(text, known, is_other=False)
-    answers = answers or await answers_about(ctx, text)
-    steps = steps or Steps(ctx, "translating", 50, 95)
-    translation = _Translation(answers, known, language_code(target) or target, instructions)
+    instructions: str | None,
+    steps: Steps,
+) -> str:
+    """Markdown in the language `target`. Code and front matter stay as they are."""
+    translation = _Translation(answers, source, language_code(target) or target, instructions)
     pieces = await asyncio.to_thread(lambda: list(pieces_of(text, PIECE)))
     portions = list(_portions(pieces))
     steps.expect(len(portions))
@@ -67,8 +49,7 @@ async def translated_text(
         await steps.advance()
         return result
 
-    parts = await in_lanes(portions, answers.lanes, done)
-    return Translated("".join(parts), known, is_other=True)
+    return "".join(await in_lanes(portions, answers.lanes, done))
 
 
 def _portions(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:

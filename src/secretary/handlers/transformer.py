@@ -12,6 +12,7 @@ from ..handler import JobContext, handles
 from ..processors.text_files import TargetFormat
 from ..templates import Rendered, Template
 from .answers import Answers, answers_about
+from .freshness import is_from_cache
 from .parameters import MAX_TEXT, LanguageParameters
 from .prompts import DetailLevel
 from .rewriting import rewritten, summarised
@@ -130,9 +131,7 @@ class _Work:
 
     @property
     def is_from_cache(self) -> bool:
-        job = self.ctx.job
-        is_known = self.answers is not None and not self.answers.asked
-        return is_known and not job.failures and not job.crashes
+        return self.answers is not None and is_from_cache(self.ctx, made=self.answers.asked > 0)
 
     async def run(self) -> None:
         wish, self.text = self.ctx.parameters, self.source.text
@@ -189,16 +188,14 @@ class _Work:
 
     async def _translate(self, language: str | None, target: str) -> None:
         await self.ctx.progress("translating", 20)
-        done = await translated_text(
-            self.ctx,
+        self.text = await translated_text(
+            await self._answers(),
             self.text,
             source=language,
             target=target,
             instructions=self.ctx.parameters.instructions,
-            answers=await self._answers(),
             steps=Steps(self.ctx, "translating", 20, 94),
         )
-        self.text = done.text
 
     async def _fill(self, template: Template) -> None:
         wish, source = self.ctx.parameters, self.source
