@@ -159,7 +159,7 @@ async def test_every_format_becomes_markdown(
     assert results["metadata"]["page_count"] >= 1
     assert results["metadata"]["file_name"] == name
     pages = [(await room.get(url)).json()["content"] for url in results["page_texts"]]
-    assert all(pages)
+    assert pages and all(pages)
     assert "alert" not in results["markdown_content"]
 
 
