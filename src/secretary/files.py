@@ -197,14 +197,20 @@ class JobFiles:
         if not job.has_more_results:
             return job
         results = dict(job.results or {})
-        name = results.pop(MORE_IN)
+        name = str(results.pop(MORE_IN))
         try:
-            content = await self.content(await self.find(job, str(name)))
-            more = await asyncio.to_thread(orjson.loads, content)
+            if self.depot is None:
+                more = await asyncio.to_thread(self._read_here, job, name)
+            else:
+                content = await self.content(await self.find(job, name))
+                more = await asyncio.to_thread(orjson.loads, content)
         except (NotFound, OSError, ValueError):
             more = {}  # removed by hand: what is left is told
         metadata = {**(results.get("metadata") or {}), **(more.pop("metadata", None) or {})}
         return job.model_copy(update={"results": {**results, **more, "metadata": metadata}})
+
+    def _read_here(self, job: Job, name: str) -> Any:
+        return orjson.loads(self.locate(job, name).read_bytes())
 
     async def more_bytes(self, job: Job) -> int:
         """How long the texts are that `filled` puts back."""
@@ -215,12 +221,16 @@ class JobFiles:
         except NotFound:
             return 0
 
-    # Looking whether there is a directory takes a microsecond: not worth a thread for each job.
+    # Looking whether there is a directory takes microseconds: not worth a thread for each job.
 
     async def clear_scratch(self, job: Job) -> None:
         """The work is done, its end not yet written: whatever happens now, scratch is gone."""
-        if os.path.exists(f"{self.root}/{job.job_id}"):  # noqa: ASYNC240
-            scratch = f"{job.attempt}."
+        try:
+            names = os.listdir(f"{self.root}/{job.job_id}")
+        except FileNotFoundError:
+            return
+        scratch = f"{job.attempt}."
+        if any(name.startswith(scratch) for name in names):
             await asyncio.to_thread(
                 self._remove_directories, job.job_id, lambda name: name.startswith(scratch)
             )
@@ -236,7 +246,7 @@ class JobFiles:
         """The job completed: its upload and what its earlier attempts left are of no use."""
         is_here = os.path.exists(f"{self.root}/{job.job_id}")  # noqa: ASYNC240
         if self.depot is None:
-            if is_here:
+            if is_here and job.attempt > 1:  # what the only one left was cleared before its end
                 await asyncio.to_thread(self._remove_attempts_except, job)
             await self.uploads.remove(job.job_id)
             return

@@ -60,13 +60,10 @@ class Endpoints:
         from .answer import read_completion, text_of  # every command would wait for its models
 
         async def send(client: "AsyncOpenAI") -> bytes:
-            # Raw, because the client would take any answer for one that fits.
-            answer = await client.chat.completions.with_raw_response.create(
-                model=model.name,
-                messages=messages,  # type: ignore[arg-type]  # a union of a dozen mappings
-                extra_body={**parameters, **model.parameters},
-            )
-            return answer.content
+            # Not `completions.create`: that looks at every word of the question by its types,
+            # which takes as long as to send it, and takes any answer for one that fits.
+            asked = {"model": model.name, "messages": messages, **parameters, **model.parameters}
+            return await client.post("/chat/completions", cast_to=bytes, body=asked)
 
         body, seconds = await self._asked(model, send)
         completion = read_completion(body)
@@ -143,5 +140,5 @@ def _make_client(provider: Provider) -> "AsyncOpenAI":
             timeout=timeout, trust_env=False, follow_redirects=False
         ),
     )
-    _ = client.chat.completions, client.audio.transcriptions  # loads the rest of the library
+    _ = client.audio.transcriptions  # loads the rest of the library
     return client
