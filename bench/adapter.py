@@ -28,6 +28,10 @@ class Adapter:
         return [sys.executable, str(PEERS / f"{self.service}.py")] if self.service else None
 
 
+#: Only the server: what works there are programs of our own.
+MONGODB = Adapter("mongodb", "secretary_peer", Path(sys.executable), service="mongo_service")
+
+
 def adapters(peers_python: Path) -> list[Adapter]:
     ours = Path(sys.executable)
     return [

@@ -6,30 +6,25 @@ The rows are measured in turn, round after round, so that noise hits all alike; 
 starts a server of its own in an empty directory. The load comes from wrk, over loopback.
 """
 
-import argparse
 import json
-import os
-import signal
 import statistics
 import sys
-import tempfile
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import install
 import load
+import program
 import report
 import streams
-from arena import Failed
+from arena import noting_failure
 from load import Load
+from program import say
 from servers import JOB, SERVERS, Running, running
 from streams import Streams
 
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 JOBS = "/api/jobs"
 CONNECTIONS = (1, 16, 64)
 #: With so many connections the status of a job is asked for.
@@ -65,40 +60,23 @@ class Row:
     memory_mb: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    @contextmanager
-    def noting_failure(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failed as failure:
-            self.failures.append(f"{what}: {failure}")
-
 
 def main(arguments: Sequence[str]) -> int:
-    options = _options(arguments)
+    options = program.parser("api.py", __doc__).parse_args(arguments)
     plan = QUICK if options.quick else Plan()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     if not install.has("wrk"):
         sys.exit("wrk is needed and could not be installed: apt-get install wrk")
-    WORK.mkdir(exist_ok=True)
     rows = [Row(server.name, server.bare) for server in SERVERS]
-    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine, before = report.machine(Path(root)), os.getloadavg()[0]
-        _say(f"{machine}; load average {before:.1f}")
+    with program.workplace() as place:
         for number in range(plan.rounds):
-            _say(f"round {number + 1} of {plan.rounds}")
-            _measure_round(rows, plan, Path(root))
-        _say(f"{plan.streams:,} streams")
-        opened = _measure_streams(rows[0], plan, Path(root))
-    machine += f"; load average before {before:.1f}, after {os.getloadavg()[0]:.1f}"
+            say(f"round {number + 1} of {plan.rounds}")
+            _measure_round(rows, plan, place.root)
+        say(f"{plan.streams:,} streams")
+        opened = _measure_streams(rows[0], plan, place.root)
+        machine = place.machine()
     print(_text(rows, opened, plan, machine))
-    if options.json:
-        figures = {
-            "machine": machine,
-            "plan": asdict(plan),
-            "rows": [asdict(row) for row in rows],
-            "streams": asdict(opened) if opened else None,
-        }
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    figures = {"rows": [asdict(row) for row in rows], "streams": asdict(opened) if opened else None}
+    program.keep(options.json, machine, plan, **figures)
     return 1 if any(row.failures for row in rows) else 0
 
 
@@ -106,7 +84,7 @@ def _measure_round(rows: Sequence[Row], plan: Plan, root: Path) -> None:
     for connections in CONNECTIONS:
         for server, row in zip(SERVERS, rows, strict=True):
             what = f"{connections} connection(s)"
-            with row.noting_failure(what), running(server, root) as started:
+            with noting_failure(row.failures, what), running(server, root) as started:
                 _measure(started, row, connections, plan)
 
 
@@ -116,22 +94,16 @@ def _measure(server: Running, row: Row, connections: int, plan: Plan) -> None:
     found = load.post(server, JOBS, JOB, connections=connections, seconds=plan.seconds)
     row.accepted[connections].append(found)
     if connections == POLLING:
-        one = f"{JOBS}/{_submit(server.url + JOBS)}"
+        one = f"{JOBS}/{server.post(JOBS, json.loads(JOB))['data']['job_id']}"
         row.polls.append(load.get(server, one, connections=connections, seconds=plan.seconds))
     if connections == CONNECTIONS[-1]:
         row.memory_mb.append(server.tree.memory_bytes() / 1e6)
 
 
 def _measure_streams(row: Row, plan: Plan, root: Path) -> Streams | None:
-    with row.noting_failure("streams"):
+    with noting_failure(row.failures, "streams"):
         return streams.measure(plan.streams, idle_s=plan.idle_s, root=root)
     return None
-
-
-def _submit(url: str) -> str:
-    request = urllib.request.Request(url, JOB.encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return str(json.load(answer)["data"]["job_id"])
 
 
 def _text(rows: Sequence[Row], opened: Streams | None, plan: Plan, machine: str) -> str:
@@ -197,16 +169,5 @@ def _streams_text(found: Streams) -> str:
     return report.table([["open streams", *figures], cells])
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="api.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
-    parser.add_argument("--json", type=Path, help="file for all samples")
-    return parser.parse_args(arguments)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    program.run(main)

@@ -23,6 +23,15 @@ class Failed(Exception):
     """A measurement that gave no figure; the message says why."""
 
 
+@contextmanager
+def noting_failure(failures: list[str], what: str = "") -> Iterator[None]:
+    """What fails must not cost all others their figures."""
+    try:
+        yield
+    except Failed as failure:
+        failures.append(f"{what}: {failure}" if what else str(failure))
+
+
 class Record(NamedTuple):
     sent_ns: int
     started_ns: int
@@ -44,9 +53,7 @@ class Arena:
     def __init__(self, adapter: Adapter, directory: Path) -> None:
         self._adapter = adapter
         self._directory = directory
-        self._env = os.environ | {"BENCH_DIR": str(directory), "PYTHONPATH": python_path()}
-        self._env.pop("BENCH_URL", None)
-        self._env |= adapter.settings
+        self._env = {**environment(directory), **adapter.settings}
         self.service: Tree | None = None
         self.worker: Tree | None = None
 
@@ -130,7 +137,14 @@ class Arena:
         return Tree(command, directory=self._directory, env=self._env, output=output)
 
 
-def python_path() -> str:
+def environment(directory: Path) -> dict[str, str]:
+    """Ours, but for the settings and the database of a service that our caller may have."""
+    foreign = ("SECRETARY_", "MONGODB_URI", "BENCH_")
+    env = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
+    return env | {"BENCH_DIR": str(directory), "PYTHONPATH": _python_path()}
+
+
+def _python_path() -> str:
     """That of our caller comes behind the peers: it may be how our own package is found."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([str(PEERS), *(str(Path(entry).resolve()) for entry in given if entry)])

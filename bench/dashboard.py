@@ -8,11 +8,7 @@ that each view makes, one after the other over one connection, and the view itse
 
 import argparse
 import asyncio
-import json
-import os
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import dashboard_views
+import program
 import report
-from adapter import PEERS
-from arena import Failed, python_path
+from adapter import MONGODB, PEERS
+from arena import noting_failure, open_arena
 from dashboard_views import Facts, Timing
-from processes import Tree
+from program import say
 from servers import SERVE, Server, running
 
 from secretary.config import Settings, Storage
@@ -34,11 +31,9 @@ sys.path.append(str(PEERS))
 
 import dashboard_filling
 
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 STORES = ("sqlite", "mongodb")
 #: What every request must keep to, and every view.
 LIMIT_MS, USABLE_MS = 100, 1000
-SERVICE_LIMIT_S = 30
 NOTES = """\
 {many:,} jobs over {days} days beside {few:,}; five types, {users} users, half of the jobs in
 batches of 1,000. p50, p95 and max of {repeats} requests in ms, as the client sees them over
@@ -74,21 +69,14 @@ def main(arguments: Sequence[str]) -> int:
     plan = QUICK if options.quick else Plan()
     if options.jobs:
         plan = Plan(options.jobs, min(plan.few, options.jobs), plan.repeats, plan.visits)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    WORK.mkdir(exist_ok=True)
     rows = [Row(name) for name in STORES if options.only in (None, name)]
-    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine, before = report.machine(Path(root)), os.getloadavg()[0]
+    with program.workplace() as place:
         for row in rows:
-            try:
-                _measure(row, plan, Path(root) / row.name)
-            except Failed as failure:
-                row.failures.append(str(failure))
-    machine += f"; load average before {before:.1f}, after {os.getloadavg()[0]:.1f}"
+            with noting_failure(row.failures):
+                _measure(row, plan, place.root / row.name)
+        machine = place.machine()
     print(_text(rows, plan, machine))
-    if options.json:
-        figures = {"machine": machine, "plan": asdict(plan), "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    program.keep(options.json, machine, plan, rows=[asdict(row) for row in rows])
     return 1 if any(row.failures or _slow(row) for row in rows) else 0
 
 
@@ -102,11 +90,11 @@ def _measure(row: Row, plan: Plan, directory: Path) -> None:
         server = Server(row.name, command, settings=settings)
         templates: list[str] = []
         for amount, timings in ((plan.few, row.few), (plan.many, row.many)):
-            _say(f"{row.name}: filling up to {amount:,} jobs")
+            say(f"{row.name}: filling up to {amount:,} jobs")
             started = time.monotonic()
             facts = asyncio.run(dashboard_filling.fill(store_url, amount, templates))
             row.filled_s = time.monotonic() - started
-            _say(f"{row.name}: filled in {row.filled_s:.0f} s; measuring")
+            say(f"{row.name}: filled in {row.filled_s:.0f} s; measuring")
             with running(server, directory) as service:
                 timings |= dashboard_views.requests(service.url, facts, repeats=plan.repeats)
                 if amount == plan.many:
@@ -117,7 +105,7 @@ def _visits(url: str, facts: Facts, plan: Plan) -> dict[str, Timing]:
     try:
         return dashboard_views.visits(url, facts, count=plan.visits)
     except dashboard_views.NoBrowser as missing:
-        _say(f"no browser, so no visits: {missing}")
+        say(f"no browser, so no visits: {missing}")
         return {}
 
 
@@ -126,23 +114,8 @@ def _database(name: str, directory: Path) -> Iterator[str | None]:
     if name == "sqlite":
         yield None
         return
-    log = directory / "service.log"
-    command = [sys.executable, str(PEERS / "mongo_service.py")]
-    env = os.environ | {"PYTHONPATH": python_path()}
-    tree = Tree(command, directory=directory, env=env, output=log)
-    try:
-        yield _url(tree, log)
-    finally:
-        tree.kill()
-
-
-def _url(tree: Tree, log: Path) -> str:
-    deadline = time.monotonic() + SERVICE_LIMIT_S
-    while time.monotonic() < deadline and tree.running():
-        if '"url"' in (text := log.read_text()):
-            return str(json.loads(text.strip().splitlines()[-1])["url"])
-        time.sleep(0.05)
-    raise Failed(f"the database did not start: {log.read_text().strip()[-200:]}")
+    with open_arena(MONGODB, directory) as arena:
+        yield arena.url
 
 
 def _text(rows: Sequence[Row], plan: Plan, machine: str) -> str:
@@ -204,19 +177,11 @@ def _visit_cells(row: Row, title: str) -> list[str]:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="dashboard.py", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer jobs, for a first look")
+    parser = program.parser("dashboard.py", __doc__)
     parser.add_argument("--jobs", type=int, help="how many are many")
     parser.add_argument("--only", choices=STORES, help="one store")
-    parser.add_argument("--json", type=Path, help="file for all figures")
     return parser.parse_args(arguments)
 
 
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    program.run(main)

@@ -8,26 +8,23 @@ is told in `peers/peer.py` and `peers/verbs.py`.
 """
 
 import argparse
-import json
-import os
-import signal
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import engine_report
 import install
 import measure
+import program
 import report
 from adapter import Adapter, adapters
 from arena import Arena, Failed, open_arena
-from report import About, Recovery, Row
+from engine_report import About, Recovery, Row
+from program import WORK, say
 
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 EXTRA_LIMIT_S = 600
 NOTES = """\
 Medians of {rounds} round(s); "~": the highest was more than {unsteady} times the lowest.
@@ -68,25 +65,19 @@ class Entry:
             yield
         except Failed as failure:
             self.row.failures.append(f"{what}: {failure}")
-            _say(f"{self.row.name}: {what} failed: {failure}")
+            say(f"{self.row.name}: {what} failed: {failure}")
 
 
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     plan = _plan(options)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    WORK.mkdir(exist_ok=True)
     entries = [Entry(adapter, Row(adapter.name)) for adapter in _chosen(options.only)]
-    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine, load = report.machine(Path(root)), os.getloadavg()[0]
-        _say(f"{machine}; load average {load:.1f}")
-        run(entries, plan, Path(root))
-    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+    with program.workplace() as place:
+        run(entries, plan, place.root)
+        machine = place.machine()
     rows = [entry.row for entry in entries]
-    print(report.text(rows, machine=machine, notes=notes_of(asdict(plan))))
-    if options.json:
-        figures = {"machine": machine, "plan": asdict(plan), "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+    print(engine_report.text(rows, machine=machine, notes=notes_of(asdict(plan))))
+    program.keep(options.json, machine, plan, rows=[asdict(row) for row in rows])
     return 1 if any(row.failures for row in rows) else 0
 
 
@@ -97,13 +88,13 @@ def run(entries: Sequence[Entry], plan: Plan, root: Path) -> None:
     for number in range(plan.rounds):
         turn = number % len(entries)
         for entry in [*entries[turn:], *entries[:turn]]:
-            _say(f"round {number + 1} of {plan.rounds}: {entry.row.name}")
+            say(f"round {number + 1} of {plan.rounds}: {entry.row.name}")
             _measure_throughput(entry, plan, root)
             _measure_latency(entry, plan, root)
     _measure_side_by_side(entries, plan, root)
     for entry in entries:
         if entry.row.about.extra:
-            _say(f"extra figures: {entry.row.name}")
+            say(f"extra figures: {entry.row.name}")
             with entry.noting_failure("extra"), open_arena(entry.adapter, root) as arena:
                 entry.row.extra = arena.client("extra", limit_s=EXTRA_LIMIT_S)
 
@@ -128,7 +119,7 @@ def _measure_side_by_side(entries: Sequence[Entry], plan: Plan, root: Path) -> N
     with ExitStack() as stack:
         standing: list[tuple[Entry, Arena]] = []
         for entry in entries:
-            _say(f"idle worker: {entry.row.name}")
+            say(f"idle worker: {entry.row.name}")
             with entry.noting_failure("idle worker"):
                 arena = stack.enter_context(open_arena(entry.adapter, root))
                 measure.warm_up(arena)
@@ -143,10 +134,10 @@ def _measure_side_by_side(entries: Sequence[Entry], plan: Plan, root: Path) -> N
 def _measure_recovery(standing: Sequence[tuple[Entry, Arena]], *, cap_s: float) -> None:
     cases: list[tuple[Entry, Arena, measure.Killed]] = []
     for entry, arena in standing:
-        _say(f"kill -9: {entry.row.name}")
+        say(f"kill -9: {entry.row.name}")
         with entry.noting_failure("recovery"):
             cases.append((entry, arena, measure.kill_in_mid_job(arena)))
-    _say(f"waiting up to {cap_s:.0f} s for the killed jobs to start again")
+    say(f"waiting up to {cap_s:.0f} s for the killed jobs to start again")
     measure.wait_for_recovery([(arena, killed) for _, arena, killed in cases], cap_s=cap_s)
     for entry, arena, killed in cases:
         seconds = measure.recovered_after(arena, killed)
@@ -154,12 +145,10 @@ def _measure_recovery(standing: Sequence[tuple[Entry, Arena]], *, cap_s: float) 
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="engine.py", description=(__doc__ or "").split("\n")[0])
+    parser = program.parser("engine.py", __doc__)
     parser.add_argument("--only", help="names of rows, with commas between them")
     parser.add_argument("--jobs", type=int, help="jobs that are enqueued and drained")
     parser.add_argument("--recovery-cap", type=float, help="seconds to wait after kill -9")
-    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
-    parser.add_argument("--json", type=Path, help="file for all samples")
     return parser.parse_args(arguments)
 
 
@@ -177,7 +166,7 @@ def _chosen(only: str | None) -> list[Adapter]:
     chosen = [row for row in rows if row.name in names]
     on_redis = [row for row in chosen if row.service == "redis_service"]
     if on_redis and not install.has("redis-server"):
-        _say(f"no redis-server here, left out: {', '.join(row.name for row in on_redis)}")
+        say(f"no redis-server here, left out: {', '.join(row.name for row in on_redis)}")
         chosen = [row for row in chosen if row not in on_redis]
     return chosen or sys.exit("no row can be measured here")
 
@@ -191,12 +180,5 @@ def notes_of(plan: Mapping[str, Any]) -> str:
     return NOTES.format(**constants, **plan)
 
 
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
+    program.run(main)

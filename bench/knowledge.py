@@ -6,13 +6,10 @@ The endpoint is a small server of our own that answers at once, or after 200 ms.
 beyond its call is measured one job at a time; the throughput with 50 jobs at a time.
 """
 
-import argparse
 import http.client
 import json
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,12 +19,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import program
 import report
 from adapter import PEERS
 from arena import Failed
 from servers import SERVE, Running, Server, running
 
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 PARALLEL = 50
 ANSWER_S = 0.2
 #: Requests at a time that the endpoint is sent at the most: the default, and one for each job.
@@ -61,20 +58,13 @@ class Figures:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few jobs, for a first look")
-    parser.add_argument("--json", type=Path, help="write every sample to this file")
-    options = parser.parse_args(arguments)
+    options = program.parser("knowledge.py", __doc__).parse_args(arguments)
     plan = QUICK if options.quick else Plan()
-    WORK.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=WORK) as directory:
-        machine, load = report.machine(Path(directory)), os.getloadavg()[0]
-        figures = _measure(plan, Path(directory))
-    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+    with program.workplace() as place:
+        figures = _measure(plan, place.root)
+        machine = place.machine()
     print(_text(figures, plan, machine))
-    if options.json:
-        found = {"machine": machine, "plan": asdict(plan), **asdict(figures)}
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    program.keep(options.json, machine, plan, **asdict(figures))
     return 0
 
 
@@ -220,4 +210,4 @@ def _yes(holds: bool) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    program.run(main)

@@ -9,25 +9,19 @@ child processes, results written, the end told by the stream. What is compared i
 """
 
 import argparse
-import json
-import os
-import signal
-import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import media_report
-import report
-from arena import Failed
+import program
+from arena import noting_failure
+from program import WORK, say
 from recordings import memory
 from recordings.decoding import CODERS, Decoding, measure_decoding
 from recordings.hearing import Hearing, measure_hearing
 from recordings.memory import Length, Peak
 
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 PARTS = ("speed", "decoding", "memory")
 
 
@@ -76,26 +70,18 @@ def main(arguments: Sequence[str]) -> int:
     plan = QUICK if options.quick else Plan()
     if options.minutes:
         plan = replace(plan, minutes=options.minutes)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    WORK.mkdir(exist_ok=True)
     run = Run()
-    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine, load = report.machine(Path(root)), os.getloadavg()[0]
-        _say(f"{machine}; load average {load:.1f}")
+    with program.workplace() as place:
         for part in options.only:
-            _say(part)
-            try:
-                _measure(part, run, plan, Path(root))
-            except Failed as failure:
-                run.failures.append(f"{part}: {failure}")
-    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+            say(part)
+            with noting_failure(run.failures, part):
+                _measure(part, run, plan, place.root)
+        machine = place.machine()
     text = _text(run, plan, machine)
     print(text)
     if options.markdown:
         options.markdown.write_text(text + "\n")
-    if options.json:
-        figures = {"machine": machine, "plan": asdict(plan), **asdict(run)}
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    program.keep(options.json, machine, plan, **asdict(run))
     return 1 if run.all_failures() else 0
 
 
@@ -137,28 +123,12 @@ def _text(run: Run, plan: Plan, machine: str) -> str:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="media.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="short sounds, for a first look")
-    parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
+    parser = program.parser("media.py", __doc__)
+    parser.add_argument("--only", type=program.some_of(PARTS), default=PARTS, help=program.ONLY)
     parser.add_argument("--minutes", type=float, help="of the talk by which speed is measured")
     parser.add_argument("--markdown", type=Path, help="file for the tables")
-    parser.add_argument("--json", type=Path, help="file for all samples")
     return parser.parse_args(arguments)
 
 
-def _parts(text: str) -> list[str]:
-    parts = text.split(",")
-    if unknown := set(parts) - set(PARTS):
-        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
-    return parts
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
+    program.run(main)

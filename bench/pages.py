@@ -9,21 +9,16 @@ results written, the end told by the stream. What is compared is told in `docume
 """
 
 import argparse
-import json
-import os
-import signal
-import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import page_report
+import program
 import quality
 import report
-from arena import Failed
+from arena import noting_failure
 from documents import speed
 from documents.long_files import mixed_pages, plain_pages
 from documents.memory import Peak, measure_memory
@@ -32,8 +27,8 @@ from documents.reading import read_as_jobs
 from documents.real import documents
 from documents.speed import Speed
 from documents.tools import SECRETARY, TOOLS
+from program import WORK, say
 
-WORK = quality.WORK
 #: A first look goes without them.
 SLOW = ("pymupdf4llm", "markitdown")
 PARTS = ("quality", "speed", "ocr", "memory")
@@ -81,23 +76,15 @@ class Run:
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     plan = QUICK if options.quick else Plan()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    WORK.mkdir(exist_ok=True)
     run = Run()
-    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine, load = report.machine(Path(root)), os.getloadavg()[0]
-        _say(f"{machine}; load average {load:.1f}")
+    with program.workplace() as place:
         for part in options.only:
-            _say(part)
-            try:
-                _measure(part, run, plan, Path(root), options.split)
-            except Failed as failure:
-                run.failures.append(f"{part}: {failure}")
-    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+            say(part)
+            with noting_failure(run.failures, part):
+                _measure(part, run, plan, place.root, options.split)
+        machine = place.machine()
     print(_text(run, plan, machine, options.split))
-    if options.json:
-        figures = {"machine": machine, "plan": asdict(plan), **asdict(run)}
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    program.keep(options.json, machine, plan, **asdict(run))
     return 1 if run.failures else 0
 
 
@@ -110,14 +97,14 @@ def _measure(part: str, run: Run, plan: Plan, root: Path, split: Any) -> None:
             run.scores = [quality.scored(SECRETARY.name, as_jobs, samples)]
             for tool in TOOLS:
                 if tool != SECRETARY and (plan.every_tool or tool.name not in SLOW):
-                    _say(f"quality: {tool.name}")
+                    say(f"quality: {tool.name}")
                     run.scores.append(quality.measure(tool, samples))
             run.tables = quality.tables_alone(run.scores, samples)
         case "speed":
             plain, slowest = plain_pages(root, plan.pages), speed.SLOWEST if plan.every_tool else ()
             once = (*speed.SLOW, *slowest)
             run.speed = speed.measure_speed(WORK, root, plain, rounds=plan.rounds, once=once)
-            _say("speed: mixed pages")
+            say("speed: mixed pages")
             made = documents(WORK, split)
             mixed = mixed_pages(root, plan.pages, [sample.pdf for sample in made.samples])
             once, rounds = speed.SLOW if plan.every_tool else (), plan.mixed_rounds
@@ -162,29 +149,13 @@ def _text(run: Run, plan: Plan, machine: str, split: str) -> str:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="pages.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="short rounds, for a first look")
-    parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
+    parser = program.parser("pages.py", __doc__)
+    parser.add_argument("--only", type=program.some_of(PARTS), default=PARTS, help=program.ONLY)
     parser.add_argument(
         "--split", choices=quality.CHOICES, default="test", help="of the quality documents"
     )
-    parser.add_argument("--json", type=Path, help="file for all samples")
     return parser.parse_args(arguments)
 
 
-def _parts(text: str) -> list[str]:
-    parts = text.split(",")
-    if unknown := set(parts) - set(PARTS):
-        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
-    return parts
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
+    program.run(main)

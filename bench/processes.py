@@ -4,8 +4,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +76,25 @@ class Tree:
                 ancestor = processes.get(ancestor.parent)
             if ancestor:
                 yield process
+
+
+@contextmanager
+def watching(look: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Looks again and again meanwhile, and once more at the end."""
+    over = threading.Event()
+
+    def keep_looking() -> None:
+        while not over.wait(every_s):
+            look()
+
+    thread = threading.Thread(target=keep_looking)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        look()
 
 
 @dataclass(frozen=True)

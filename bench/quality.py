@@ -16,16 +16,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import program
 import report
+from arena import Failed
 from documents.corpus import SPLITS, Sample
 from documents.found import found
-from documents.reading import Missing, Readings, read
+from documents.reading import Readings, read
 from documents.real import documents, unnumbered
 from documents.score import MEASURES, Score, average, score
 from documents.tools import TOOLS, Tool
+from program import WORK
 
 CHOICES = (*SPLITS, "real")
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 
 
 @dataclass
@@ -52,8 +54,8 @@ def main(arguments: Sequence[str]) -> int:
 def measure(tool: Tool, samples: Sequence[Sample], *, show: Path | None = None) -> Row:
     try:
         readings = read(tool, [sample.pdf for sample in samples], WORK)
-    except Missing as missing:
-        return Row(tool.name, failures=[f"not measured, {missing}"])
+    except Failed as failure:
+        return Row(tool.name, failures=[f"not measured, {failure}"])
     if show:
         for sample in samples:
             _keep(show, sample, tool, readings.texts.get(sample.name, ""))
@@ -172,4 +174,4 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    program.run(main)

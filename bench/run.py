@@ -17,6 +17,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+import program
+from program import WORK, say
 from publishing import page, result, taking
 from publishing.parts import NAMES, PARTS, Part
 from publishing.result import Result
@@ -24,7 +26,6 @@ from publishing.running import measured
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
-WORK = ROOT / ".bench"
 REMARKS = BENCH / "remarks"
 #: So old a result may be to be left alone by `--resume`.
 FRESH_S = 24 * 60 * 60
@@ -49,9 +50,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.check:
         return _compared(pages, docs)
     page.write(pages, docs)
-    _say(f"written: {docs / page.PAGE}")
+    say(f"written: {docs / page.PAGE}")
     for name in failed:
-        _say(f"failed, in whole or in part: {name}")
+        say(f"failed, in whole or in part: {name}")
     return 1 if failed else 0
 
 
@@ -60,7 +61,7 @@ def measure_all(parts: Sequence[Part], results: Path, work: Path, *, quick: bool
     failed = []
     for number, part in enumerate(parts):
         left = sum(_minutes(one, results, quick=quick) for one in parts[number:])
-        _say(f"{number + 1} of {len(parts)}: {part.name}; about {math.ceil(left)} min left")
+        say(f"{number + 1} of {len(parts)}: {part.name}; about {math.ceil(left)} min left")
         before = result.read(results, part.name)
         try:
             found = measured(part, work, quick=quick, before=before)
@@ -71,7 +72,7 @@ def measure_all(parts: Sequence[Part], results: Path, work: Path, *, quick: bool
         path = result.write(found, results)
         if found.failed or found.failures:
             failed.append(part.name)
-        _say(f"{part.name}: {found.failed or _counted(found)}; kept in {path}")
+        say(f"{part.name}: {found.failed or _counted(found)}; kept in {path}")
     return failed
 
 
@@ -94,7 +95,7 @@ def _is_fresh(part: Part, results: Path, quick: bool) -> bool:
         return False
     fresh = time.time() - result.ended(found) < FRESH_S
     if fresh:
-        _say(f"{part.name} was measured on {found.date}: left alone")
+        say(f"{part.name} was measured on {found.date}: left alone")
     return fresh
 
 
@@ -106,13 +107,13 @@ def _compared(pages: dict[str, str], docs: Path) -> int:
     ]
     stale += sorted(page.pictures(docs) - set(pages))
     if stale:
-        _say(f"Out of date: {', '.join(stale)}. Run `make bench-page`.")
+        say(f"Out of date: {', '.join(stale)}. Run `make bench-page`.")
     return 1 if stale else 0
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--only", type=_names, default=NAMES, help="parts, with commas between")
+    parser.add_argument("--only", type=program.some_of(NAMES), default=NAMES, help=program.ONLY)
     parser.add_argument("--quick", action="store_true", help="few samples, for a first look")
     parser.add_argument("--resume", action="store_true", help="but for parts of the last 24 hours")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page")
@@ -126,17 +127,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, help="another directory for what is kept")
     parser.add_argument("--docs", type=Path, help="another directory for the page")
     return parser.parse_args(arguments)
-
-
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := set(names) - set(NAMES):
-        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
-    return names
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

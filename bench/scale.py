@@ -8,25 +8,19 @@ its own; rows take turns, round after round. The parts stand in `scaling/`.
 """
 
 import argparse
-import json
-import os
-import signal
-import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import install
-import report
+import program
 import scale_report
-from arena import Failed
+from arena import Failed, noting_failure
+from program import WORK, say
 from scaling import costs, documents, durable, throughput
 from scaling.documents import Rate
 from scaling.plan import KINDS, QUICK, SLOTS, WORKERS, Plan, Run
 
-WORK = Path(__file__).resolve().parent.parent / ".bench"
 PARTS = ("workers", "wakeup", "documents", "durable", "costs")
 
 
@@ -34,41 +28,33 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     plan = QUICK if options.quick else Plan()
     plan = replace(plan, rounds=options.rounds or plan.rounds)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    WORK.mkdir(exist_ok=True)
     run = Run(plan.rounds)
-    with tempfile.TemporaryDirectory(prefix="run-", dir=WORK, ignore_cleanup_errors=True) as root:
-        machine, load = report.machine(Path(root)), os.getloadavg()[0]
-        _say(f"{machine}; load average {load:.1f}")
+    with program.workplace() as place:
         for part in options.only:
-            _measure(part, run, plan, Path(root))
-    machine += f"; load average before {load:.1f}, after {os.getloadavg()[0]:.1f}"
+            say(part)
+            with noting_failure(run.failures, part):
+                _measure(part, run, plan, place.root)
+        machine = place.machine()
     print(scale_report.text(run, plan, machine))
+    program.keep(options.json, machine, plan, **asdict(run))
     if options.svg and run.curves:
         options.svg.write_text(scale_report.chart(run))
-    if options.json:
-        figures = {"machine": machine, "plan": asdict(plan), **asdict(run)}
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
     return 1 if run.failures or any(row.failures for row in run.durable) else 0
 
 
 def _measure(part: str, run: Run, plan: Plan, root: Path) -> None:
-    _say(part)
-    try:
-        match part:
-            case "workers":
-                _workers(run, plan, root)
-            case "wakeup":
-                for workers in WORKERS:
-                    run.wake_ups[workers] = throughput.wake_up(root, workers, jobs=plan.probes)
-            case "documents":
-                _documents(run, plan, root)
-            case "durable":
-                _durable(run, plan, root)
-            case "costs":
-                _costs(run, plan, root)
-    except Failed as failure:
-        run.failures.append(f"{part}: {failure}")
+    match part:
+        case "workers":
+            _workers(run, plan, root)
+        case "wakeup":
+            for workers in WORKERS:
+                run.wake_ups[workers] = throughput.wake_up(root, workers, jobs=plan.probes)
+        case "documents":
+            _documents(run, plan, root)
+        case "durable":
+            _durable(run, plan, root)
+        case "costs":
+            _costs(run, plan, root)
 
 
 def _workers(run: Run, plan: Plan, root: Path) -> None:
@@ -76,7 +62,7 @@ def _workers(run: Run, plan: Plan, root: Path) -> None:
         for job_type, slots in SLOTS.items():
             curve = run.curves.setdefault(job_type, {workers: [] for workers in WORKERS})
             for workers in WORKERS:
-                _say(f"round {number + 1}: {job_type}, {workers} workers")
+                say(f"round {number + 1}: {job_type}, {workers} workers")
                 found = throughput.throughput(
                     root,
                     workers,
@@ -96,7 +82,7 @@ def _documents(run: Run, plan: Plan, root: Path) -> None:
         run.documents[kind.name] = rates
         for number in range(plan.rounds):
             for workers in rates:
-                _say(f"round {number + 1}: {kind.name}, {workers} workers")
+                say(f"round {number + 1}: {kind.name}, {workers} workers")
                 rates[workers].append(documents.documents_rate(root, kind, files, workers=workers))
 
 
@@ -107,10 +93,10 @@ def _durable(run: Run, plan: Plan, root: Path) -> None:
     run.durable = [durable.Row(adapter.name) for adapter in chosen]
     for number in range(plan.rounds):
         for row, adapter in zip(run.durable, chosen, strict=True):
-            _say(f"round {number + 1}: {row.name}")
+            say(f"round {number + 1}: {row.name}")
             jobs, window_s = plan.durable_jobs, plan.window_s
             durable.measure_row(row, adapter, root, jobs=jobs, window_s=window_s)
-    _say("kill -9")
+    say("kill -9")
     durable.measure_recovery(run.durable, chosen, root, cap_s=plan.recovery_cap_s)
 
 
@@ -126,28 +112,12 @@ def _costs(run: Run, plan: Plan, root: Path) -> None:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scale.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser = program.parser("scale.py", __doc__)
     parser.add_argument("--rounds", type=int, help="how often each figure is taken")
-    parser.add_argument("--only", type=_parts, default=PARTS, help="parts, with commas between")
-    parser.add_argument("--json", type=Path, help="file for all samples")
+    parser.add_argument("--only", type=program.some_of(PARTS), default=PARTS, help=program.ONLY)
     parser.add_argument("--svg", type=Path, help="file for the curves")
     return parser.parse_args(arguments)
 
 
-def _parts(text: str) -> list[str]:
-    parts = text.split(",")
-    if unknown := set(parts) - set(PARTS):
-        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}")
-    return parts
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit("interrupted")
+    program.run(main)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import charts
+import engine_report
 import report
 from measure import CALLERS
 from scaling.costs import Cost
@@ -115,7 +116,7 @@ def _durable(rows: Sequence[Row]) -> str:
             report.median(row.enqueued_per_s),
             report.median(row.drained_per_s),
             report.median(row.sustained_per_s),
-            report.recovered(row.recovery),
+            engine_report.recovered(row.recovery),
         ]
         for row in rows
     ]
@@ -134,7 +135,10 @@ def _costs(costs: Mapping[str, Cost]) -> str:
 def chart(run: Run) -> str:
     names = {"noop": "do nothing", "rest": "wait 0.1 s"}
     series = {
-        names[job_type]: [statistics.median(s.per_s for s in samples) for samples in curve.values()]
+        names[job_type]: [
+            statistics.median(sample.per_s for sample in samples) if samples else None
+            for samples in curve.values()
+        ]
         for job_type, curve in run.curves.items()
     }
     workers = [str(number) for number in next(iter(run.curves.values()))]

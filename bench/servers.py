@@ -1,21 +1,23 @@
 """The rows of the API benchmark: HTTP servers, each started in an empty directory."""
 
-import os
+import json
 import re
 import shutil
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from adapter import PEERS
-from arena import Failed, python_path
+from arena import Failed, environment
 from processes import Tree
 
-START_LIMIT_S = 30
+START_LIMIT_S, ANSWER_LIMIT_S = 30, 30
 #: One job for all rows: Secretary's worker runs it on its loop and notes that in a file.
 JOB = '{"job_type": "noop", "parameters": {"sent": 1}}'
 HANDLERS = "secretary_handlers:register_on_loop"
@@ -45,17 +47,25 @@ SERVERS = [
 class Running:
     url: str
     tree: Tree
+    #: Where it was started.
+    directory: Path
+
+    def post(self, path: str, body: Any) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=ANSWER_LIMIT_S) as answer:
+            document: dict[str, Any] = json.load(answer)
+        return document
 
 
 @contextmanager
 def running(server: Server, root: Path) -> Iterator[Running]:
     directory = Path(tempfile.mkdtemp(prefix="server-", dir=root))
-    given = {"BENCH_DIR": str(directory), "PYTHONPATH": python_path()}
-    env = os.environ | given | server.settings
+    env = environment(directory) | server.settings
     log = directory / "server.log"
     tree = Tree(server.command, directory=directory, env=env, output=log)
     try:
-        yield Running(_url(tree, log), tree)
+        yield Running(_url(tree, log), tree, directory)
     finally:
         tree.kill()
         shutil.rmtree(directory, ignore_errors=True)

@@ -12,8 +12,6 @@ else the exit code is 1 and the series is named.
 import argparse
 import asyncio
 import json
-import os
-import re
 import sys
 import tempfile
 import time
@@ -23,8 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from arena import Failed
-from processes import Tree
+from servers import Server, running
 from soaking import verdict
 from soaking.load import Load
 from soaking.samples import Sample, look
@@ -36,7 +33,7 @@ from tests.mongod import Mongod
 
 ROOT = Path(__file__).resolve().parent.parent
 HASTY = ROOT / "bench" / "soaking" / "hasty.py"
-START_LIMIT_S = 60
+COMMAND = (sys.executable, str(HASTY), "serve", "--port", "0", "--data-dir", "data")
 #: A minute, in days.
 KEPT = str(1 / 24 / 60)
 SETTINGS = {
@@ -78,13 +75,13 @@ async def _soak(options: argparse.Namespace) -> tuple[Load, list[Sample]]:
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         try:
             async with elsewhere() as other:
-                with (
-                    _store(options.store, Path(name)) as store,
-                    _service(Path(name), store, other) as (tree, url),
-                ):
-                    see = partial(look, tree.leader, Path(name, "data"), Path(name, "temporary"))
-                    see = partial(see, mongodb=store.get("MONGODB_URI"))
-                    return await _measured(options, see, url, other, mailbox)
+                with _store(options.store, Path(name)) as store:
+                    (temporary := Path(name, "temporary")).mkdir()
+                    settings = SETTINGS | other.model | store | {"TMPDIR": str(temporary)}
+                    with running(Server("soak", COMMAND, settings=settings), Path(name)) as service:
+                        data, uri = service.directory / "data", store.get("MONGODB_URI")
+                        see = partial(look, service.tree.leader, data, temporary, mongodb=uri)
+                        return await _measured(options, see, service.url, other, mailbox)
         finally:
             mailbox.close()
 
@@ -125,31 +122,6 @@ def _store(kind: str, directory: Path) -> Iterator[dict[str, str]]:
         yield {"MONGODB_URI": server.url("soak")}
     finally:
         server.stop()
-
-
-@contextmanager
-def _service(
-    directory: Path, store: dict[str, str], other: Elsewhere
-) -> Iterator[tuple[Tree, str]]:
-    (directory / "temporary").mkdir()
-    env = {name: value for name, value in os.environ.items() if name != "MONGODB_URI"}
-    env |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "TMPDIR": str(directory / "temporary")}
-    log = directory / "service.log"
-    command = (sys.executable, str(HASTY), "serve", "--port", "0", "--data-dir", "data")
-    tree = Tree(command, directory=directory, env=env | SETTINGS | other.model | store, output=log)
-    try:
-        yield tree, _url(tree, log)
-    finally:
-        tree.kill()
-
-
-def _url(tree: Tree, log: Path) -> str:
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline and tree.running():
-        if found := re.search(r"listens on (\S+)", log.read_text()):
-            return found[1]
-        time.sleep(0.05)
-    raise Failed(f"the service does not come up: {log.read_text()[-500:]}")
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import resource
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from arena import Failed
-from processes import Tree
-from servers import JOB, WITHOUT_WORKER, running
+from servers import JOB, WITHOUT_WORKER, Running, running
 
 #: Beside the streams a process has files of its own.
 MORE_FILES = 200
@@ -38,15 +36,16 @@ class Streams:
 def measure(count: int, *, idle_s: float, root: Path) -> Streams:
     _allow_files(count + MORE_FILES)
     with running(WITHOUT_WORKER, root) as server:
-        batch = _post(f"{server.url}/api/batches", {"jobs": [json.loads(JOB)] * count})["data"]
-        return asyncio.run(_measure(server.url, server.tree, batch, idle_s))
+        batch = server.post("/api/batches", {"jobs": [json.loads(JOB)] * count})["data"]
+        return asyncio.run(_measure(server, batch, idle_s))
 
 
-async def _measure(url: str, tree: Tree, batch: dict[str, Any], idle_s: float) -> Streams:
-    job_ids, before = batch["job_ids"], tree.memory_bytes()
+async def _measure(server: Running, batch: dict[str, Any], idle_s: float) -> Streams:
+    tree, job_ids = server.tree, batch["job_ids"]
+    before = tree.memory_bytes()
     watch = _Watch(len(job_ids))
     started = time.monotonic()
-    await _open_all(url, job_ids, watch)
+    await _open_all(server.url, job_ids, watch)
     opened_s = time.monotonic() - started
     await asyncio.sleep(SETTLE_S)
     grown, threads = tree.memory_bytes() - before, tree.threads()
@@ -54,7 +53,7 @@ async def _measure(url: str, tree: Tree, batch: dict[str, Any], idle_s: float) -
     await asyncio.sleep(idle_s)
     idle = (tree.cpu_seconds() - cpu) / (time.monotonic() - since)
     started = time.monotonic()
-    await asyncio.to_thread(_post, f"{url}/api/batches/{batch['batch_id']}/cancel", {})
+    await asyncio.to_thread(server.post, f"/api/batches/{batch['batch_id']}/cancel", {})
     await _within(END_LIMIT_S, watch.all_ended, lambda: f"{watch.ended} streams have ended")
     return Streams(
         count=len(job_ids),
@@ -124,14 +123,6 @@ async def _within(seconds: float, event: asyncio.Event, state: Callable[[], str]
         await asyncio.wait_for(event.wait(), seconds)
     except TimeoutError:
         raise Failed(f"after {seconds:.0f} s only {state()}") from None
-
-
-def _post(url: str, body: Any) -> dict[str, Any]:
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        document: dict[str, Any] = json.load(answer)
-    return document
 
 
 def _allow_files(count: int) -> None:

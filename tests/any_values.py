@@ -1,6 +1,6 @@
 """What tests take when any value must do: JSON, texts, jobs, batches."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
@@ -74,7 +74,6 @@ OBJECT = st.dictionaries(TEXT, JSON, max_size=4)
 TIME = st.datetimes(
     min_value=datetime(1971, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)
 )
-SPAN = st.timedeltas(timedelta(0), timedelta(days=400))
 ERROR = st.builds(JobError, code=NAME, message=TEXT, details=st.none() | OBJECT)
 PROGRESS = st.builds(Progress, step=TEXT, percent=st.integers(0, 100), message=TEXT)
 LOG = st.builds(LogEntry, timestamp=TIME, message=TEXT)

@@ -1,7 +1,6 @@
 """A real browser for tests of the dashboard. It watches for what a good page never does."""
 
-import os
-import shutil
+import mimetypes
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,16 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
+from .missing import missing, needed
 
 PROGRAM = "chromium"
 OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
 PATIENCE_MS = 15_000
-
-
-def required(what: str) -> None:
-    """Missing: skip here, fail in CI."""
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"There is no {what}")
 
 
 @contextmanager
@@ -27,9 +21,8 @@ def started() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        required("playwright")
-    if (program := shutil.which(PROGRAM)) is None:
-        required(PROGRAM)
+        missing("There is no playwright")
+    program = needed(PROGRAM)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
         try:
@@ -83,3 +76,18 @@ def looking_at(browser: Any, url: str, **options: Any) -> Iterator[Watched]:
         assert not watched.elsewhere, watched.elsewhere
     finally:
         context.close()
+
+
+def drop(page: Any, *files: tuple[str, bytes]) -> None:
+    """As if files were dragged from the desktop onto the page."""
+    page.evaluate(
+        """(files) => {
+            const carried = new DataTransfer();
+            for (const [name, bytes, type] of files)
+                carried.items.add(new File([new Uint8Array(bytes)], name, {type}));
+            const options = {dataTransfer: carried, bubbles: true, cancelable: true};
+            for (const kind of ["dragenter", "dragover", "drop"])
+                document.body.dispatchEvent(new DragEvent(kind, options));
+        }""",
+        [[name, list(data), mimetypes.guess_type(name)[0] or ""] for name, data in files],
+    )

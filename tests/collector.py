@@ -1,18 +1,19 @@
 """A real OTLP receiver on a free loopback port: it keeps the spans that it is sent."""
 
 import gzip
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from .answering import answering
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,5 @@ def collecting() -> Iterator[Collector]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    collector.url = f"http://127.0.0.1:{server.server_port}"
-    listening = threading.Thread(target=server.serve_forever, args=(0.02,))
-    listening.start()
-    try:
+    with answering(Receiver) as collector.url:
         yield collector
-    finally:
-        server.shutdown()
-        listening.join()
-        server.server_close()

@@ -11,6 +11,7 @@ import pytest
 from secretary.store import JobStore, open_store
 
 from . import places
+from .missing import missing
 from .model_server import ModelMissing, ModelServer
 from .mongod import Mongod, MongodMissing
 from .s3_server import S3Server
@@ -49,12 +50,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
-    """A MongoDB server of our own, as a replica set of one. Missing: skip here, fail in CI."""
+    """A MongoDB server of our own, as a replica set of one."""
     try:
         server = Mongod(tmp_path_factory.mktemp("mongod"))
         server.start()
     except MongodMissing as error:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+        missing(str(error))
     yield server
     server.stop()
 
@@ -81,12 +82,12 @@ def shared_places(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def model_server() -> Iterator[ModelServer]:
-    """A small language model of our own. Missing: skip here, fail in CI."""
+    """A small language model of our own."""
     server = ModelServer()
     try:
         server.start()
     except ModelMissing as error:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+        missing(str(error))
     yield server
     server.stop()
 

@@ -1,11 +1,7 @@
 """A service with something to see in every view of the dashboard."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import httpx
 
 from .acceptance.program import Running
 from .good_files import encrypted_pdf
@@ -24,11 +20,11 @@ class View:
 def fill(service: Running, report: bytes) -> dict[str, str]:
     """Jobs of every kind and state. Their ids by name."""
     ids = {
-        "pdf": _hand_in(
-            service, "pdf", "Annual report.pdf", report, extraction_method="preview_and_native"
+        "pdf": service.hand_in(
+            "pdf", "Annual report.pdf", report, extraction_method="preview_and_native"
         ),
-        "failed": _hand_in(service, "pdf", "Contract.pdf", encrypted_pdf(6)),
-        "audio": _hand_in(service, "audio", "Standup.wav", speech().read_bytes()),
+        "failed": service.hand_in("pdf", "Contract.pdf", encrypted_pdf(6)),
+        "audio": service.hand_in("audio", "Standup.wav", speech().read_bytes()),
     }
     for number in range(12):
         service.submit(job_name=f"Import {number + 1}", parameters={"seconds": 0.02})
@@ -41,7 +37,7 @@ def fill(service: Running, report: bytes) -> dict[str, str]:
     waiting = service.post("/api/batches", {"batch_name": "Later", "jobs": jobs, "isActive": False})
     ids["paused"] = waiting.json()["data"]["batch_id"]
     for name in ("pdf", "failed", "audio"):
-        _await_end(service, ids[name])
+        service.wait_until(ids[name], "completed", "failed", seconds=120)
     ids["running"] = service.submit(
         job_name="A long one", parameters={"seconds": 600, "steps": 600}
     )
@@ -61,18 +57,3 @@ def views(ids: dict[str, str]) -> Iterator[View]:
     yield View("audio", f"/job/{ids['audio']}", ".transcript li")
     yield View("failed", f"/job/{ids['failed']}", ".failure")
     yield View("running", f"/job/{ids['running']}", "#progress progress")
-
-
-def _hand_in(service: Running, route: str, name: str, content: bytes, **fields: Any) -> str:
-    url, files = f"{service.url}/api/{route}/process", {"file": (name, content)}
-    response = httpx.post(url, files=files, data=fields, trust_env=False, timeout=30)
-    assert response.status_code == 202, response.text
-    job_id: str = response.json()["job_id"]
-    return job_id
-
-
-def _await_end(service: Running, job_id: str) -> None:
-    deadline = time.monotonic() + 120
-    while service.get(f"/api/jobs/{job_id}").json()["data"]["completed_at"] is None:
-        assert time.monotonic() < deadline, job_id
-        time.sleep(0.1)

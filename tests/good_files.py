@@ -30,8 +30,12 @@ def words(mode: str = "L", text: str = "Forty two apples") -> Image.Image:
     return picture.convert(mode)
 
 
+def as_file(image: Image.Image, kind: str, **options: Any) -> bytes:
+    return saved(lambda file: image.save(file, kind, **options))
+
+
 def picture(kind: str, mode: str = "RGB", **options: Any) -> bytes:
-    return saved(lambda file: words(mode).save(file, kind, **options))
+    return as_file(words(mode), kind, **options)
 
 
 def rich_pdf(**options: Any) -> bytes:
@@ -66,8 +70,10 @@ def table_pdf() -> bytes:
     return file.getvalue()
 
 
-def scan_pdf() -> bytes:
-    return saved(lambda file: words().save(file, "PDF", resolution=150))
+def scan_of(*pictures: Image.Image, dpi: float = 150) -> bytes:
+    """A PDF that holds nothing but pictures."""
+    first, *others = (picture.convert("L") for picture in pictures)
+    return as_file(first, "PDF", resolution=dpi, save_all=True, append_images=others)
 
 
 def encrypted_pdf(revision: Literal[2, 3, 4, 6], password: str = "open") -> bytes:
@@ -169,7 +175,7 @@ GOOD: dict[str, Callable[[], bytes]] = {
         "plain.pdf": lambda: pdf("One apple", "Two pears"),
         "rich.pdf": rich_pdf,
         "table.pdf": table_pdf,
-        "scan.pdf": scan_pdf,
+        "scan.pdf": lambda: scan_of(words()),
         "locked.pdf": lambda: encrypted_pdf(3, password=""),
         "a.docx": a_docx,
         "a.xlsx": an_xlsx,

@@ -4,7 +4,8 @@ import zlib
 from collections.abc import Sequence
 
 from .documents import FONT, pdf, written
-from .hostile_pictures import MIB, saved, words, zeros
+from .good_files import picture as good_picture
+from .hostile_pictures import MIB, zeros
 
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
 
@@ -173,7 +174,7 @@ def picture(entries: bytes, content: bytes) -> bytes:
 
 def cut_scan() -> bytes:
     """A picture of the whole page, of which only the head is there."""
-    jpeg = saved(words(), "JPEG")
+    jpeg = good_picture("JPEG", "L")
     return picture(
         b"/Width 600 /Height 120 /ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /DCTDecode",
         jpeg[:200],

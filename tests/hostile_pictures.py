@@ -1,11 +1,11 @@
 """Pictures that want to do harm, each small on disk."""
 
-import io
 import struct
 import zlib
-from typing import Any
 
 from PIL import Image
+
+from .good_files import as_file, picture
 
 MIB = 1024 * 1024
 
@@ -62,22 +62,6 @@ def png_with_bombs() -> bytes:
 def png_that_lies(width: int, height: int) -> bytes:
     """Much is announced, little comes."""
     return png(width, height, zlib.compress(bytes(100)))
-
-
-def saved(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, kind, **options)
-    return file.getvalue()
-
-
-def words(mode: str = "L") -> Image.Image:
-    from PIL import ImageDraw, ImageFont
-
-    picture = Image.new("L", (600, 120), 255)
-    ImageDraw.Draw(picture).text(
-        (20, 30), "Forty two apples", fill=0, font=ImageFont.load_default(48)
-    )
-    return picture.convert(mode)
 
 
 def tiff(frames: int, *, loop: bool = False) -> bytes:
@@ -151,14 +135,14 @@ def gif(width: int, height: int, *, frame: tuple[int, int] | None = None) -> byt
 
 
 def webp_that_lies(side: int) -> bytes:
-    real = bytearray(saved(words(), "WEBP", lossless=True))
+    real = bytearray(picture("WEBP", "L", lossless=True))
     at = real.index(b"VP8L") + 9
     real[at : at + 4] = ((side - 1) | (side - 1) << 14).to_bytes(4, "little")
     return bytes(real)
 
 
 def webp_canvas(side: int) -> bytes:
-    real = saved(words(), "WEBP", lossless=True)
+    real = picture("WEBP", "L", lossless=True)
     wide = (side - 1).to_bytes(3, "little")
     extended = b"VP8X" + struct.pack("<I", 10) + bytes(4) + wide * 2
     body = b"WEBP" + extended + real[12:]
@@ -193,22 +177,8 @@ def bmp_that_lies(width: int, height: int) -> bytes:
     return b"BM" + struct.pack("<IHHI", 54 + 100, 0, 0, 54) + header + bytes(100)
 
 
-def bmp_runs(side: int) -> bytes:
-    """Run-length coded: a jump to the end of a picture that nobody has painted."""
-    header = struct.pack("<IiiHHIIiiII", 40, side, side, 1, 8, 1, 0, 2835, 2835, 2, 0)
-    palette = bytes(4) + b"\xff\xff\xff\0"
-    return (
-        b"BM"
-        + struct.pack("<IHHI", 200, 0, 0, 62)
-        + header
-        + palette
-        + b"\x00\x02\xff\xff" * 20
-        + b"\0\x01"
-    )
-
-
 def exif_garbage() -> bytes:
-    jpeg = saved(words("RGB"), "JPEG")
+    jpeg = picture("JPEG")
     tags = (
         b"Exif\0\0MM\0*\0\0\0\x08\xff\xff"
         + b"\x01\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" * 90
@@ -218,7 +188,7 @@ def exif_garbage() -> bytes:
 
 def scans_without_end(scans: int) -> bytes:
     """A progressive JPEG whose last scan comes again and again: each is a walk over all of it."""
-    real = saved(Image.new("L", (9000, 9000), 128), "JPEG", progressive=True)
+    real = as_file(Image.new("L", (9000, 9000), 128), "JPEG", progressive=True)
     at = real.rindex(b"\xff\xda")
     last = real[at:-2]
     return real[:at] + last * scans + b"\xff\xd9"
@@ -226,4 +196,4 @@ def scans_without_end(scans: int) -> bytes:
 
 def odd_profile() -> bytes:
     garbage = bytes(at * 37 % 256 for at in range(5000))
-    return saved(words("CMYK"), "JPEG", icc_profile=garbage)
+    return picture("JPEG", "CMYK", icc_profile=garbage)

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
@@ -100,14 +101,12 @@ class Mongod:
         with pymongo.MongoClient[dict[str, object]](
             address, serverSelectionTimeoutMS=200
         ) as client:
-            while True:
-                try:
+            while time.monotonic() < deadline:
+                with suppress(PyMongoError):  # it is still starting
                     if self._is_writable(client):
                         return
-                except PyMongoError:
-                    if time.monotonic() > deadline:
-                        raise
                 time.sleep(0.05)
+        raise RuntimeError(f"mongod takes no writes; see {self.directory / 'mongod.log'}")
 
     def _is_writable(self, client: "pymongo.MongoClient[dict[str, object]]") -> bool:
         hello = client.admin.command("hello")

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from .answering import listening
+
 
 @dataclass(frozen=True)
 class Received:
@@ -105,15 +107,11 @@ class Receiver:
 
     @contextmanager
     def running(self) -> Iterator["Receiver"]:
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._closing.set()
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
+        with listening(self._server):
+            try:
+                yield self
+            finally:
+                self._closing.set()
 
 
 class _Server(ThreadingHTTPServer):

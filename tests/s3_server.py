@@ -1,7 +1,6 @@
 """A real S3 server (SeaweedFS) on free loopback ports, started and stopped by the tests."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from uuid import uuid4
 import obstore
 from obstore.store import S3Store
 
+from .missing import needed
 from .ports import free_ports
 
 BUCKET = "tests"
@@ -40,8 +40,7 @@ class S3Server:
 
     def start(self) -> None:
         program = Path(sys.executable).with_name("weed")
-        found = str(program) if program.exists() else shutil.which("weed")
-        assert found, "There is no S3 server: install the dev dependencies"
+        found = str(program) if program.exists() else needed("weed")
         (self.directory / "s3.json").write_text(CONFIG)
         s3, s3_grpc, filer, filer_grpc, master, master_grpc, volume, volume_grpc, *_ = self._ports
         command = [

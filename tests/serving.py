@@ -9,16 +9,22 @@ from secretary.server import Connection, HttpServer, listen
 
 
 @asynccontextmanager
-async def serving(app: Any, connection: type[Connection] = Connection) -> AsyncIterator[str]:
-    """The address at which the application answers."""
+async def served(app: Any, **options: Any) -> AsyncIterator[tuple[str, HttpServer]]:
+    """Its address, and the server."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with listen("127.0.0.1", 0, loopback_only=True) as listener:
-        server = HttpServer(
-            app, listener, url.set_result, connection=connection, trusted_proxies=["127.0.0.1"]
-        )
-        answering = asyncio.create_task(server.run_until_stopped())
+        server = HttpServer(app, listener, url.set_result, **options)
+        running = asyncio.create_task(server.run_until_stopped())
         try:
-            yield await asyncio.wait_for(url, 10)
+            yield await asyncio.wait_for(url, 10), server
         finally:
             server.stop()
-            await answering
+            await running
+
+
+@asynccontextmanager
+async def serving(app: Any, connection: type[Connection] = Connection) -> AsyncIterator[str]:
+    """The address alone; a proxy of this machine may stand before it."""
+    options = {"connection": connection, "trusted_proxies": ["127.0.0.1"]}
+    async with served(app, **options) as (url, _):
+        yield url

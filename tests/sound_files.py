@@ -10,9 +10,9 @@ import wave
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from secretary.processors.media.ffmpeg import program_at
+
+from .missing import needed
 
 WORDS = (
     "It was the best of times, it was the worst of times."
@@ -64,15 +64,6 @@ VIDEOS = {
 }
 
 
-def needed(program: str, package: str) -> str:
-    """Missing: skip here, fail in CI."""
-    found = shutil.which(program)
-    if found is None:
-        end = pytest.fail if os.environ.get("CI") else pytest.skip
-        end(f"There is no {program}: install {package}")
-    return found
-
-
 @cache
 def _directory() -> Path:
     directory = tempfile.mkdtemp(prefix="sound_files_")
@@ -84,7 +75,7 @@ def _directory() -> Path:
 def speech(words: str = WORDS, voice: str = "slt") -> Path:
     """Spoken by flite, in English: a WAV with 16,000 samples a second."""
     path = _directory() / f"speech_{len(list(_directory().iterdir()))}.wav"
-    command = [needed("flite", "flite"), "-voice", voice, "-t", words, "-o", str(path)]
+    command = [needed("flite"), "-voice", voice, "-t", words, "-o", str(path)]
     subprocess.run(command, check=True, timeout=60)
     return path
 
@@ -96,7 +87,7 @@ def german_speech(words: str = WORDS_DE) -> Path:
     if pico := shutil.which("pico2wave"):
         command = [pico, "-l", "de-DE", "-w", str(path), words]
     else:
-        command = [needed("espeak-ng", "espeak-ng"), "-v", "de", "-w", str(path), words]
+        command = [needed("espeak-ng"), "-v", "de", "-w", str(path), words]
     subprocess.run(command, check=True, timeout=60)
     return path
 

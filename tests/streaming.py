@@ -1,4 +1,4 @@
-"""A server on loopback, and clients that read streams as they come."""
+"""Clients that read streams as they come."""
 
 import asyncio
 import json
@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
-
-from secretary.server import HttpServer, listen
 
 SECONDS = 10.0
 
@@ -22,20 +19,6 @@ class Sent:
     name: str
     event_id: str
     document: dict[str, Any]
-
-
-@asynccontextmanager
-async def served(api: FastAPI) -> AsyncIterator[tuple[str, HttpServer]]:
-    """The application behind a real server; gives its URL."""
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    with listen("127.0.0.1", 0, loopback_only=True) as listener:
-        server = HttpServer(api, listener, ready.set_result)
-        running = asyncio.create_task(server.run_until_stopped())
-        try:
-            yield await ready, server
-        finally:
-            server.stop()
-            await running
 
 
 class OpenStream:

@@ -1,7 +1,9 @@
 """The service in this process: its API on a real socket, its worker with real engines."""
 
 import asyncio
+import io
 import time
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from secretary.running import run_worker, sending
 
 from .no_tls import NO_TLS
 from .places import storage
-from .streaming import served
+from .serving import served
 
 SECONDS = 100
 
@@ -79,6 +81,11 @@ class Room:
         response = await self.client.get(url)
         assert response.status_code == 200, response.text
         return response
+
+    async def archived(self, url: str) -> list[str]:
+        """The names of what is in a ZIP."""
+        with zipfile.ZipFile(io.BytesIO((await self.get(url)).content)) as archive:
+            return archive.namelist()
 
     async def left_over(self, *, uploads: bool = True) -> list[str]:
         """What ended jobs have left where nobody looks: scratch, uploads, unfinished files. A

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import engine
+import engine_report
 from publishing.result import Aim, Cell, Chart, Digest, Table
 
 from .figures import (
@@ -19,10 +20,6 @@ from .figures import (
     versions_of,
 )
 
-HEAD = (
-    "", "version", "synced", "enqueues/s, 1 caller", "32 callers", "drained/s", "to start p50 ms",
-    "p95 ms", "after kill -9 s", "idle CPU %", "its server %",
-)  # fmt: skip
 OURS = "secretary"
 #: The default, and handlers on the loop of the worker.
 ISOLATED, ON_LOOP = "secretary-sqlite", "secretary-loop"
@@ -35,7 +32,7 @@ def digest(found: Mapping[str, Found]) -> Digest:
     (run,) = found.values()
     rows = run["rows"]
     notes = f"{text_of(engine.notes_of(run['plan']))}\n\n{told_of(rows)}"
-    tables = [Table(HEAD, tuple(map(_cells, rows)), notes)]
+    tables = [Table(tuple(engine_report.HEAD), tuple(map(_cells, rows)), notes)]
     if any(row["extra"] for row in rows):
         tables.append(_of_ours([row for row in rows if row["extra"]]))
     return Digest(

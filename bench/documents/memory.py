@@ -1,13 +1,11 @@
 """The most memory that the service and its child processes take, by the length of the file."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from arena import Failed
-from processes import Tree
+from processes import watching
 
 from .long_files import plain_pages, scan
 from .service import serving
@@ -41,7 +39,14 @@ def _measure(method: str, pages: int, file: Path, root: Path) -> Peak:
     peak = Peak(method, pages)
     try:
         with serving(root, root, processes=PROCESSES) as service:
-            with watching(service.tree) as highest:
+            # Of each process by its id, also of those that end meanwhile.
+            highest: dict[int, int] = {}
+
+            def look() -> None:
+                for pid, size in service.tree.peak_bytes().items():
+                    highest[pid] = max(size, highest.get(pid, 0))
+
+            with watching(look, LOOK_EVERY_S):
                 options = {"ocr_language": "eng"} if method == "ocr" else {}
                 peak.seconds = service.read(file, extraction_method=method, **options).client_s
             leader = highest.pop(service.tree.leader)
@@ -52,27 +57,3 @@ def _measure(method: str, pages: int, file: Path, root: Path) -> Peak:
     peak.child_mb = max(highest.values(), default=0) / 1e6
     peak.all_mb = (leader + sum(highest.values())) / 1e6
     return peak
-
-
-@contextmanager
-def watching(tree: Tree) -> Iterator[dict[int, int]]:
-    """The peak of each process by its id, also of those that end meanwhile."""
-    highest: dict[int, int] = {}
-    over = threading.Event()
-
-    def look() -> None:
-        for pid, peak in tree.peak_bytes().items():
-            highest[pid] = max(peak, highest.get(pid, 0))
-
-    def keep_looking() -> None:
-        while not over.wait(LOOK_EVERY_S):
-            look()
-
-    thread = threading.Thread(target=keep_looking)
-    thread.start()
-    try:
-        yield highest
-    finally:
-        over.set()
-        thread.join()
-        look()

@@ -31,7 +31,7 @@ class Readings:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-class Missing(Exception):
+class Missing(Failed):
     """The tool cannot be had here; the message says why."""
 
 
@@ -84,7 +84,10 @@ def _batch(
     command = [str(python), str(BATCH), tool.module, str(output), *map(str, files)]
     # The processes are compared core by core.
     env = os.environ | {"OMP_THREAD_LIMIT": "1", "RAYON_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{len(files)} files took more than {LIMIT_S} s") from None
     begun = None
     for answer in map(json.loads, done.stdout.splitlines()):
         if "version" in answer:

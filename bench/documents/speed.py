@@ -1,15 +1,15 @@
 """Pages a second: the tools in a process each, ours through whole jobs, in turn."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arena import Failed
+from arena import Failed, noting_failure
 
 from .long_files import plain_pages, variant
-from .reading import Missing, read
+from .reading import read
 from .service import Done, Service, serving
 from .tools import PDFIUM, SECRETARY, TOOLS
 
@@ -36,13 +36,6 @@ class Pace:
     #: The pace over that of raw PDFium in the same round.
     times_raw: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except (Failed, Missing) as failure:
-            self.failures.append(str(failure))
 
 
 @dataclass
@@ -95,7 +88,7 @@ def _measure_round(
     for count, service in services.items():
         for way in ("by path", "by upload"):
             pace = speed.pace(our_name(count, way))
-            with pace.noting_failure():
+            with noting_failure(pace.failures):
                 fresh = variant(file, file.parent, f"{number} {count} {way}")
                 done = service.read(fresh) if way == "by path" else service.upload(fresh)
                 _check(done, speed.pages)
@@ -106,12 +99,12 @@ def _measure_round(
     # Before and behind ours, so that a disturbance hits both alike.
     raw.pages_per_s.append(statistics.mean([before, _tool_pace(PDFIUM.name, file, work)]))
     alone = speed.pace(ALONE)
-    with alone.noting_failure():
+    with noting_failure(alone.failures):
         ours[ALONE] = _tool_pace(SECRETARY.name, file, work)
         alone.pages_per_s.append(ours[ALONE])
     for name in tools:
         pace = speed.pace(name)
-        with pace.noting_failure():
+        with noting_failure(pace.failures):
             ours[name] = _tool_pace(name, file, work)
             pace.pages_per_s.append(ours[name])
     for name, value in ours.items():

@@ -12,21 +12,19 @@ class Tool:
     #: A program of the system, and the Debian package that brings it.
     program: str | None = None
     package: str | None = None
-    #: Whether it gives plain text only, so that headings and tables are not to be expected.
-    plain: bool = False
 
 
 SECRETARY = Tool("secretary", "secretary_reader")
-PDFIUM = Tool("pypdfium2", "pdfium_reader", plain=True)
+PDFIUM = Tool("pypdfium2", "pdfium_reader")
 #: 2.0 of these two is an empty package.
 MUPDF = ("pymupdf<2",)
 TOOLS = (
     SECRETARY,
     PDFIUM,
-    Tool("pdftotext", "pdftotext_reader", (), "pdftotext", "poppler-utils", plain=True),
-    Tool("pymupdf", "pymupdf_reader", MUPDF, plain=True),
+    Tool("pdftotext", "pdftotext_reader", (), "pdftotext", "poppler-utils"),
+    Tool("pymupdf", "pymupdf_reader", MUPDF),
     Tool("pymupdf4llm", "pymupdf4llm_reader", (*MUPDF, "pymupdf4llm<2")),
-    Tool("pypdf", "pypdf_reader", ("pypdf",), plain=True),
+    Tool("pypdf", "pypdf_reader", ("pypdf",)),
     Tool("markitdown", "markitdown_reader", ("markitdown[pdf]",)),
     Tool("kreuzberg", "kreuzberg_reader", ("kreuzberg",)),
     Tool("xberg", "xberg_reader", ("xberg",)),

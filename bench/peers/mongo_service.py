@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,14 +55,12 @@ def _wait_until_it_takes_writes(port: int) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
     address = f"mongodb://127.0.0.1:{port}/?directConnection=true"
     with pymongo.MongoClient[dict[str, object]](address, serverSelectionTimeoutMS=200) as client:
-        while True:
-            try:
+        while time.monotonic() < deadline:
+            with suppress(PyMongoError):  # it is still starting
                 if _takes_writes(client, port):
                     return
-            except PyMongoError:
-                if time.monotonic() > deadline:
-                    raise
             time.sleep(0.05)
+    raise SystemExit(f"mongod takes no writes after {READY_WITHIN_S} s")
 
 
 def _takes_writes(client: "pymongo.MongoClient[dict[str, object]]", port: int) -> bool:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 READY_WITHIN_S = 10
 
@@ -25,16 +26,16 @@ def main(options: Sequence[str] = ()) -> None:
 
 def _wait_until_it_answers(port: int) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
-    while True:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-                connection.sendall(b"PING\r\n")
-                if connection.recv(64).startswith(b"+PONG"):
-                    return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
+    while time.monotonic() < deadline:
+        with (
+            suppress(OSError),  # it is still starting
+            socket.create_connection(("127.0.0.1", port), timeout=1) as connection,
+        ):
+            connection.sendall(b"PING\r\n")
+            if connection.recv(64).startswith(b"+PONG"):
+                return
         time.sleep(0.02)
+    raise SystemExit(f"redis-server does not answer after {READY_WITHIN_S} s")
 
 
 if __name__ == "__main__":

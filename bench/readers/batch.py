@@ -7,7 +7,6 @@ text goes to a file of the same name. A file that takes too long ends the proces
 in native code. The caller sees which one it was and goes on with the rest.
 """
 
-import contextlib
 import importlib
 import json
 import os
@@ -37,8 +36,7 @@ def main(module: str, output: str, *files: str) -> None:
             answer["error"] = f"{type(error).__name__}: {error}"[:200]
         else:
             target = Path(output) / f"{file.stem}.md"
-            with contextlib.suppress(UnicodeEncodeError):
-                target.write_text(text, encoding="utf-8", errors="replace")
+            target.write_text(text, encoding="utf-8", errors="replace")
         signal.alarm(0)
         answer["cpu_s"] = _cpu_seconds() - before
         print(json.dumps(answer), file=answers)

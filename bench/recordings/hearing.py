@@ -1,12 +1,12 @@
 """Times real time: the bare engines in a process each, ours through whole jobs, in turn."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arena import Failed
-from documents.reading import Missing, read
+from arena import Failed, noting_failure
+from documents.reading import read
 from documents.service import Service, serving
 from documents.tools import Tool
 
@@ -41,13 +41,6 @@ class Pace:
     #: The pace over that of a bare engine in the same round, by its name.
     times_bare: dict[str, list[float]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except (Failed, Missing) as failure:
-            self.failures.append(str(failure))
 
 
 @dataclass
@@ -101,7 +94,7 @@ def _measure_round(hearing: Hearing, ears: dict[str, Ear], number: int, said: Ta
         pace = hearing.paces[name]
         if pace.failures:
             continue  # what has failed once would cost its time each round
-        with pace.noting_failure():
+        with noting_failure(pace.failures):
             sample = ear(number)
             speeds[name] = said.seconds / sample.wall_s
             pace.times_real.append(speeds[name])

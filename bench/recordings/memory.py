@@ -2,15 +2,13 @@
 
 import contextlib
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from arena import Failed
 from documents.service import serving
-from processes import Tree
+from processes import Tree, watching
 
 from .sounds import ffmpeg, looped, meeting, write_wav
 
@@ -52,6 +50,8 @@ class Peak:
 
 @dataclass
 class Highest:
+    """What was highest at any time, also of processes that ended and of files that were removed."""
+
     #: By the id and the name of the process: a program begins as a copy of who starts it.
     processes: dict[tuple[int, str], int] = field(default_factory=dict)
     together: int = 0
@@ -79,7 +79,8 @@ def _measure(length: Length, directory: Path) -> Peak:
     try:
         file = _made(length, directory)
         with serving(directory, directory, processes=PROCESSES) as service:
-            with watching(service.tree, directory) as highest:
+            highest = Highest()
+            with watching(partial(highest.look, service.tree, directory), LOOK_EVERY_S):
                 done = service.read(file, job_type="audio")
             leader = service.tree.leader
     except Failed as failure:
@@ -103,25 +104,6 @@ def _made(length: Length, directory: Path) -> Path:
     ffmpeg("-i", wav, "-c:a", "libmp3lame", "-b:a", "32k", block)
     wav.unlink()
     return looped(block, length.times, directory / "recording.mp3")
-
-
-@contextmanager
-def watching(tree: Tree, directory: Path) -> Iterator[Highest]:
-    """What is highest meanwhile, also of processes that end and of files that are removed."""
-    highest, over = Highest(), threading.Event()
-
-    def keep_looking() -> None:
-        while not over.wait(LOOK_EVERY_S):
-            highest.look(tree, directory)
-
-    thread = threading.Thread(target=keep_looking)
-    thread.start()
-    try:
-        yield highest
-    finally:
-        over.set()
-        thread.join()
-        highest.look(tree, directory)
 
 
 def _scratch_bytes(directory: Path) -> int:

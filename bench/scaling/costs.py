@@ -2,7 +2,6 @@
 line of the log each, completed."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 
 import apsw
 import pymongo
-from adapter import Adapter
+from adapter import MONGODB
 from arena import open_arena
 
 from secretary.job import Completed, Job, LogEntry, Progress, utc_now
@@ -26,9 +25,6 @@ WORKER = "costs"
 PAGE = 4096
 WAL_HEAD, FRAME = 32, PAGE + 24
 LOGGED_JOBS = 16
-MONGODB = Adapter("costs", "secretary_peer", Path(sys.executable), "mongo_service")
-
-
 #: What the driver or this benchmark asks, and no job.
 NOT_OURS = frozenset(
     ("hello", "isMaster", "ping", "getMore", "serverStatus", "dbStats", "fsync", "endSessions")

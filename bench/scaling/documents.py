@@ -1,8 +1,6 @@
 """Documents a second from end to end: uploaded by HTTP, kept in GridFS, read by workers that share
 nothing but the MongoDB, and their text fetched again."""
 
-import itertools
-import os
 import sys
 import tempfile
 import time
@@ -13,23 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from adapter import Adapter
-from arena import Arena, Failed, open_arena
+from adapter import MONGODB
+from arena import Arena, Failed, environment, open_arena
 from documents.long_files import plain_pages, scan, variant
 from processes import Tree
-from servers import Server, running
+from servers import SERVE, Server, running
 
 UPLOADS_AT_ONCE = 2
 LIMIT_S = 300
 POLL_S = 0.25
 #: Files that are read before the clock runs: what is loaded once is loaded by then.
 WARM_UP = 4
-#: Only the server: what works here are programs of our own.
-MONGODB = Adapter("mongodb", "secretary_peer", Path(sys.executable), "mongo_service")
-SERVE = (
-    *(sys.executable, "-m", "secretary", "serve", "--port", "0", "--data-dir", "data"),
-    "--no-worker",
-)
 
 
 @dataclass(frozen=True)
@@ -55,15 +47,14 @@ def files_of(kind: Kind, count: int, directory: Path) -> list[Path]:
         if kind.scanned
         else plain_pages(directory, kind.pages)
     )
-    marks = itertools.count()
-    return [variant(made, directory, f"{kind.name} {next(marks)}") for _ in range(count)]
+    return [variant(made, directory, f"{kind.name} {number}") for number in range(count)]
 
 
 def documents_rate(root: Path, kind: Kind, files: Sequence[Path], *, workers: int) -> Rate:
     """Workers of one slot and one child process each, in data directories of their own."""
     with open_arena(MONGODB, root) as arena, ExitStack() as stack:
         settings = {"MONGODB_URI": arena.url, "SECRETARY_LOGGING__LEVEL": "warning"}
-        server = Server("api", SERVE, settings=settings)
+        server = Server("api", (*SERVE, "--no-worker"), settings=settings)
         api = stack.enter_context(running(server, root))
         trees = [stack.enter_context(_worker(arena, number)) for number in range(workers)]
         client = stack.enter_context(
@@ -85,14 +76,11 @@ def documents_rate(root: Path, kind: Kind, files: Sequence[Path], *, workers: in
 def _worker(arena: Arena, number: int) -> Iterator[Tree]:
     directory = Path(tempfile.mkdtemp(prefix=f"worker-{number}-", dir=arena.directory))
     command = [sys.executable, "-m", "secretary", "worker", "--slots", "1", "--data-dir", "data"]
-    env = os.environ | {
+    env = environment(directory) | {
         "MONGODB_URI": arena.url,
         "SECRETARY_GENERIC_WORKER__PROCESSES": "1",
         "SECRETARY_LOGGING__LEVEL": "warning",
     }
-    if "PYTHONPATH" in env:
-        places = env["PYTHONPATH"].split(os.pathsep)
-        env["PYTHONPATH"] = os.pathsep.join(str(Path(place).resolve()) for place in places)
     tree = Tree(command, directory=directory, env=env, output=directory / "worker.log")
     try:
         yield tree

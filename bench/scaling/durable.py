@@ -3,15 +3,15 @@ what comes back after kill -9."""
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import measure
 from adapter import Adapter
-from arena import Arena, Failed, open_arena
-from report import About, Recovery
+from arena import Arena, Failed, noting_failure, open_arena
+from engine_report import About, Recovery
 
 START_LIMIT_S = 120
 
@@ -25,13 +25,6 @@ class Row:
     sustained_per_s: list[float] = field(default_factory=list)
     recovery: Recovery | None = None
     failures: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def noting_failure(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failed as failure:
-            self.failures.append(f"{what}: {failure}")
 
 
 def adapters(peers_python: Path) -> list[Adapter]:
@@ -51,12 +44,12 @@ def adapters(peers_python: Path) -> list[Adapter]:
 
 
 def measure_row(row: Row, adapter: Adapter, root: Path, *, jobs: int, window_s: float) -> None:
-    with row.noting_failure("about"), open_arena(adapter, root) as arena:
+    with noting_failure(row.failures, "about"), open_arena(adapter, root) as arena:
         row.about = About(**arena.client("about"))
-    with row.noting_failure("throughput"), open_arena(adapter, root) as arena:
+    with noting_failure(row.failures, "throughput"), open_arena(adapter, root) as arena:
         row.enqueued_per_s.append(measure.enqueue_rate(arena, jobs, callers=measure.CALLERS))
         row.drained_per_s.append(measure.drain_rate(arena, jobs, window_s=window_s))
-    with row.noting_failure("sustained"), open_arena(adapter, root) as arena:
+    with noting_failure(row.failures, "sustained"), open_arena(adapter, root) as arena:
         row.sustained_per_s.append(_sustained(arena, jobs, window_s))
 
 
@@ -83,7 +76,7 @@ def measure_recovery(
     with ExitStack() as stack:
         cases: list[tuple[Row, Arena, measure.Killed]] = []
         for row, adapter in zip(rows, chosen, strict=True):
-            with row.noting_failure("recovery"):
+            with noting_failure(row.failures, "recovery"):
                 arena = stack.enter_context(open_arena(adapter, root))
                 measure.warm_up(arena)
                 cases.append((row, arena, measure.kill_in_mid_job(arena)))

@@ -2,13 +2,14 @@
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
+
+from ..answering import answering
 
 SECONDS = 10.0
 
@@ -95,15 +96,15 @@ def ask(
 class Listener:
     """A server on loopback that notes who came, and may send them on."""
 
-    port: int = 0
+    url: str = ""
     #: Also those that ask nothing we understand, as with TLS.
     connections: int = 0
     asked: list[str] = field(default_factory=list)
     location: str | None = None
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+    def port(self) -> int:
+        return urlsplit(self.url).port or 0
 
 
 @contextmanager
@@ -126,13 +127,5 @@ def listening() -> Iterator[Listener]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listener.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with answering(Handler) as listener.url:
         yield listener
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,19 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from ..no_tls import NO_TLS
+from ..waiting import wait_until
 from .service import ROOT, environment
 from .warm import warm_python
 
 COMMAND = [sys.executable, "-m", "secretary"]
-
-
-def require_curl() -> None:
-    """A program that examples need. Missing: skip here, fail in CI."""
-    if shutil.which("curl") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("There is no curl")
 
 
 @dataclass(frozen=True)
@@ -155,6 +148,13 @@ class Running:
         job_id: str = response.json()["data"]["job_id"]
         return job_id
 
+    def hand_in(self, route: str, name: str, content: bytes, **fields: str) -> str:
+        """A file, to `/api/<route>/process`."""
+        response = self.post(f"/api/{route}/process", files={"file": (name, content)}, data=fields)
+        assert response.status_code == 202, response.text
+        job_id: str = response.json()["job_id"]
+        return job_id
+
     def job(self, job_id: str) -> dict[str, Any]:
         document: dict[str, Any] = self.get(f"/api/jobs/{job_id}").json()["data"]
         return document
@@ -165,3 +165,15 @@ class Running:
             assert time.monotonic() < deadline, f"{job_id} is {job['status']}"
             time.sleep(0.02)
         return job
+
+    def wait_for_answer(
+        self, path: str, *, status: int = 200, text: str = "", seconds: float = 5
+    ) -> httpx.Response:
+        """Wait until it answers so, with this text in it."""
+
+        def answered() -> httpx.Response | None:
+            answer = self.get(path)
+            return answer if answer.status_code == status and text in answer.text else None
+
+        response: httpx.Response = wait_until(answered, seconds=seconds, what=f"{path}: {text}")
+        return response

@@ -1,17 +1,15 @@
 """The program as a process, and a look into its store."""
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from secretary.job import Job
 from secretary.store import JobStore
+
+from ..waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,17 +59,6 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise
-
-
-async def until(
-    condition: Callable[[], Awaitable[Any]], *, seconds: float = 30, what: str = "it"
-) -> Any:
-    deadline = time.monotonic() + seconds
-    while True:
-        if (held := await condition()) is not None and held is not False:
-            return held
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        await asyncio.sleep(0.02)
 
 
 async def ended(store: JobStore, job_id: str, *, seconds: float = 30) -> Job:

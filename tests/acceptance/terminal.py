@@ -17,18 +17,22 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class Terminal:
-    """`secretary …` with both outputs on a terminal that is so many columns wide."""
+    """`secretary …` on a terminal that is so many columns wide, with both outputs or with that for
+    errors alone."""
 
-    def __init__(self, program: Program, *arguments: str, columns: int = 120) -> None:
+    def __init__(
+        self, program: Program, *arguments: str, columns: int = 120, is_piped: bool = False
+    ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self._raw = b""
+        self.out = ""
         self.process = subprocess.Popen(
             [*COMMAND, *arguments],
             env={**program.env, "TERM": "xterm"},
             cwd=program.directory,
             stdin=subprocess.DEVNULL,
-            stdout=theirs,
+            stdout=subprocess.PIPE if is_piped else theirs,
             stderr=theirs,
             start_new_session=True,
         )
@@ -51,9 +55,11 @@ class Terminal:
         os.killpg(self.process.pid, sign)
 
     def end(self) -> int:
-        """The exit code."""
+        """The exit code. What went into a pipe is in `out` then."""
         with suppress(OSError):  # nobody writes to the terminal any more
             while shown := os.read(self._ours, 65536):
                 self._raw += shown
         os.close(self._ours)
-        return self.process.wait(20)
+        out, _ = self.process.communicate(timeout=20)
+        self.out = (out or b"").decode()
+        return self.process.returncode

@@ -400,15 +400,17 @@ class TestBatches:
     def test_no_secret_is_ever_printed(self, program: Program, service: Running) -> None:
         batch_id = self.create(program, webhook=HOOK)
         job_id = program.json("jobs", "list", "--batch", batch_id)["jobs"][0]["job_id"]
-        for command in (
-            ("jobs", "list", "--batch", batch_id),
-            ("jobs", "show", job_id),
-            ("batches", "show", batch_id),
-            ("batches", "list"),
-            ("jobs", "cancel", job_id),
+        for command, name in (
+            (("jobs", "list", "--batch", batch_id), job_id),
+            (("jobs", "show", job_id), job_id),
+            (("batches", "show", batch_id), batch_id),
+            (("batches", "list"), batch_id),
+            (("jobs", "cancel", job_id), job_id),
         ):
-            assert "SECRET" not in program.run(*command).out
-            assert "SECRET" not in program.run(*command, "--json").out
+            for options in ((), ("--json",)):
+                result = program.run(*command, *options)
+                assert name in result.out + result.err
+                assert "SECRET" not in result.out + result.err
 
 
 class TestDoctor:

@@ -2,14 +2,8 @@
 
 import asyncio
 import io
-import os
-import pty
 import re
-import select
 import signal
-import subprocess
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import docx
@@ -17,9 +11,11 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from ..documents import pdf
+from ..good_files import as_file, scan_of
 from ..llm_server import llm_server, says
 from ..sound_files import speech
-from .program import COMMAND, Program, Result
+from .program import Program, Result
+from .terminal import Terminal
 
 
 @pytest.fixture
@@ -89,17 +85,15 @@ class TestAPdf:
 
 class TestAScan:
     def test_is_read_without_being_told_how(self, program: Program) -> None:
-        scan = io.BytesIO()
-        drawn("Invoice number 4711").save(scan, "PDF", resolution=150)
-        text = converted(program, give(program, "a.pdf", scan.getvalue()), "--stdout").out
+        scan = scan_of(drawn("Invoice number 4711"))
+        text = converted(program, give(program, "a.pdf", scan), "--stdout").out
         assert "Invoice number 4711" in text
 
 
 class TestAPicture:
     def test_is_read(self, program: Program) -> None:
-        picture = io.BytesIO()
-        drawn("Invoice number 4711").save(picture, "PNG")
-        result = converted(program, give(program, "a.png", picture.getvalue()))
+        picture = as_file(drawn("Invoice number 4711"), "PNG")
+        result = converted(program, give(program, "a.png", picture))
         assert result.out == "a.md\n"
         assert "Invoice number 4711" in (program.directory / "a.md").read_text()
 
@@ -261,70 +255,37 @@ class TestFailures:
         assert converted(program, "a.pdf", "--data-dir", str(tmp_path / "else")).out == "a.md\n"
 
 
-class Terminal:
-    """`secretary convert` with standard error on a terminal, where it shows a bar."""
-
-    def __init__(self, program: Program, *arguments: str) -> None:
-        self._ours, theirs = pty.openpty()
-        self.shown = b""
-        self.process = subprocess.Popen(
-            [*COMMAND, "convert", *arguments],
-            env={**program.env, "TERM": "xterm", "COLUMNS": "120"},
-            cwd=program.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-
-    def wait_for(self, pattern: bytes) -> None:
-        deadline = time.monotonic() + 30
-        while not re.search(pattern, self.shown):
-            assert time.monotonic() < deadline, self.shown
-            if select.select([self._ours], [], [], 1)[0]:
-                self.shown += os.read(self._ours, 65536)
-
-    def send(self, sign: int) -> None:
-        os.killpg(self.process.pid, sign)
-
-    def end(self) -> tuple[int, bytes]:
-        """The exit code, and what was printed."""
-        with suppress(OSError):  # nobody writes to the terminal any more
-            while shown := os.read(self._ours, 65536):
-                self.shown += shown
-        os.close(self._ours)
-        out, _ = self.process.communicate(timeout=20)
-        return self.process.returncode, out
+def on_a_terminal(program: Program, *arguments: str) -> Terminal:
+    """Its errors, and the bar among them; what it prints is for a file."""
+    return Terminal(program, "convert", *arguments, is_piped=True)
 
 
 class TestOnATerminal:
     def test_the_bar_is_not_among_what_is_printed(self, program: Program) -> None:
         name = give(program, "a.pdf", pdf(*["Hello"] * 500))
-        terminal = Terminal(program, name, "--stdout")
-        code, out = terminal.end()
-        assert (code, out.count(b"Hello")) == (0, 500)
-        assert b"Hello" not in terminal.shown
-        assert b"a.pdf" in terminal.shown
+        terminal = on_a_terminal(program, name, "--stdout")
+        assert (terminal.end(), terminal.out.count("Hello")) == (0, 500)
+        assert "Hello" not in terminal.shown
+        assert "a.pdf" in terminal.shown
 
     def test_failures_are_shown_beside_the_bar(self, program: Program) -> None:
-        terminal = Terminal(program, give(program, "a.pdf", b"%PDF-1.4"), "missing.pdf")
-        assert terminal.end() == (1, b"")
-        assert b"a.pdf: " in terminal.shown
-        assert b"missing.pdf: No such file" in terminal.shown
+        terminal = on_a_terminal(program, give(program, "a.pdf", b"%PDF-1.4"), "missing.pdf")
+        assert (terminal.end(), terminal.out) == (1, "")
+        assert "a.pdf: " in terminal.shown
+        assert "missing.pdf: No such file" in terminal.shown
 
 
 class TestWhenItIsStopped:
     def start(self, program: Program) -> Terminal:
-        terminal = Terminal(program, give(program, "long.pdf", pdf(*["Hello"] * 10_000)))
-        terminal.wait_for(rb"long\.pdf.* \d+ %.*pages are done")
+        terminal = on_a_terminal(program, give(program, "long.pdf", pdf(*["Hello"] * 10_000)))
+        terminal.wait_for(r"long\.pdf.* \d+ %.*pages are done")
         return terminal
 
     @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_nothing_is_left(self, program: Program, sign: int) -> None:
         terminal = self.start(program)
         terminal.send(sign)
-        assert terminal.end() == (130, b"")
+        assert (terminal.end(), terminal.out) == (130, "")
         assert leftovers(program) == []
         assert files(program.directory) == ["long.pdf"]
         with pytest.raises(ProcessLookupError):
@@ -333,7 +294,7 @@ class TestWhenItIsStopped:
     def test_what_a_killed_run_left_goes_with_the_next(self, program: Program) -> None:
         terminal = self.start(program)
         terminal.send(signal.SIGKILL)
-        assert terminal.end()[0] == -signal.SIGKILL
+        assert terminal.end() == -signal.SIGKILL
         assert len(leftovers(program)) == 1
         converted(program, give(program, "a.pdf", pdf("Hello")))
         assert leftovers(program) == []

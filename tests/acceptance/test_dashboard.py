@@ -1,18 +1,16 @@
 """The dashboard as people use it: a real browser, the real page, the real service."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..browser import Watched, looking_at, started
+from ..answering import files_in
+from ..browser import Watched, drop, looking_at, started
 from ..documents import pdf
 from ..receiver import Receiver
+from ..waiting import wait_until
 from .program import Program, Running
 
 WIDE = {"width": 1280, "height": 900}
@@ -25,23 +23,13 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *said: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A web server with a PDF on it."""
     directory = tmp_path_factory.mktemp("web")
     (directory / "report.pdf").write_bytes(pdf("Annual report", "Second page"))
-    handler = partial(Quiet, directory=str(directory))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with files_in(directory) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +74,7 @@ class TestJobs:
         page = watched.page
         page.goto(f"{service.url}/#/jobs")
         page.get_by_role("heading", name="Jobs").wait_for()
-        drop(page, "dropped.pdf", pdf("Dropped here"), "application/pdf")
+        drop(page, ("dropped.pdf", pdf("Dropped here")))
         page.get_by_text("dropped.pdf").wait_for()
         page.get_by_role("button", name="Hand in").click()
         page.get_by_role("heading", name="dropped.pdf").wait_for()
@@ -165,7 +153,7 @@ class TestFailure:
         assert "What helps:" in failure.inner_text()
         failure.get_by_role("button", name="Run again").click()
         page.get_by_text("It waits for its next run").wait_for()
-        until(lambda: service.job(job_id)["attempt"] == 2)
+        wait_until(lambda: service.job(job_id)["attempt"] == 2)
         failure.get_by_role("heading", name="Unknown job type").wait_for()
 
     def test_what_is_not_there_is_said_so(self, browser: Any, service: Running) -> None:
@@ -206,11 +194,13 @@ class TestActions:
             webhook = {"url": receiver.url(), "events": ["completed"]}
             job_id = service.submit(parameters={"seconds": 0}, webhook=webhook)
             page = watched.page
-            until(lambda: any(one["delivered_at"] for one in service.job(job_id)["deliveries"]))
+            wait_until(
+                lambda: any(one["delivered_at"] for one in service.job(job_id)["deliveries"])
+            )
             page.goto(f"{service.url}/#/job/{job_id}?tab=deliveries")
             page.get_by_role("button", name="Send again").click()
             page.get_by_text("It will be sent again").wait_for()
-            until(lambda: len(receiver.received) == 2)
+            wait_until(lambda: len(receiver.received) == 2)
 
 
 class TestHostility:
@@ -312,26 +302,5 @@ class TestLooks:
             assert wide <= 0
 
 
-def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def said_in(word: str) -> str:
     return "de" if word == "Überblick" else "en"
-
-
-def drop(page: Any, name: str, content: bytes, kind: str) -> None:
-    """As if a file were dragged from the desktop onto the page."""
-    page.evaluate(
-        """([name, bytes, type]) => {
-            const carried = new DataTransfer();
-            carried.items.add(new File([new Uint8Array(bytes)], name, {type}));
-            const options = {dataTransfer: carried, bubbles: true, cancelable: true};
-            for (const kind of ["dragenter", "dragover", "drop"])
-                document.body.dispatchEvent(new DragEvent(kind, options));
-        }""",
-        [name, list(content), kind],
-    )

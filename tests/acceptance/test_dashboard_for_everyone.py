@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ..browser import looking_at, required, started
+from ..browser import looking_at, started
 from ..demonstration import fill, views
 from ..good_files import rich_pdf
+from ..missing import missing
 from .program import Program, Running
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -31,7 +32,7 @@ def axe() -> str:
     try:
         import axe_playwright_python
     except ImportError:
-        required("axe-core")
+        missing("There is no axe-core")
     return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 

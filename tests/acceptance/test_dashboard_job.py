@@ -1,18 +1,16 @@
 """One job in the dashboard: its result to look at and listen to, its failure to understand."""
 
-import io
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import httpx
 import pytest
 from PIL import Image
 
 from ..browser import Watched, looking_at, started
-from ..good_files import encrypted_pdf, words
+from ..good_files import encrypted_pdf, scan_of, words
 from ..sound_files import made, sound, speech
 from ..video_files import film, five_slides, shown
 from .program import Program, Running
@@ -43,21 +41,10 @@ def watched(browser: Any, service: Running) -> Iterator[Watched]:
         yield watched
 
 
-def hand_in(service: Running, route: str, name: str, content: bytes, **fields: str) -> str:
-    url, files = f"{service.url}/api/{route}/process", {"file": (name, content)}
-    response = httpx.post(url, files=files, data=fields, trust_env=False, timeout=30)
-    assert response.status_code == 202, response.text
-    job_id: str = response.json()["job_id"]
-    return job_id
-
-
 @cache
 def scan(pages: int) -> bytes:
-    pictures = [words(text=f"Forty two apples {number}") for number in range(pages)]
-    tall = [_on_paper(picture) for picture in pictures]
-    file = io.BytesIO()
-    tall[0].save(file, "PDF", resolution=150, save_all=True, append_images=tall[1:])
-    return file.getvalue()
+    pictures = (words(text=f"Forty two apples {number}") for number in range(pages))
+    return scan_of(*map(_on_paper, pictures))
 
 
 def _on_paper(picture: Image.Image) -> Image.Image:
@@ -91,8 +78,8 @@ class TestPages:
     def test_pages_appear_while_the_job_runs_and_are_its_result(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(
-            service, "pdf", "scan.pdf", scan(5), extraction_method="ocr", include_images="true"
+        job_id = service.hand_in(
+            "pdf", "scan.pdf", scan(5), extraction_method="ocr", include_images="true"
         )
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
@@ -117,7 +104,7 @@ class TestRecordings:
     def test_a_line_of_the_transcript_is_played_from_where_it_is_said(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(service, "audio", "talk.ogg", two_sentences())
+        job_id = service.hand_in("audio", "talk.ogg", two_sentences())
         job = service.wait_until(job_id, "completed", seconds=60)
         first, last = job["results"]["transcription"]["segments"]
         assert first["end"] < 8 < last["start"]
@@ -141,7 +128,7 @@ class TestRecordings:
     def test_a_slide_of_a_video_leads_to_its_moment(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(service, "video", "talk.webm", talk())
+        job_id = service.hand_in("video", "talk.webm", talk())
         job = service.wait_until(job_id, "completed", seconds=60)
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
@@ -156,7 +143,7 @@ class TestRecordings:
     def test_one_that_was_not_kept_is_said_so_and_all_else_is_there(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(service, "audio", "a.aiff", sound("a.aiff").read_bytes())
+        job_id = service.hand_in("audio", "a.aiff", sound("a.aiff").read_bytes())
         service.wait_until(job_id, "completed", seconds=60)
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
@@ -170,7 +157,7 @@ class TestFailures:
     def test_a_file_that_wants_a_password_gets_it_by_the_button(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(service, "pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
+        job_id = service.hand_in("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
         service.wait_until(job_id, "failed")
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")

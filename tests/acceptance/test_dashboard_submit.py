@@ -2,17 +2,17 @@
 page, the real service."""
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..browser import Watched, looking_at, started
+from ..answering import answering
+from ..browser import Watched, drop, looking_at, started
 from ..documents import PNG, office, pdf
+from ..waiting import wait_until
 from .program import Program, Running
 
 WIDE = {"width": 1280, "height": 900}
@@ -53,12 +53,8 @@ class Model(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
-        thread.join()
+    with answering(Model) as url:
+        yield f"{url}/v1"
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +185,7 @@ class TestBulk:
         quick = {"job_type": "selftest", "parameters": {"seconds": 0}}
         jobs = [{"job_name": f"rubbish {n}", **quick} for n in range(60)]
         made = service.post("/api/batches", {"jobs": jobs}).json()["data"]
-        until(lambda: batch(service, made["batch_id"])["completed_jobs"] == 60)
+        wait_until(lambda: batch(service, made["batch_id"])["completed_jobs"] == 60)
         kept = service.submit(job_name="dear to me", parameters={"seconds": 0})
         page = watched.page
         page.goto(f"{service.url}/#/jobs?q=rubbish")
@@ -236,7 +232,7 @@ class TestBatches:
         page.get_by_role("button", name="Run failed ones again").click()
         page.get_by_text("The failed jobs run again").wait_for()
         failed = made["data"]["job_ids"][0]
-        until(lambda: service.job(failed)["attempt"] == 2)
+        wait_until(lambda: service.job(failed)["attempt"] == 2)
         page.get_by_text("2 of 2 ended").wait_for()
         page.get_by_role("button", name="Archive").click()
         page.get_by_text("Archived: hidden from lists").wait_for()
@@ -308,25 +304,3 @@ def field(page: Any, name: str) -> str:
 def batch(service: Running, batch_id: str) -> dict[str, Any]:
     document: dict[str, Any] = service.get(f"/api/batches/{batch_id}").json()["data"]
     return document
-
-
-def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def drop(page: Any, *files: tuple[str, bytes]) -> None:
-    """As if files were dragged from the desktop onto the page."""
-    page.evaluate(
-        """(files) => {
-            const carried = new DataTransfer();
-            for (const [name, bytes] of files)
-                carried.items.add(new File([new Uint8Array(bytes)], name));
-            const options = {dataTransfer: carried, bubbles: true, cancelable: true};
-            for (const kind of ["dragenter", "dragover", "drop"])
-                document.body.dispatchEvent(new DragEvent(kind, options));
-        }""",
-        [[name, list(content)] for name, content in files],
-    )

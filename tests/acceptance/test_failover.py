@@ -1,7 +1,6 @@
 """Several machines and a MongoDB of three servers: one of them dies, a cable is cut."""
 
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,11 +16,13 @@ from secretary.job import Job, JobStatus
 from secretary.store import JobStore, open_store
 from tests.cable import Cable
 from tests.chaos.history import faults_of
+from tests.chaos.looking import lives
 from tests.documents import pdf
 from tests.mongod import Mongod, ReplicaSet
+from tests.waiting import until
 
 from .program import Program, Running
-from .service import ended, until
+from .service import ended
 
 WORKERS = 4
 #: The stream of jobs goes on for so long; then the primary dies, then it comes back.
@@ -143,14 +144,11 @@ def start_machines(
 async def check(url: str, client: Client, journal: Path, apis: list[Running]) -> None:
     """Every job that was accepted has one end, and no two workers were at it at once."""
     async with opened(url) as store:
-        lives: dict[str, dict[int, list[tuple[str, float]]]] = {}
         jobs = [await ended(store, one, seconds=90) for one in client.accepted + client.files]
-        for line in journal.read_text().splitlines():
-            job_id, attempt, event, at, _ = json.loads(line)
-            lives.setdefault(job_id, {}).setdefault(attempt, []).append((event, at))
         assert [job.error for job in jobs if job.status is not JobStatus.COMPLETED] == []
         chaos = [job for job in jobs if job.job_type == "chaos"]
-        assert [fault for job in chaos for fault in faults_of(job, lives[job.job_id])] == []
+        told = lives(journal)
+        assert [fault for job in chaos for fault in faults_of(job, told[job.job_id])] == []
         assert len(set(client.accepted + client.files)) == len(jobs)
         everything = sum(sum(by.values()) for by in (await store.counts()).values())
         assert everything == len(jobs), "a key makes one job, however often it is sent"
@@ -199,11 +197,8 @@ async def test_a_worker_that_is_cut_off_stops_and_writes_nothing_more(
             await until(lambda: is_back(store), what="the return of the worker")
             assert await as_stored(store, job.job_id) == before, "it had nothing to add"
     assert (done.status, done.attempt) == (JobStatus.COMPLETED, 2)
-    lives: dict[int, list[tuple[str, float]]] = {}
-    for line in journal.read_text().splitlines():
-        _, attempt, event, at, _ = json.loads(line)
-        lives.setdefault(attempt, []).append((event, at))
-    assert faults_of(done, lives) == [], "the first attempt stopped before the second began"
+    told = lives(journal)[job.job_id]
+    assert faults_of(done, told) == [], "the first attempt stopped before the second began"
 
 
 def worker(directory: Path, url: str) -> Any:

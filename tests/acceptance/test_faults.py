@@ -14,7 +14,8 @@ from secretary import processes
 from secretary.job import Batch, Job, JobStatus
 from secretary.store import JobQuery, JobStore, open_store
 
-from .service import WorkerProcess, ended, environment, until
+from ..waiting import until
+from .service import WorkerProcess, ended, environment
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from secretary.store import JobStore, open_store
 
 from ..sound_files import made, speech
 from ..speech import word_error_rate
-from .service import WorkerProcess, ended, environment, until
+from ..waiting import until
+from .service import WorkerProcess, ended, environment
 
 WORDS = (
     "The committee met on Tuesday morning to discuss the new library. Several members asked whether"

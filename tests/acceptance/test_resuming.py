@@ -1,7 +1,6 @@
 """A worker that dies in the midst of a document: the next one goes on where it was."""
 
 import asyncio
-import io
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,9 +12,11 @@ import pytest
 from secretary.job import Job, JobStatus
 from secretary.store import JobStore, open_store
 
+from ..good_files import scan_of
 from ..llm_server import KEY, Reads, Reply, hangs, llm_server, says
 from ..printed import page
-from .service import WorkerProcess, ended, environment, until
+from ..waiting import until
+from .service import WorkerProcess, ended, environment
 
 PAGES = 200
 PROCESSES = 2
@@ -32,11 +33,7 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 def scan() -> bytes:
     """Each page another word, so that none can be taken for another."""
-    pages = [page([f"Page number {number} of the scan"]) for number in range(1, PAGES + 1)]
-    file = io.BytesIO()
-    first, *others = (picture.convert("L") for picture in pages)
-    first.save(file, "PDF", resolution=150, save_all=True, append_images=others)
-    return file.getvalue()
+    return scan_of(*(page([f"Page number {n} of the scan"]) for n in range(1, PAGES + 1)))
 
 
 def made(data_dir: Path) -> Counter[int]:

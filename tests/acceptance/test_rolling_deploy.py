@@ -1,7 +1,6 @@
 """A new version is rolled out while work goes on: process by process, old beside new."""
 
 import asyncio
-import json
 import shutil
 import signal
 import time
@@ -15,8 +14,10 @@ import httpx
 from secretary.job import JobStatus
 from secretary.store import open_store
 from tests.chaos.history import faults_of
+from tests.chaos.looking import lives
 from tests.mongod import Mongod
 
+from ..waiting import wait_until
 from .program import Program, Running
 from .service import ROOT, ended
 
@@ -143,10 +144,8 @@ def roll_out(deploy: Deploy, client: Client) -> None:
 
 
 def wait_for_jobs(client: Client, count: int) -> None:
-    enough, deadline = len(client.accepted) + count, time.monotonic() + 60
-    while len(client.accepted) < enough:
-        assert time.monotonic() < deadline, "no jobs are handed in"
-        time.sleep(0.05)
+    enough = len(client.accepted) + count
+    wait_until(lambda: len(client.accepted) >= enough, seconds=60, what="the handing in of jobs")
 
 
 async def check(url: str, accepted: list[str], journal: Path) -> None:
@@ -158,9 +157,6 @@ async def check(url: str, accepted: list[str], journal: Path) -> None:
         await store.close()
     assert [job.error for job in jobs if job.status is not JobStatus.COMPLETED] == []
     assert {job.job_type for job in jobs} == {"chaos", "future"}
-    lives: dict[str, dict[int, list[tuple[str, float]]]] = {}
-    for line in journal.read_text().splitlines():
-        job_id, attempt, event, at, _ = json.loads(line)
-        lives.setdefault(job_id, {}).setdefault(attempt, []).append((event, at))
+    told = lives(journal)
     chaos = [job for job in jobs if job.job_type == "chaos"]
-    assert [fault for job in chaos for fault in faults_of(job, lives[job.job_id])] == []
+    assert [fault for job in chaos for fault in faults_of(job, told[job.job_id])] == []

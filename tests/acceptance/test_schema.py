@@ -7,7 +7,6 @@ the description says. tests/fuzzing says what is looked at and what is not, and 
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from schemathesis.schemas import BaseSchema
 from secretary.api.ingress import ROUTES, Ingress
 
 from ..fuzzing.campaign import AUTHORIZED, fuzz, started
+from ..waiting import wait_until
 from .program import Program, Running
 
 SEED = os.environ.get("SCHEMA_SEED", "1")
@@ -251,10 +251,7 @@ def submitted(service: Running, document: dict[str, Any]) -> str:
 
 def ended(service: Running, document: dict[str, Any]) -> str:
     job_id = submitted(service, document)
-    deadline = time.monotonic() + 60
-    while read(service, job_id)["completed_at"] is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: read(service, job_id)["completed_at"], seconds=60)
     return job_id
 
 

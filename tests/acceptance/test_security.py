@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import httpx
 import pytest
 
 from ..documents import pdf
+from ..waiting import wait_until
 from .attack import Answer, Listener, answers, ask, connected, listening, received, send
 from .program import Program, Running
 
@@ -187,10 +189,8 @@ def _prepare(target: Target) -> None:
         target.batches[name] = target.post("/api/batches", batch, user="ann").json["data"][
             "batch_id"
         ]
-    deadline = time.monotonic() + 30
-    while target.ask("/api/jobs?status=pending,processing").json["data"]["jobs"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    open_jobs = "/api/jobs?status=pending,processing"
+    wait_until(lambda: not target.ask(open_jobs).json["data"]["jobs"])
     files = f"/api/files/{target.jobs['private']}"
     assert target.ask(f"{files}/a.txt", user="ann").text == "mine"
 
@@ -268,17 +268,12 @@ class TestTraversal:
 
 
 def _ended(target: Target, ids: list[str]) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 30
-    jobs = []
-    for job_id in ids:
-        while True:
-            job = target.ask(f"/api/jobs/{job_id}").json["data"]
-            if job["status"] in ("completed", "failed", "cancelled"):
-                break
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        jobs.append(job)
-    return jobs
+
+    def job(job_id: str) -> dict[str, Any] | None:
+        found: dict[str, Any] = target.ask(f"/api/jobs/{job_id}").json["data"]
+        return found if found["completed_at"] else None
+
+    return [wait_until(partial(job, job_id), what=f"the end of {job_id}") for job_id in ids]
 
 
 class TestRequestForgery:
@@ -343,14 +338,13 @@ class TestRequestForgery:
 
 def _tried(target: Target, job_id: str) -> dict[str, Any]:
     """The last event of a job, once it was tried to send it."""
-    deadline = time.monotonic() + 10
-    while True:
+
+    def last() -> dict[str, Any] | None:
         told = target.ask(f"/api/jobs/{job_id}/deliveries").json["data"]["deliveries"]
-        if told and told[-1]["tried"]:
-            delivery: dict[str, Any] = told[-1]
-            return delivery
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return told[-1] if told and told[-1]["tried"] else None
+
+    delivery: dict[str, Any] = wait_until(last, seconds=10, what="the try")
+    return delivery
 
 
 class TestOtherUsers:
@@ -828,11 +822,11 @@ class TestSlowness:
                 with httpx.Client(base_url=target.url, headers=headers, trust_env=False) as client:
                     assert client.post("/api/pdf/process", files=files).status_code == 202
                 assert time.monotonic() - began < 3
-        deadline = time.monotonic() + 10
         uploads = target.directory / "data" / "uploads"
-        while any(list(directory.glob("a.pdf")) for directory in _unknown(target, uploads)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(
+            lambda: not any([*one.glob("a.pdf")] for one in _unknown(target, uploads)),
+            seconds=10,
+        )
 
 
 def _unknown(target: Target, uploads: Path) -> list[Path]:

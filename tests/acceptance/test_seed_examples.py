@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from .program import Program, Running, require_curl
+from ..missing import needed
+from .program import Program, Running
 
 #: The first documentation's requests: a line, then the body.
 PDF_JOB = r"""POST /api/jobs
@@ -275,7 +276,7 @@ class TestSecondDocument:
 class TestOlderClients:
     def create_batch(self, service: Running) -> dict[str, Any]:
         """By the real program, with nothing changed but the port."""
-        require_curl()
+        needed("curl")
         port = service.url.rpartition(":")[2]
         done = subprocess.run(
             ["bash", "-c", CURL.replace("localhost:5000", f"localhost:{port}")],

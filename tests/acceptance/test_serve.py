@@ -3,17 +3,16 @@
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from uuid import uuid4
 
-import httpx
 import pytest
 
 from tests.mongod import Mongod
 
 from ..documents import pdf
-from .program import Program, Running, require_curl
+from ..missing import needed
+from .program import Program, Running
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def program(tmp_path: Path) -> Program:
 
 class TestStart:
     def test_what_it_says_to_try_works(self, program: Program) -> None:
-        require_curl()
+        needed("curl")
         with program.serving() as service:
             lines = re.findall(r"(?m)^  (curl .*)$", service.out)
             assert len(lines) == 3
@@ -69,7 +68,7 @@ class TestMetrics:
         ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
         with program.serving() as service:
             service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
-            assert ended in wait_for_text(service, "/metrics", ended)
+            service.wait_for_answer("/metrics", text=ended)  # counted behind the end of the job
 
     def test_a_worker_tells_what_it_did_and_whether_it_is_ready(self, program: Program) -> None:
         ended = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
@@ -79,14 +78,14 @@ class TestMetrics:
         ):
             worker.url = worker.wait_for(r"Metrics are at (\S+)/metrics")
             service.wait_until(service.submit(parameters={"seconds": 0}), "completed")
-            assert ended in wait_for_text(worker, "/metrics", ended)
+            worker.wait_for_answer("/metrics", text=ended)
             assert "secretary_workers 1.0" in worker.get("/metrics").text
             assert worker.get("/api/health/ready").status_code == 200
             assert worker.get("/api/jobs").status_code == 404
             running = service.submit(parameters={"seconds": 5})
             service.wait_until(running, "processing")
             worker.process.send_signal(signal.SIGTERM)
-            wait_for_status(worker, "/api/health/ready", 503)
+            worker.wait_for_answer("/api/health/ready", status=503)
             assert worker.wait() == 0
             assert service.job(running)["status"] == "completed"
         assert "Traceback" not in worker.err
@@ -137,7 +136,7 @@ class TestEnd:
             waiting_job = service.submit(run_at="2090-01-01T00:00:00Z")
             assert service.get("/api/health/ready").status_code == 200
             stop(service, how)
-            ready = wait_for_status(service, "/api/health/ready", 503)
+            ready = service.wait_for_answer("/api/health/ready", status=503)
             assert ready.json()["error"]["code"] == "UNAVAILABLE"
             assert service.get("/api/health/live").status_code == 200
             assert service.job(job_id)["status"] == "processing"
@@ -153,7 +152,7 @@ class TestEnd:
             job_id = service.submit(parameters={"seconds": 60}, max_attempts=1)
             service.wait_until(job_id, "processing")
             service.process.send_signal(signal.SIGTERM)
-            wait_for_status(service, "/api/health/ready", 503)
+            service.wait_for_answer("/api/health/ready", status=503)
             service.process.send_signal(signal.SIGTERM)
             assert service.wait(seconds=5) == 0
         job = program.json("jobs", "show", job_id)
@@ -177,20 +176,3 @@ def stop(service: Running, how: str) -> None:
         service.process.send_signal(signal.SIGTERM)
     else:
         service.interrupt()
-
-
-def wait_for_text(service: Running, path: str, text: str) -> str:
-    """A job is counted right after its end is stored, so not at once."""
-    deadline = time.monotonic() + 5
-    while text not in (told := service.get(path).text):
-        assert time.monotonic() < deadline, told
-        time.sleep(0.02)
-    return told
-
-
-def wait_for_status(service: Running, path: str, status: int) -> httpx.Response:
-    deadline = time.monotonic() + 5
-    while (response := service.get(path)).status_code != status:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return response

@@ -176,6 +176,8 @@ def test_an_interrupted_copy_goes_on(program: Program, mongod: Mongod, kind: str
             url = target = mongod.url(f"test_{uuid4().hex[:12]}")
         if 0 < (count := interrupted(program, here, target, url)) < 1200:
             break
+    else:
+        pytest.fail("none was caught midway")
     refused = program.run("store", "copy", str(here), target)
     assert (refused.code, "--into-existing" in refused.err) == (1, True)
     went_on = program.run(

@@ -1,6 +1,5 @@
 """Several machines: MongoDB, an API without a worker, workers with directories of their own."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.documents import pdf
 from tests.mongod import Mongod
+from tests.waiting import wait_until
 
 from .program import Program, Running
 
@@ -35,10 +35,7 @@ class Machines:
         before = len(self.workers())
         worker = self._stack.enter_context(self.program(name).started(*arguments))
         worker.url = worker.wait_for(r"Metrics are at (\S+)/metrics")
-        deadline = time.monotonic() + 30
-        while len(self.workers()) == before:
-            assert time.monotonic() < deadline, "the worker does not announce itself"
-            time.sleep(0.05)
+        wait_until(lambda: len(self.workers()) > before, what="that the worker announces itself")
         return worker
 
     def workers(self) -> list[dict[str, Any]]:
@@ -77,7 +74,7 @@ def test_each_worker_does_what_it_takes_and_any_api_tells_of_it(machines: Machin
 
     assert other.get("/api/health/ready").status_code == 200
     counted = 'secretary_jobs_ended_total{code="",job_type="selftest",status="completed"} 1.0'
-    assert counted in other.get("/metrics").text
+    other.wait_for_answer("/metrics", text=counted)  # counted behind the end of the job
 
 
 def test_the_command_line_lists_the_workers_of_all_machines(machines: Machines) -> None:

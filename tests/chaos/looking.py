@@ -105,6 +105,7 @@ def _files_in(value: Any) -> set[str]:
 
 
 def lives(journal: Path) -> dict[str, Lives]:
+    """What handlers wrote down, by job."""
     found: dict[str, dict[int, list[tuple[str, float]]]] = {}
     for line in journal.read_text().splitlines() if journal.exists() else ():
         job_id, attempt, event, at, _ = json.loads(line)
@@ -115,21 +116,23 @@ def lives(journal: Path) -> dict[str, Lives]:
 def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str]:
     """What nobody needs any more, outside of the cache, which has its own limit. `shared`: what
     counts is in a depot, here nothing has to be."""
-    left = [str(path) for path in data.glob("uploads/job-*")]
+    left, counts = [str(path) for path in data.glob("uploads/job-*")], _attempts_that_count(jobs)
     for directory in data.glob("jobs/*/*"):
-        job = jobs.get(directory.parent.name)
-        counts = job is not None and job.status is JobStatus.COMPLETED
-        if shared or not counts or directory.name != str(job.attempt if job else ""):
+        if shared or counts.get(directory.parent.name) != directory.name:
             left.append(str(directory))
     return [f"{path} is left" for path in sorted(left)]
 
 
 async def left_in_depot(depot: Depot, jobs: Mapping[str, Job]) -> list[str]:
     left = [kept.key async for kept in depot.below("uploads/")]
+    counts = _attempts_that_count(jobs)
     async for kept in depot.below("jobs/"):
         _, job_id, attempt, _ = kept.key.split("/", 3)
-        job = jobs.get(job_id)
-        counts = job is not None and job.status is JobStatus.COMPLETED
-        if not counts or attempt != str(job.attempt if job else ""):
+        if counts.get(job_id) != attempt:
             left.append(kept.key)
     return [f"{key} is left in the depot" for key in left]
+
+
+def _attempts_that_count(jobs: Mapping[str, Job]) -> dict[str, str]:
+    completed = (job for job in jobs.values() if job.status is JobStatus.COMPLETED)
+    return {job.job_id: str(job.attempt) for job in completed}

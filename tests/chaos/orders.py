@@ -14,7 +14,7 @@ import numpy as np
 from secretary.engines.speech import RATE
 
 from ..documents import pdf
-from ..good_files import saved, words
+from ..good_files import scan_of, words
 from ..speech import real_voice, silence
 from .site import ORGANISERS, SLIDES, THEME
 
@@ -34,8 +34,7 @@ class Order:
     document: dict[str, Any]
     file: tuple[str, bytes] | None = None
     check: Check = lambda results: []
-    #: Jobs of a batch: several come back.
-    jobs: int = 1
+    #: The paths at which the ends of its jobs are to be told; one for each.
     hooks: tuple[str | None, ...] = (None,)
     batch_hook: str | None = None
 
@@ -80,9 +79,7 @@ def _synthetic(desk: Desk, number: int) -> Order:
     document: dict[str, Any] = {"jobs": jobs, "user_id": dice.choice([None, "ann", "bob"])}
     if whole:  # it is also the webhook of jobs that have none
         document["webhook"] = desk.hook(whole)
-    return Order(
-        "chaos", "/api/batches", document, jobs=len(jobs), hooks=tuple(paths), batch_hook=whole
-    )
+    return Order("chaos", "/api/batches", document, hooks=tuple(paths), batch_hook=whole)
 
 
 def _life(desk: Desk) -> dict[str, Any]:
@@ -117,7 +114,7 @@ def _pdf(desk: Desk, number: int) -> Order:
 
 
 def _scan(desk: Desk, number: int) -> Order:
-    content = saved(lambda file: words(text=f"{number} apples").save(file, "PDF", resolution=150))
+    content = scan_of(words(text=f"{number} apples"))
     return _of_file(
         desk, number, "scan", "/api/pdf/process", (f"{number}.pdf", content),
         lambda results: _missing(results.get("extracted_text"), ["apples"]),

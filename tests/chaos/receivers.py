@@ -9,6 +9,7 @@ from typing import Any
 
 from secretary.signatures import signature
 
+from ..ports import free_ports
 from ..receiver import CUT, OK, RESET, Received, Receiver, Reply
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -57,7 +58,8 @@ class Mailbox:
         self._illness: str | None = None
         self._well = threading.Event()
         self._stack = ExitStack()
-        self.port = self._open(0)
+        (self.port,) = free_ports(1)
+        self._open()
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -77,7 +79,7 @@ class Mailbox:
         if illness == REFUSING:
             await asyncio.to_thread(self._stack.close)
             await asyncio.sleep(seconds)
-            self._open(self.port)
+            self._open()
             return
         self._well.clear()
         self._illness = illness
@@ -85,10 +87,8 @@ class Mailbox:
         self._illness = None
         self._well.set()
 
-    def _open(self, port: int) -> int:
-        receiver = _Receiver(self, port)
-        self._stack.enter_context(receiver.running())
-        return receiver.port
+    def _open(self) -> None:
+        self._stack.enter_context(_Receiver(self, self.port).running())
 
     def close(self) -> None:
         self._well.set()

@@ -1,7 +1,6 @@
 """The service in a world that can be hurt: processes, store, disk, clock, receivers."""
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from ..acceptance.service import ROOT, environment
 from ..mongod import Mongod
+from ..ports import free_ports
 from .clock import VARIABLE, Clock
 from .disk import Disk, small_disk
 from .members import Member
@@ -111,7 +111,7 @@ def _mongod(directory: Path) -> Mongod:
 def _made(
     directory: Path, disk: Disk, server: Mongod | None, mailboxes: list[Mailbox], other: Elsewhere
 ) -> World:
-    clock, port = Clock(directory / "clock"), _free_port()
+    clock, (port,) = Clock(directory / "clock"), free_ports(1)  # for one that is started again
     url = server.url("chaos") if server else f"sqlite://{disk.root}/data/secretary.db"
     settings = {
         "PYTHONPATH": f"{CLOCKED}:{ROOT / 'src'}:{ROOT}",
@@ -134,10 +134,3 @@ def _made(
     api = member("api", ["serve", "--no-worker", "--port", str(port)], "listens on")
     workers = [member(f"worker {n + 1}", ["worker"], "takes jobs") for n in range(WORKERS)]
     return World(directory, disk, clock, url, server, api, workers, mailboxes, other, port)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

@@ -12,6 +12,7 @@ from secretary.job import Cancelled, Completed, Failed, Job, JobError, Progress,
 from secretary.store import Change, JobQuery, JobStore, open_store
 
 from ..mongod import Mongod
+from ..waiting import until
 from .given import LAPSED, add_batch, claim, claimed
 
 
@@ -183,7 +184,7 @@ async def test_a_batch_that_itself_changes_is_told(store: JobStore) -> None:
         async def told(reader: Reader = reader) -> bool:
             return batch.batch_id in {change.batch_id for change in await reader.read()}
 
-        await _until(told)
+        await until(told)
     assert jobs[0].job_id == job.job_id
 
 
@@ -303,10 +304,3 @@ async def test_a_position_that_no_store_gave_out_is_a_gap(store: JobStore, posit
     assert found.gap
     assert found.items == []
     assert not (await store.changes(found.position)).gap
-
-
-async def _until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not await condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)

@@ -2,9 +2,6 @@
 
 import inspect
 import re
-import threading
-import time
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,8 @@ import pytest
 from secretary import client
 from secretary.client import AsyncBatch, AsyncClient, AsyncJob, Batch, Client, Job
 from secretary.config import load
+from tests.answering import answering
+from tests.waiting import wait_until
 
 from .examples import ROOT, Terminal, blocks
 
@@ -28,22 +27,12 @@ class TestReceivingWebhooks:
         names: dict[str, Any] = {"__name__": "receiver"}
         exec(compile(receive, "receive-webhooks.md", "exec"), names)
         names["Receiver"].log_message = lambda *args: None
-        server = ThreadingHTTPServer(("127.0.0.1", 0), names["Receiver"])
-        listening = threading.Thread(target=server.serve_forever, args=(0.02,))
-        listening.start()
-        host = f"127.0.0.1:{server.server_port}"
-        try:
+        with answering(names["Receiver"]) as url:
+            host = url.removeprefix("http://")
             terminal = Terminal(tmp_path, SECRETARY_NETWORK__ALLOW_HOSTS=f'["{host}"]')
             with terminal.program.serving() as service:
                 terminal.run_python(hand_in.replace("127.0.0.1:8000", host), service.url)
-                deadline = time.monotonic() + 30
-                while not names["seen"]:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.02)
-        finally:
-            server.shutdown()
-            listening.join()
-            server.server_close()
+                wait_until(lambda: names["seen"])
         assert re.match(r"job-\S+ completed ", capsys.readouterr().out)
 
     def test_the_setting_opens_the_host(self, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The JSON that the pages show is what the service takes and gives."""
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from secretary.submission import JobRequest, read
 from tests.acceptance.program import Program, Running
 from tests.documents import pdf
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 
 from .examples import Example, examples
 
@@ -62,10 +62,7 @@ def upload(service: Running, fields: dict[str, str]) -> Any:
 
 def a_webhooks_event(service: Running, receiver: Receiver) -> Any:
     upload(service, {"callback_url": receiver.url("/events")})
-    deadline = time.monotonic() + 30
-    while "completed" not in receiver.phases("/events"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: "completed" in receiver.phases("/events"))
     return receiver.to("/events")[-1].json
 
 
@@ -129,6 +126,8 @@ def missing(shown: Any, given: Any, place: str = "") -> list[str]:
             )
         ]
     if isinstance(shown, list) and isinstance(given, list):
+        if shown and not given:
+            return [f"{place}[]"]
         pairs = zip(shown, given, strict=False)
         return [fault for one, other in pairs for fault in missing(one, other, f"{place}[]")]
     numbers = isinstance(shown, int | float) and isinstance(given, int | float)

@@ -13,8 +13,9 @@ import yaml
 
 from secretary.config import load
 from secretary.submission import BatchRequest, read
-from tests.acceptance.program import Running, require_curl
+from tests.acceptance.program import Running
 from tests.documents import pdf
+from tests.missing import needed
 from tests.schedules import FOSDEM
 
 from .examples import STAYS, Example, Terminal, blocks, examples
@@ -118,7 +119,7 @@ def to_run(language: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     """With the files that the pages take for granted."""
-    require_curl()
+    needed("curl")
     directory = tmp_path_factory.mktemp("examples")
     for name in ("document", "report", "scan"):
         (directory / f"{name}.pdf").write_bytes(pdf("Hello"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.acceptance.program import require_curl
+from tests.missing import needed
 from tests.model_server import ModelServer
 
 from .examples import Terminal, blocks
@@ -14,7 +14,7 @@ PAGE = "docs/how-to/connect-a-local-llm.md"
 
 
 def test_a_local_model_answers_as_the_page_says(tmp_path: Path, model_server: ModelServer) -> None:
-    require_curl()
+    needed("curl")
     (settings,) = (yaml.safe_load(text) for text in blocks(PAGE, "yaml"))
     settings["llm"]["base_url"] = f"{model_server.address}/v1"
     settings["llm"]["context_tokens"] = 2000

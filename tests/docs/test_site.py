@@ -4,16 +4,15 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.browser import required, started
+from tests.answering import files_in
+from tests.browser import started
+from tests.missing import missing
 
 from .examples import ROOT, pages
 
@@ -22,7 +21,7 @@ from .examples import ROOT, pages
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built strictly: a broken link, a lost anchor, a page missing in the menu is an error."""
     if find_spec("material") is None:
-        required("mkdocs-material")
+        missing("There is no mkdocs-material")
     directory = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(directory)],
@@ -71,18 +70,8 @@ def test_nothing_comes_from_other_hosts(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    with files_in(site) as url:
+        yield url
 
 
 def test_a_reader_finds_a_page_and_no_other_host_is_asked(address: str) -> None:

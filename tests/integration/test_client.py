@@ -42,7 +42,8 @@ from tests.places import files_in, kept_uploads
 from ..breaking import Fault, breaking, reply
 from ..documents import pdf
 from ..receiver import Receiver
-from ..streaming import served
+from ..serving import served
+from ..waiting import until
 from ..workroom import workroom
 
 QUICK = Retries(first_wait=0.01, longest_wait=0.05)
@@ -416,8 +417,7 @@ class TestBrokenStreams:
             client = kind(way.url)
             job = await call(client.submit, "selftest")
             waiting = asyncio.create_task(call(job.wait, timeout=20))
-            while not sum(b"/stream" in line for line in way.requests) >= 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: sum(b"/stream" in line for line in way.requests) >= 2)
             await finish(store)
             await waiting
             assert job.status == "completed"
@@ -438,10 +438,11 @@ class TestBrokenStreams:
             client = kind(way.url)
             job = await call(client.submit, "selftest")
             waiting = asyncio.create_task(call(job.wait, timeout=20))
-            while not any(
-                b"GET /api/jobs/" in line and b"/stream" not in line for line in way.requests
-            ):
-                await asyncio.sleep(0.01)
+            await until(
+                lambda: any(
+                    b"GET /api/jobs/" in line and b"/stream" not in line for line in way.requests
+                )
+            )
             await finish(store)
             await waiting
             assert job.status == "completed"
@@ -459,8 +460,7 @@ class TestBrokenStreams:
                 return len(ended) >= 12
 
             reading = asyncio.create_task(taken(client.events(), enough))
-            while sum(b"/api/events" in line for line in way.requests) < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: sum(b"/api/events" in line for line in way.requests) >= 2)
             made = set()
             for _ in range(12):
                 made.add((await direct.submit("selftest")).id)

@@ -4,13 +4,11 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from starlette.types import Message
 
 from secretary.api import create_api
@@ -21,11 +19,11 @@ from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
 from secretary.job import NO_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.registry import Registry
-from secretary.server import HttpServer, listen
 from secretary.store import JobStore
-from tests.acceptance.program import require_curl
 from tests.contract.given import claim
+from tests.missing import needed
 from tests.places import files_in
+from tests.serving import serving
 
 JOBS, BATCHES = "/api/event-job/jobs", "/api/event-job/batches"
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
@@ -57,20 +55,6 @@ BATCH = """{
     ],
     "webhook": {"url": "https://example.org/hook"}
   }"""  # the bytes matter
-
-
-@asynccontextmanager
-async def serving(api: FastAPI) -> AsyncIterator[str]:
-    """The address at which the application answers."""
-    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    with listen("127.0.0.1", 0, loopback_only=True) as listener:
-        server = HttpServer(api, listener, url.set_result)
-        answering = asyncio.create_task(server.run_until_stopped())
-        try:
-            yield await asyncio.wait_for(url, 10)
-        finally:
-            server.stop()
-            await answering
 
 
 class Client(httpx.AsyncClient):
@@ -554,7 +538,7 @@ class AbsentStore:
 
 class TestCurl:
     async def test_the_older_documentations_example_works(self, client: Client) -> None:
-        require_curl()
+        needed("curl")
         command = ["curl", "-X", "POST", str(client.base_url.join(BATCHES))]
         command += ["-H", "Content-Type: application/json", "-d", BATCH, "--noproxy", "*"]
         process = await asyncio.create_subprocess_exec(

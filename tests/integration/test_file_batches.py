@@ -22,7 +22,7 @@ from secretary.uploads import MEBIBYTE, Uploads
 
 from ..documents import MP4, PNG, WAV, office, pdf
 from ..no_tls import NO_TLS
-from ..streaming import served
+from ..serving import served
 
 PATH = "/api/batches/from-files"
 HELLO = pdf("Hello")
@@ -130,7 +130,9 @@ class TestFiles:
             "source_language": "en",
         }
         given = parts(("a.txt", b"One"), ("b.txt", b"Two"))
-        for job in await made(client, await client.post(PATH, files=given, data=fields)):
+        jobs = await made(client, await client.post(PATH, files=given, data=fields))
+        assert len(jobs) == 2
+        for job in jobs:
             assert (job["job_type"], job["priority"]) == ("transformer", 5)
             assert job["parameters"]["summarize"] is True
             assert job["parameters"]["source_language"] == "en"

@@ -26,7 +26,7 @@ from secretary.uploads import Uploads
 
 from ..no_tls import NO_TLS
 from ..schedules import FOSDEM, FRAB, pretalx
-from ..streaming import served
+from ..serving import served
 from ..web import Asked, serving
 
 PATH = "/api/batches/from-schedule"

@@ -17,6 +17,7 @@ from secretary.errors import AddressRefused
 from secretary.network.client import Network
 from secretary.network.gateway import MAX_CONNECTIONS, Gateway, opened_gateway
 from secretary.network.transport import tcp_connection
+from tests.waiting import until
 from tests.web import Asked, serving
 
 IDLE = timedelta(seconds=10)
@@ -272,8 +273,7 @@ class TestWhereItEnds:
 
         async with serving(endless) as web, gateway_to(web.host, max_bytes=500_000) as gateway:
             waiting = asyncio.create_task(status(gateway, f"GET {web.url('/waits')} HTTP/1.1"))
-            while not web.asked:
-                await asyncio.sleep(0.01)
+            await until(lambda: web.asked)
             answer = await said(gateway, f"GET {web.url()} HTTP/1.1\r\n{secret(gateway)}\r\n")
             assert 300_000 < len(answer) <= 500_000
             assert gateway.used_up.is_set()
@@ -306,9 +306,10 @@ class TestWhereItEnds:
 
         async with serving(silent) as web, gateway_to(web.host) as gateway:
             request = f"GET {web.url()} HTTP/1.1"
-            waiting = [asyncio.create_task(status(gateway, request)) for _ in range(32)]
-            while len(web.asked) < MAX_CONNECTIONS:
-                await asyncio.sleep(0.01)
+            waiting = [
+                asyncio.create_task(status(gateway, request)) for _ in range(MAX_CONNECTIONS)
+            ]
+            await until(lambda: len(web.asked) == MAX_CONNECTIONS)
             assert await status(gateway, request) == 503
             for task in waiting:
                 task.cancel()
@@ -320,8 +321,7 @@ class TestWhereItEnds:
         async with serving(silent) as web:
             async with gateway_to(web.host) as gateway:
                 waiting = asyncio.create_task(status(gateway, f"GET {web.url()} HTTP/1.1"))
-                while not web.asked:
-                    await asyncio.sleep(0.01)
+                await until(lambda: web.asked)
             assert await waiting == 0
             with pytest.raises(ConnectionError):
                 await status(gateway, f"GET {web.url()} HTTP/1.1")

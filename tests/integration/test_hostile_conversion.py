@@ -4,7 +4,6 @@ nothing is left."""
 import asyncio
 import errno
 import os
-import shutil
 import socket
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from ..hostile_office import (
     rtf_that_fetches,
     xlsx_that_fetches,
 )
+from ..missing import needed
 from ..office_files import docx_of, odf_of, paragraph
 from ..web import Asked, serving
 from ..workroom import workroom
@@ -27,10 +27,7 @@ DIRECT, CONVERTED = "/api/office/process", "/api/office/process-via-pdf"
 
 @pytest.fixture(autouse=True)
 def libreoffice() -> None:
-    """Missing: skip here, fail in CI."""
-    if shutil.which("soffice") is None:
-        end = pytest.fail if os.environ.get("CI") else pytest.skip
-        end("there is no LibreOffice")
+    needed("soffice")
 
 
 async def answered(asked: Asked) -> None:

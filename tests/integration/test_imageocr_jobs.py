@@ -1,6 +1,5 @@
 """Pictures through the whole service."""
 
-import io
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest_asyncio
 from PIL import Image
 
 from ..error_rate import character_error_rate
+from ..good_files import as_file
 from ..llm_server import llm_server, says
 from ..printed import ENGLISH, GERMAN, page
 from ..workroom import Room, workroom
@@ -29,12 +29,6 @@ async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
         yield room
 
 
-def saved(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, kind, **options)
-    return file.getvalue()
-
-
 def on_glass(picture: Image.Image) -> Image.Image:
     """Black letters on nothing."""
     glass = Image.new("RGBA", picture.size, (0, 0, 0, 0))
@@ -48,7 +42,7 @@ def exif_turned(picture: Image.Image) -> bytes:
     exif = Image.Exif()
     exif[ORIENTATION] = 6
     lying = picture.rotate(90, expand=True)
-    return saved(lying.convert("RGB"), "JPEG", quality=90, exif=exif)
+    return as_file(lying.convert("RGB"), "JPEG", quality=90, exif=exif)
 
 
 def error_rate(results: dict[str, Any], lines: list[str], number: int = 0) -> float:
@@ -73,7 +67,7 @@ def error_rate(results: dict[str, Any], lines: list[str], number: int = 0) -> fl
     ],
 )
 async def test_every_format_is_read(room: Room, kind: str, mode: str) -> None:
-    content = saved(page(LINES).convert(mode), kind)
+    content = as_file(page(LINES).convert(mode), kind)
     results = await room.read(ROUTE, content, f"a.{kind.lower()}", ocr_language="eng")
     assert error_rate(results, LINES) < 0.02
     assert results["metadata"]["page_count"] == 1
@@ -81,7 +75,7 @@ async def test_every_format_is_read(room: Room, kind: str, mode: str) -> None:
 
 
 async def test_black_letters_on_glass_are_read(room: Room) -> None:
-    content = saved(on_glass(page(LINES)), "PNG")
+    content = as_file(on_glass(page(LINES)), "PNG")
     assert error_rate(await room.read(ROUTE, content, "a.png", ocr_language="eng"), LINES) < 0.02
 
 
@@ -92,13 +86,13 @@ async def test_a_photo_that_lies_on_its_side_is_read(room: Room) -> None:
 
 async def test_a_skewed_picture_is_read(room: Room) -> None:
     skewed = page(LINES).rotate(3.5, expand=True, fillcolor=255)
-    results = await room.read(ROUTE, saved(skewed, "PNG"), "a.png", ocr_language="eng")
+    results = await room.read(ROUTE, as_file(skewed, "PNG"), "a.png", ocr_language="eng")
     assert error_rate(results, LINES) < 0.02
 
 
 async def test_each_page_of_a_tiff_is_a_page(room: Room) -> None:
     first, second = page(LINES), page(GERMAN)
-    content = saved(first, "TIFF", save_all=True, append_images=[second])
+    content = as_file(first, "TIFF", save_all=True, append_images=[second])
     results = await room.read(ROUTE, content, "a.tiff")
     assert results["metadata"]["page_count"] == 2
     assert error_rate(results, LINES) < 0.02
@@ -109,14 +103,14 @@ async def test_each_page_of_a_tiff_is_a_page(room: Room) -> None:
 
 
 async def test_a_preview_has_no_text(room: Room) -> None:
-    content = saved(page(LINES), "PNG")
+    content = as_file(page(LINES), "PNG")
     results = await room.read(ROUTE, content, "a.png", extraction_method="preview")
     assert results["markdown_content"] is None
     assert [url.rpartition("/")[2] for url in results["assets"]] == ["preview_001.jpg"]
 
 
 async def test_a_picture_without_text_is_read_as_such(room: Room) -> None:
-    content = saved(Image.new("L", (400, 300), 255), "PNG")
+    content = as_file(Image.new("L", (400, 300), 255), "PNG")
     results = await room.read(ROUTE, content, "a.png")
     assert results["page_texts"] == []
     assert results["metadata"]["text_contents"][0]["content"] == ""
@@ -125,7 +119,7 @@ async def test_a_picture_without_text_is_read_as_such(room: Room) -> None:
 async def test_a_picture_from_the_web_is_read(tmp_path: Path) -> None:
     from ..web import Asked, serving
 
-    content = saved(page(LINES), "PNG")
+    content = as_file(page(LINES), "PNG")
 
     async def answer(asked: Asked) -> None:
         await asked.answer(content, headers={"Content-Type": "image/png"})
@@ -148,13 +142,13 @@ async def test_a_model_reads_it(tmp_path: Path, method: str, kept: set[str]) -> 
         workroom(tmp_path, llm={"base_url": server.web.url("/v1"), "model": "seer"}) as room,
     ):
         results = await room.read(
-            ROUTE, saved(page(LINES), "PNG"), "a.png", extraction_method=method
+            ROUTE, as_file(page(LINES), "PNG"), "a.png", extraction_method=method
         )
     assert results["markdown_content"] == "# Fruit\n"
     assert set(results["metadata"]["text_contents"][0].get("texts", {})) == kept
 
 
 async def test_the_same_picture_is_there_at_once(room: Room) -> None:
-    content = saved(page(["The same again"]), "PNG")
+    content = as_file(page(["The same again"]), "PNG")
     assert (await room.read(ROUTE, content, "a.png"))["is_from_cache"] is False
     assert (await room.read(ROUTE, content, "b.png"))["is_from_cache"] is True

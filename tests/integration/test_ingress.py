@@ -31,7 +31,7 @@ from secretary.uploads import MEBIBYTE
 from ..contract.given import claim, claimed
 from ..documents import MP4, PNG, WAV, office, pdf, zipped
 from ..places import files_in, storage, store_url
-from ..streaming import served
+from ..serving import served
 
 HELLO = pdf("Hello", "World")
 DOCX = office("word")

@@ -26,7 +26,7 @@ from secretary.upkeep import Upkeep, UpkeepOptions
 from tests.documents import pdf
 from tests.mongod import Mongod
 from tests.s3_server import S3Server
-from tests.streaming import served
+from tests.serving import served
 from tests.workroom import Room
 
 ROUTE = "/api/pdf/process"

@@ -1,12 +1,12 @@
 """The engine that an operator chooses, through the whole service."""
 
 import importlib.util
-import io
 import os
 from pathlib import Path
 
 import pytest
 
+from ..good_files import as_file
 from ..printed import ENGLISH, page
 from ..workroom import workroom
 
@@ -20,9 +20,7 @@ IS_INSTALLED = "CI" in os.environ or all(
 
 @pytest.fixture
 def picture() -> bytes:
-    file = io.BytesIO()
-    page(ENGLISH[:2]).save(file, "PNG")
-    return file.getvalue()
+    return as_file(page(ENGLISH[:2]), "PNG")
 
 
 @pytest.mark.skipif(not IS_INSTALLED, reason="pip install 'secretary[rapidocr]'")

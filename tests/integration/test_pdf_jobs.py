@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import io
-import zipfile
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,12 @@ from reportlab.pdfgen.canvas import Canvas
 
 from ..documents import pdf
 from ..error_rate import character_error_rate
+from ..good_files import saved, scan_of
 from ..llm_server import llm_server, says
 from ..printed import ENGLISH, GERMAN, page
 from ..receiver import Receiver
 from ..streaming import OpenStream
+from ..waiting import until
 from ..workroom import Room, workroom
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,14 +36,6 @@ THREE = pdf("One apple", "Two pears", "Three plums")
 async def room(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Room]:
     async with workroom(tmp_path_factory.mktemp("pdf")) as room:
         yield room
-
-
-def scan(*pictures: Image.Image, dpi: float = 150) -> bytes:
-    """A PDF that holds nothing but pictures."""
-    file = io.BytesIO()
-    first, *others = (picture.convert("L") for picture in pictures)
-    first.save(file, "PDF", resolution=dpi, save_all=True, append_images=others)
-    return file.getvalue()
 
 
 def flat(text: str) -> str:
@@ -71,8 +64,8 @@ class TestNative:
         assert all(url.startswith("/api/pdf/text-content/") for url in results["page_texts"])
         assert "Two pears" in (await room.get(results["markdown_file"])).text
         assert "Two pears" in results["markdown_content"]
-        archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
-        assert {"document.md", "page_001.txt", "page_003.txt"} <= set(archive.namelist())
+        names = await room.archived(results["archive_url"])
+        assert {"document.md", "page_001.txt", "page_003.txt"} <= set(names)
 
     async def test_the_files_are_in_the_cache_by_content_and_method(self, room: Room) -> None:
         results = await room.read(ROUTE, THREE, "fruit.pdf")
@@ -92,7 +85,7 @@ class TestNative:
         assert "3 pages" in error["message"]
 
     async def test_a_scan_is_no_empty_success(self, room: Room) -> None:
-        error = await room.refused(ROUTE, scan(page(ENGLISH)), "scan.pdf")
+        error = await room.refused(ROUTE, scan_of(page(ENGLISH)), "scan.pdf")
         assert error["code"] == "UNSUPPORTED_FILE"
         assert "auto" in error["message"]
 
@@ -112,7 +105,7 @@ class TestOcr:
         self, room: Room, lines: list[str], language: str, method: str
     ) -> None:
         results = await room.read(
-            ROUTE, scan(page(lines)), "scan.pdf", extraction_method=method, ocr_language=language
+            ROUTE, scan_of(page(lines)), "scan.pdf", extraction_method=method, ocr_language=language
         )
         assert character_error_rate(" ".join(lines), flat(texts(results)[0])) < 0.01
         found = results["metadata"]["text_contents"][0]
@@ -121,7 +114,7 @@ class TestOcr:
         assert found["ocr_confidence"] > 80
 
     async def test_the_language_is_found(self, room: Room) -> None:
-        both = scan(page(ENGLISH), page(GERMAN))
+        both = scan_of(page(ENGLISH), page(GERMAN))
         results = await room.read(ROUTE, both, "scan.pdf", extraction_method="ocr")
         english, german = texts(results)
         assert character_error_rate(" ".join(ENGLISH), flat(english)) < 0.01
@@ -131,7 +124,7 @@ class TestOcr:
     async def test_a_turned_scan_is_read(self, room: Room, degrees: int) -> None:
         turned = page(ENGLISH).rotate(degrees, expand=True, fillcolor=255)
         results = await room.read(
-            ROUTE, scan(turned), "scan.pdf", extraction_method="ocr", ocr_language="eng"
+            ROUTE, scan_of(turned), "scan.pdf", extraction_method="ocr", ocr_language="eng"
         )
         assert character_error_rate(" ".join(ENGLISH), flat(texts(results)[0])) < 0.02
 
@@ -139,7 +132,7 @@ class TestOcr:
         self, room: Room
     ) -> None:
         error = await room.refused(
-            ROUTE, scan(page(ENGLISH)), "a.pdf", extraction_method="ocr", ocr_language="xyz"
+            ROUTE, scan_of(page(ENGLISH)), "a.pdf", extraction_method="ocr", ocr_language="xyz"
         )
         assert error["code"] == "ENGINE_UNAVAILABLE"
         assert "xyz" in error["message"]
@@ -167,8 +160,7 @@ async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Pat
                 (sent,) = await OpenStream(response).until("completed")
             listed = await room.get("/api/jobs?include=results")
             body = await room.get(f"/api/event-job/jobs/{job_id}")
-            while not receiver.received or receiver.received[-1].json["phase"] != "completed":
-                await asyncio.sleep(0.02)
+            await until(lambda: "completed" in receiver.phases("/told"))
     told = receiver.received[-1].json
     for results in (
         sent.document["data"],
@@ -186,7 +178,7 @@ async def test_long_results_are_told_in_streams_lists_and_webhooks(tmp_path: Pat
 async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None:
     pages = [page([f"Sheet {number}", *ENGLISH]) for number in range(1, 9)]
     fields = {"extraction_method": "ocr", "ocr_language": "eng"}
-    job_id = await room.hand_in(ROUTE, scan(*pages), "scan.pdf", **fields)
+    job_id = await room.hand_in(ROUTE, scan_of(*pages), "scan.pdf", **fields)
     url = f"/api/pdf/text-content/{job_id}/page_001.txt"
     while (response := await room.client.get(url)).status_code == 404:
         await asyncio.sleep(0.01)
@@ -198,7 +190,7 @@ async def test_finished_pages_can_be_read_while_the_job_runs(room: Room) -> None
 
 
 async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(room: Room) -> None:
-    content = scan(*(page([f"Folio {number}", *ENGLISH]) for number in range(1, 13)))
+    content = scan_of(*(page([f"Folio {number}", *ENGLISH]) for number in range(1, 13)))
     fields = {"extraction_method": "ocr", "ocr_language": "eng"}
     first = await room.hand_in(ROUTE, content, "scan.pdf", **fields)
     url = f"/api/pdf/text-content/{first}/page_001.txt"
@@ -218,7 +210,7 @@ async def test_a_cancelled_job_stops_and_its_pages_are_kept_for_the_next(room: R
 
 class TestAuto:
     async def test_only_pages_without_a_usable_text_are_read_by_ocr(self, room: Room) -> None:
-        mixed = joined(pdf("A page with a text layer"), scan(page(ENGLISH)))
+        mixed = joined(pdf("A page with a text layer"), scan_of(page(ENGLISH)))
         results = await room.read(
             ROUTE, mixed, "mixed.pdf", extraction_method="auto", ocr_language="eng"
         )
@@ -245,8 +237,7 @@ class TestPictures:
         picture = Image.open(io.BytesIO((await room.get(results["assets"][0])).content))
         assert picture.format == "JPEG"
         assert max(picture.size) == 640
-        previews = await room.get(results["previews_archive_url"])
-        assert zipfile.ZipFile(io.BytesIO(previews.content)).namelist() == names
+        assert await room.archived(results["previews_archive_url"]) == names
 
     async def test_a_preview_beside_the_text(self, room: Room) -> None:
         results = await room.read(ROUTE, THREE, "fruit.pdf", extraction_method="preview_and_native")
@@ -258,8 +249,7 @@ class TestPictures:
         assert [url.rpartition("/")[2] for url in results["assets"]] == [
             "image_001.jpg", "image_002.jpg", "image_003.jpg",
         ]  # fmt: skip
-        archive = await room.get(results["images_archive_url"])
-        assert len(zipfile.ZipFile(io.BytesIO(archive.content)).namelist()) == 3
+        assert len(await room.archived(results["images_archive_url"])) == 3
 
     async def test_a_huge_page_is_drawn_within_the_budget(self, room: Room) -> None:
         huge = pdf("Huge").replace(b"[0 0 612 792]", b"[0 0 14400 14400]")
@@ -403,7 +393,6 @@ def joined(*documents: bytes) -> bytes:
     for document in documents:
         with pypdfium2.PdfDocument(document) as source:
             target.import_pages(source)
-    file = io.BytesIO()
-    target.save(file)
+    content = saved(target.save)
     target.close()
-    return file.getvalue()
+    return content

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import zipfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -144,8 +143,7 @@ class TestWithoutAModel:
             assert (await room.get(results["markdown_file"])).text == markdown
             pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", markdown)
             assert len(pictures) == 3
-            archive = zipfile.ZipFile(io.BytesIO((await room.get(results["archive_url"])).content))
-            names = set(archive.namelist())
+            names = set(await room.archived(results["archive_url"]))
             assert path in names
             place = Path(path).parent
             for picture in pictures:

@@ -80,11 +80,13 @@ def statements_of(db: apsw.Connection, work: Any) -> list[tuple[str, Any]]:
 
 
 def plans_of(db: apsw.Connection, work: Any) -> list[str]:
-    return [
+    found = [
         plan(db, sql, bindings)
         for sql, bindings in statements_of(db, work)
         if sql.split()[0] in {"SELECT", "UPDATE", "DELETE", "WITH"}
     ]
+    assert found, "nothing was asked"
+    return found
 
 
 def rows_walked(db: apsw.Connection, work: Any) -> int:
@@ -305,5 +307,7 @@ def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connec
         ending.complete(db, [ending.Completion(done, None, None)])
         ending.finish(db, failed, Failed(JobError(code="X", message="x")), None)
 
-    for sql, _ in statements_of(db, work):
+    statements = [sql for sql, _ in statements_of(db, work)]
+    assert len(statements) > 10
+    for sql in statements:
         assert "outbox" not in sql and "deliveries" not in sql, sql

@@ -1,20 +1,8 @@
 """What is made of the samples of each part: from the very forms that its program fills in."""
 
-import importlib
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
-
-import pytest
-
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module
 
 
 def digest(bench: Any, part: str, **steps: Any) -> Any:
@@ -28,7 +16,7 @@ def verdicts(found: Any) -> dict[str, Any]:
 
 
 def engine_row(bench: Any, name: str, rate: float, back_s: float | None, **extra: float) -> Any:
-    report, measure = bench("report"), bench("measure")
+    report, measure = bench("engine_report"), bench("measure")
     return report.Row(
         name,
         about=report.About("1.0", "2 processes", durable=True, extra=bool(extra)),
@@ -177,7 +165,7 @@ def test_recordings_are_compared_with_every_bare_engine(bench: Any) -> None:
 def test_many_workers_are_compared_with_celery_and_rq(bench: Any) -> None:
     plan, durable = bench("scaling.plan"), bench("scaling.durable")
     throughput, documents = bench("scaling.throughput"), bench("scaling.documents")
-    report, costs = bench("report"), bench("scaling.costs")
+    report, costs = bench("engine_report"), bench("scaling.costs")
 
     def row(name: str, rate: float, back_s: float | None) -> Any:
         about, back = report.About("1.0", "2 processes"), report.Recovery(60, back_s)

@@ -1,6 +1,5 @@
 """What the page of all benchmarks says, from results that are made up."""
 
-import importlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 REMARKS = """\
 # The quick part
 
@@ -20,13 +18,6 @@ It measures how quick things are.
 
 The disk is slow.
 """
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of the benchmarks."""
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What the benchmark of recordings counts on."""
 
-import importlib
 import wave
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,15 @@ from secretary.processors.media.probe import probe
 from secretary.processors.media.sound import chosen_track, decode
 from tests.speech import needs, tones
 
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
+
+@pytest.fixture
+def sounds(bench: Any) -> Any:
+    return bench("recordings.sounds")
 
 
 @pytest.fixture
-def sounds(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("recordings.sounds")
-
-
-@pytest.fixture
-def hearing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("recordings.hearing")
+def hearing(bench: Any) -> Any:
+    return bench("recordings.hearing")
 
 
 def test_a_marked_file_is_another_file_with_the_same_sound(sounds: Any, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What `make bench` does around the programs that measure."""
 
-import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 #: Writes what it is told, as the programs of the parts do.
 PROGRAM = """\
 import json, pathlib, sys
@@ -22,12 +20,6 @@ found = {"bare_ms": [1.0, 1.0], "work_ms": [5.0, 5.0], "seen_ms": [9.0, 9.0]}
 found |= {"jobs_per_s": {"4": 19.0, "16": 78.0}, "plan": plan, "quick": "--quick" in sys.argv}
 file.write_text(json.dumps(found))
 """
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module
 
 
 @pytest.fixture
@@ -164,8 +156,9 @@ def test_ahead_and_behind_are_told_by_who_is_best(bench: Any) -> None:
 
 
 def test_every_part_has_its_program_its_digest_and_its_remarks(bench: Any) -> None:
+    home = bench("publishing.running").BENCH
     for part in bench("publishing.parts").PARTS:
-        assert all((BENCH / step.program).exists() for step in part.steps)
-        assert (BENCH / "digests" / f"{part.name}.py").exists()
-        told = bench("publishing.remarks").read(BENCH / "remarks", part.name)
+        assert part.steps and all((home / step.program).exists() for step in part.steps)
+        assert (home / "digests" / f"{part.name}.py").exists()
+        told = bench("publishing.remarks").read(home / "remarks", part.name)
         assert told.title and told.measured and "Where we are behind, and why" in told.chapters

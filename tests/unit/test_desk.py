@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ from secretary.desk import Desk
 from secretary.errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from secretary.files import JobFiles
 from secretary.job import Completed, Failed, Job, JobError, Outcome, utc_now
+from secretary.machine import birth
 from secretary.network.client import Network
 from secretary.registry import Registry
 from secretary.store import BatchQuery, JobQuery, open_store
@@ -311,5 +313,11 @@ class TestWorkers:
         assert not is_alive(replace(worker(), seen_at=utc_now() - timedelta(minutes=1)))
 
     async def test_only_those_alive_are_listed(self, desk: Desk) -> None:
-        await desk.store.enlist(worker("here"), timedelta(seconds=60))
+        mine = birth(os.getpid())
+        gone = f"{mine.rpartition('/')[0]}/1"
+        for info in (
+            replace(worker("here"), pid=os.getpid(), birth=mine),
+            replace(worker("gone"), pid=os.getpid(), birth=gone),
+        ):
+            await desk.store.enlist(info, timedelta(seconds=60))
         assert [one.worker_id for one in await desk.workers_alive()] == ["here"]

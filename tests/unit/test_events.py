@@ -1,8 +1,7 @@
 """The hub: who waits for changes hears of theirs, and costs nothing when there are none."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from secretary.store import Change, Changes, JobQuery, JobStore
 from secretary.store.sqlite import SqliteStore
 
 from ..contract.given import add_batch, claim, claimed
+from ..waiting import until
 
 SECONDS = 5.0
 
@@ -52,13 +52,6 @@ async def hub(store: JobStore) -> AsyncIterator[Hub]:
     hub = Hub(store)
     yield hub
     await hub.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 class TestSubscriptions:

@@ -2,14 +2,12 @@
 
 import asyncio
 import os
-import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import docx
@@ -31,9 +29,12 @@ from secretary.processes import find
 from secretary.processors.libreoffice import to_pdf
 from secretary.sandbox import Sandbox
 
+from ..answering import answering
 from ..documents import office, pdf, zipped
 from ..hostile_office import members
+from ..missing import needed
 from ..office_files import odt_of, ole_of
+from ..waiting import until
 
 SECONDS = 60.0
 ODT_WITH_BROKEN_MANIFEST = zipped(
@@ -43,10 +44,7 @@ ODT_WITH_BROKEN_MANIFEST = zipped(
 
 @pytest.fixture
 def installed() -> None:
-    """Missing: skip here, fail in CI."""
-    if shutil.which("soffice") is None and shutil.which("libreoffice") is None:
-        end = pytest.fail if os.environ.get("CI") else pytest.skip
-        end("There is no LibreOffice: install the packages that the error names")
+    needed("soffice", "libreoffice")
 
 
 @pytest.fixture
@@ -104,15 +102,8 @@ def listening() -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(Answers) as url:
+        yield url, asked
 
 
 def long_document(path: Path) -> Path:
@@ -214,10 +205,7 @@ class TestConversion:
         source = long_document(tmp_path / "file")
         call = partial(to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
         running = asyncio.create_task(asyncio.to_thread(call))
-        deadline = time.monotonic() + 30
-        while not (workers := [pid for pid, line in named(into).items() if ".bin" in line]):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        workers = await until(lambda: [pid for pid, line in named(into).items() if ".bin" in line])
         os.kill(workers[0], signal.SIGKILL)
         with pytest.raises(WorkerCrashed, match="LibreOffice crashed"):
             await running
@@ -233,10 +221,7 @@ class TestConversion:
         try:
             call = partial(to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
             running = asyncio.create_task(sandbox.run(call))
-            deadline = time.monotonic() + 30
-            while not any("soffice.bin" in line for line in named(into).values()):
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.05)
+            await until(lambda: any("soffice.bin" in line for line in named(into).values()))
             if is_killed:
                 os.kill(parent_of(named(into)), signal.SIGKILL)
             else:

@@ -1,7 +1,6 @@
 """Office files that want to do harm: each is refused by name, or does none."""
 
 import contextlib
-import io
 import re
 import struct
 import time
@@ -26,6 +25,8 @@ from secretary.errors import (
 from secretary.file_kinds import kind_of
 
 from ..documents import PNG, zipped
+from ..good_files import saved
+from ..hostile_office import members
 from ..office_files import (
     NAMES,
     docx_of,
@@ -47,13 +48,13 @@ def a_docx() -> bytes:
     document.add_heading("Title", 1)
     document.add_paragraph("Text", style="List Bullet")
     document.add_table(2, 2).cell(0, 0).text = "cell"
-    return _saved(document.save)
+    return saved(document.save)
 
 
 def an_xlsx() -> bytes:
     book = openpyxl.Workbook()
     book.active.append(["a", 1, 0.5])
-    return _saved(book.save)
+    return saved(book.save)
 
 
 def a_pptx() -> bytes:
@@ -61,7 +62,7 @@ def a_pptx() -> bytes:
     slide = presentation.slides.add_slide(presentation.slide_layouts[1])
     slide.shapes.title.text = "Title"
     slide.placeholders[1].text_frame.text = "Text"
-    return _saved(presentation.save)
+    return saved(presentation.save)
 
 
 def an_odt() -> bytes:
@@ -106,20 +107,9 @@ def an_xlsx_without_sheets() -> bytes:
 WITHOUT_PAGES: dict[str, Callable[[], bytes]] = {
     "ods": lambda: odf_of("spreadsheet", ""),
     "odp": lambda: odf_of("presentation", ""),
-    "pptx": lambda: _saved(Presentation().save),
+    "pptx": lambda: saved(Presentation().save),
     "xlsx": an_xlsx_without_sheets,
 }
-
-
-def _saved(save: Callable[[io.BytesIO], object]) -> bytes:
-    file = io.BytesIO()
-    save(file)
-    return file.getvalue()
-
-
-def members(file: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def with_part(kind: str, change: Callable[[bytes], bytes]) -> bytes:

@@ -3,7 +3,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from secretary import processes
 from secretary.processes import MARK
+from tests.waiting import wait_until
 
 MIB = 1024 * 1024
 
@@ -63,13 +63,6 @@ def start() -> Iterator[Callable[..., Program]]:
         program.end()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.01)
-
-
 def test_children_and_their_children_are_descendants(start: Callable[..., Program]) -> None:
     program = start(FAMILY)
     root, child, grandchild = (program.says_pid() for _ in range(3))
@@ -95,7 +88,7 @@ def test_a_process_with_a_strange_name_is_read_right(tmp_path: Path) -> None:
     strange.symlink_to("/bin/sleep")
     process = subprocess.Popen([str(strange), "1000"])
     try:
-        until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "a) R 1 (b\n")
+        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "a) R 1 (b\n")
         found = processes.find(process.pid)
         assert found is not None
         assert found.parent == os.getpid()
@@ -112,7 +105,7 @@ def test_a_process_is_alive_until_it_is_killed(start: Callable[..., Program]) ->
     assert not processes.is_alive(program.pid, started - 1)
     program.process.kill()
     # Not waited for, it is a zombie now; and that is as dead as it gets.
-    until(lambda: not processes.is_alive(program.pid, started))
+    wait_until(lambda: not processes.is_alive(program.pid, started))
 
 
 def test_a_killed_tree_is_gone_even_if_it_will_not_be_terminated(
@@ -124,14 +117,14 @@ def test_a_killed_tree_is_gone_even_if_it_will_not_be_terminated(
     processes.signal_tree(program.pid, signal.SIGTERM)
     killed = processes.kill_tree(program.pid)
     assert [process.pid for process in killed] == pids
-    until(lambda: not any(processes.is_alive(p.pid, p.started) for p in killed))
+    wait_until(lambda: not any(processes.is_alive(p.pid, p.started) for p in killed))
 
 
 def test_a_whole_tree_is_signalled(start: Callable[..., Program]) -> None:
     program = start(FAMILY)
     pids = [program.says_pid() for _ in range(3)]
     processes.signal_tree(program.pid, signal.SIGTERM)
-    until(lambda: all(processes.find(pid) is None for pid in pids))
+    wait_until(lambda: all(processes.find(pid) is None for pid in pids))
 
 
 def test_killing_who_is_gone_kills_no_one() -> None:
@@ -170,10 +163,7 @@ def test_a_guard_ends_all_that_bear_its_token_when_a_sign_of_life_fails_to_come(
     assert guard.process.stdin is not None
     guard.process.stdin.write(b".")
     guard.process.stdin.flush()
-    deadline = time.monotonic() + 10
-    while processes.marked(token) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert processes.marked(token) == []
+    wait_until(lambda: processes.marked(token) == [], seconds=10)
     assert guard.process.poll() is None
 
 

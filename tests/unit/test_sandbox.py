@@ -26,6 +26,7 @@ from secretary.resources import ResourceCalculator
 from secretary.sandbox import Limits, RemoteError, Sandbox, SandboxClosed, inside
 from tests import sandboxed
 from tests.sandboxed import MIB
+from tests.waiting import until
 
 #: One loop for all, so that they can share a sandbox.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -87,13 +88,6 @@ def bearing(mark: str) -> list[int]:
             if process.name.isdigit() and mark.encode() in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
-
-
-async def until(condition: Callable[[], bool], within: float = 5) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        await asyncio.sleep(0.01)
 
 
 async def cancel(call: asyncio.Task[Any]) -> None:
@@ -655,4 +649,4 @@ async def test_nothing_outlives_a_worker_that_is_killed(
             await worker.stdout.readline()
     worker.kill()
     await worker.wait()
-    await until(lambda: bearing(sandboxes.mark) == [], within=2)
+    await until(lambda: bearing(sandboxes.mark) == [], seconds=2)

@@ -1,25 +1,20 @@
 """What the simulation of a day shows of the claim policy."""
 
-import importlib
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
+
+@pytest.fixture
+def day(bench: Any) -> Any:
+    return bench("simulation.day")
 
 
 @pytest.fixture
-def day(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("simulation.day")
-
-
-@pytest.fixture
-def office(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("simulation.office")
+def office(bench: Any) -> Any:
+    return bench("simulation.office")
 
 
 def test_a_user_with_one_job_does_not_wait_behind_ten_thousand_of_another(
@@ -77,9 +72,8 @@ def test_every_job_of_a_day_is_started_and_the_same_seed_gives_the_same_waits(
     assert day.mixed_day(seed=7, size=0.02) == jobs != day.mixed_day(seed=8, size=0.02)
 
 
-def test_the_charts_are_drawings_with_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
-    charts: Any = importlib.import_module("charts")
+def test_the_charts_are_drawings_with_their_figures(bench: Any) -> None:
+    charts = bench("charts")
 
     lines = charts.lines("Jobs <a second>", ["1", "2"], {"noop": [100.0, 190.0]}, unit="jobs/s")
     bars = charts.bars("Waits", {"guest, pdf": [0.0, 35.0]}, ("p50", "max"), unit="s")

@@ -1,6 +1,5 @@
 """The verdict of a soak: what counts as flat, and what is drawn and said of it."""
 
-import importlib
 import random
 import subprocess
 from pathlib import Path
@@ -9,27 +8,23 @@ from xml.etree import ElementTree
 
 import pytest
 
-BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 #: Half an hour, a sample every five seconds.
 MOMENTS = [5.0 * number for number in range(360)]
 
 
 @pytest.fixture
-def trend(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("soaking.trend")
+def trend(bench: Any) -> Any:
+    return bench("soaking.trend")
 
 
 @pytest.fixture
-def verdict(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("soaking.verdict")
+def verdict(bench: Any) -> Any:
+    return bench("soaking.verdict")
 
 
 @pytest.fixture
-def samples(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("soaking.samples")
+def samples(bench: Any) -> Any:
+    return bench("soaking.samples")
 
 
 def noisy(level: float, slope: float = 0.0) -> list[float]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from secretary.sandbox import Sandbox
 from secretary.sources import Sources
 from secretary.store import JobQuery, JobStore
 from secretary.worker import Worker, WorkerOptions
+from tests.waiting import until
 
 Context = JobContext[AnyParameters]
 
@@ -67,18 +68,6 @@ async def working(
         worker.drain()
         worker.drain()
         await task
-
-
-async def until(condition: Callable[[], Awaitable[bool]] | Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while True:
-        held = condition()
-        if isinstance(held, Awaitable):
-            held = await held
-        if held:
-            return
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.01)
 
 
 async def add(store: JobStore, count: int, **fields: Any) -> list[str]:

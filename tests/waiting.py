@@ -1,0 +1,36 @@
+"""Waiting until something is so, with a deadline."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+SECONDS = 30.0
+LOOK_EVERY = 0.01
+
+
+async def until(
+    condition: Callable[[], Any], *, seconds: float = SECONDS, what: str = "what is waited for"
+) -> Any:
+    """What the condition gives, or its coroutine, once that is true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        held = condition()
+        if inspect.isawaitable(held):
+            held = await held
+        if held:
+            return held
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds:g} s"
+        await asyncio.sleep(LOOK_EVERY)
+
+
+def wait_until(
+    condition: Callable[[], Any], *, seconds: float = SECONDS, what: str = "what is waited for"
+) -> Any:
+    """The same for a test without a loop."""
+    deadline = time.monotonic() + seconds
+    while not (held := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds:g} s"
+        time.sleep(LOOK_EVERY)
+    return held
