@@ -176,7 +176,7 @@ class TestFailures:
     def test_a_change_that_does_not_fit_is_said_beside_it(
         self, watched: Watched, service: Running
     ) -> None:
-        job_id = hand_in(service, "pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
+        job_id = service.hand_in("pdf", "secret.pdf", encrypted_pdf(6, "sesame"))
         service.wait_until(job_id, "failed")
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}?tab=parameters&change=context")
