@@ -228,7 +228,7 @@ class JobFiles:
         """The work is done, its end not yet written: whatever happens now, scratch is gone."""
         try:
             names = os.listdir(f"{self.root}/{job.job_id}")
-        except FileNotFoundError:
+        except OSError:  # most jobs have none
             return
         scratch = f"{job.attempt}."
         if any(name.startswith(scratch) for name in names):

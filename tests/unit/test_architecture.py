@@ -54,7 +54,6 @@ ALLOWED: dict[str, set[str]] = {
     },
     "store.mongo": {
         "store", "store.policy", "depot", "depot.placing", "job", "secret_parameters", "errors",
-        "machine",
     },
     "sound_frames": set(),
     "file_kinds": {"sound_frames"},
