@@ -62,9 +62,7 @@ def record(**fields: Any) -> JobRecord:
     return JobRecord(job=Job(parameters={"text": "x" * 20_000}, logs=logs, **fields))
 
 
-async def test_what_was_half_written_is_written_again_and_not_twice(
-    store: MongoStore, database: Documents
-) -> None:
+async def half_written(store: MongoStore, database: Documents) -> JobRecord:
     job = record()
     await store.take_in([job])
     unfinished = {
@@ -73,6 +71,13 @@ async def test_what_was_half_written_is_written_again_and_not_twice(
         "staged": {"token": "_copy", "at": LONG_AGO},
     }
     database.jobs.replace_one({"_id": job.record_id}, unfinished)
+    return job
+
+
+async def test_what_was_half_written_is_written_again_and_not_twice(
+    store: MongoStore, database: Documents
+) -> None:
+    job = await half_written(store, database)
     assert not (await store.find(JobQuery())).items
     assert await store.take_in([job]) == {job.record_id}
     assert database.logs.count_documents({}) == 2
@@ -83,14 +88,7 @@ async def test_what_was_half_written_is_written_again_and_not_twice(
 async def test_what_was_never_finished_is_tidied_away(
     store: MongoStore, database: Documents
 ) -> None:
-    job = record()
-    await store.take_in([job])
-    unfinished = {
-        "status": STAGED,
-        "batch_id": "_copy",
-        "staged": {"token": "_copy", "at": LONG_AGO},
-    }
-    database.jobs.replace_one({"_id": job.record_id}, unfinished)
+    await half_written(store, database)
     database.contents.update_many({}, {"$set": {"at": "2000-01-01T00:00:00.000000Z"}})
     await store.tidy()
     await store.tidy()

@@ -47,6 +47,18 @@ async def end_next(desk: Desk, outcome: Outcome) -> Job:
     return job
 
 
+async def cannot_touch(desk: Desk, batch_id: str, user: str) -> None:
+    for ask in (
+        desk.cancel_batch,
+        desk.archive_batch,
+        desk.restart_failed,
+        desk.set_batch_active,
+        desk.delete_batch,
+    ):
+        with pytest.raises(AccessDenied):
+            await ask(batch_id, user=user)
+
+
 class TestOneJob:
     async def test_a_submitted_job_waits(self, desk: Desk) -> None:
         job = await submit(desk)
@@ -178,15 +190,7 @@ class TestAccess:
         batch_id, _ = await submit_batch(desk, 1, user_id="ann", access_control=access)
         with pytest.raises(NotFound):
             await desk.batch(batch_id, user="eve")
-        for ask in (
-            desk.cancel_batch,
-            desk.archive_batch,
-            desk.restart_failed,
-            desk.set_batch_active,
-            desk.delete_batch,
-        ):
-            with pytest.raises(AccessDenied):
-                await ask(batch_id, user="bob")
+        await cannot_touch(desk, batch_id, "bob")
 
     async def test_nobody_reaches_jobs_of_others_by_the_batch_that_they_are_in(
         self, desk: Desk
@@ -194,15 +198,7 @@ class TestAccess:
         """A batch without a user is everybody's; the jobs that an operator put into it are not."""
         jobs = [{"user_id": "bob"}, {"user_id": "ann"}]
         batch_id, job_ids = await submit_batch(desk, 2, jobs=jobs)
-        for ask in (
-            desk.cancel_batch,
-            desk.archive_batch,
-            desk.restart_failed,
-            desk.set_batch_active,
-            desk.delete_batch,
-        ):
-            with pytest.raises(AccessDenied):
-                await ask(batch_id, user="bob")
+        await cannot_touch(desk, batch_id, "bob")
         assert (await desk.job(job_ids[1])).status == "pending"
         assert await desk.cancel_batch(batch_id) == job_ids[::-1]
 
