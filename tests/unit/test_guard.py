@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 from secretary import processes
@@ -41,3 +42,20 @@ async def test_a_guard_that_died_is_replaced() -> None:
     guard.show_life()
     await guard.close()
     assert guards("test-of-a-guard") == []
+
+
+async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_more() -> None:
+    token = "test-of-a-new-guard"
+    guard = Guard(token, patience=0.5)
+    first = await until_there_is_one(token)
+    guard.show_life()
+    os.kill(first, signal.SIGKILL)
+    work = subprocess.Popen(["sleep", "60"], env={**os.environ, processes.MARK: token})
+    try:
+        code = await asyncio.to_thread(work.wait, 20)
+    finally:
+        work.kill()
+        work.wait()
+    await guard.close()
+    assert code == -signal.SIGKILL
+    assert guards(token) == []

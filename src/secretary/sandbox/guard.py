@@ -5,20 +5,27 @@ import os
 import time
 
 from .. import processes
-from .exits import DEATH_SECONDS, exit_of
+from .exits import DEATH_SECONDS, Exit, exit_of
 
 #: Who has shown life and then none for so long is taken for stopped. Less than a worker's lease,
 #: so that its work has ended when another worker may take it.
 PATIENCE_SECONDS = 4.0
 #: Whoever comes back after so long must assume that the guard has acted.
 SILENCE_SECONDS = 3.0
+#: A guard that dies sooner than this after another one has is not replaced before the next sign
+#: of life: something is wrong with it, and to start one after the other would help nobody.
+SHORT_LIFE_SECONDS = 1.0
 
 
 class Guard:
     """The process that ends a sandbox's children when their worker is killed."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, patience: float = PATIENCE_SECONDS) -> None:
         self._token = token
+        self._patience = patience
+        self._has_shown_life = False
+        self._died_at = -SHORT_LIFE_SECONDS
+        self._is_closed = False
         self._start()
 
     def _start(self) -> None:
@@ -26,24 +33,38 @@ class Guard:
         os.set_blocking(self._lifeline, False)
         try:
             # By path and without site: it needs nothing of the package and stays small.
-            arguments = ["-I", "-S", processes.__file__, self._token, str(PATIENCE_SECONDS)]
+            arguments = ["-I", "-S", processes.__file__, self._token, str(self._patience)]
             self._exit = asyncio.create_task(
                 exit_of(processes.spawn(arguments, os.environ, [reading, None, None]))
             )
         finally:
             os.close(reading)
+        self._exit.add_done_callback(self._died)
+        if self._has_shown_life:  # else the new one would wait for it, and we may be stopped now
+            os.write(self._lifeline, b".")
+
+    def _died(self, exit: asyncio.Task[Exit]) -> None:
+        """A signal to our group may reach it while it starts, and anybody may kill it."""
+        is_short = time.monotonic() - self._died_at < SHORT_LIFE_SECONDS
+        self._died_at = time.monotonic()
+        if exit is self._exit and not exit.cancelled() and not self._is_closed and not is_short:
+            self._replace()
+
+    def _replace(self) -> None:
+        os.close(self._lifeline)
+        self._start()
 
     def show_life(self) -> None:
-        """A guard that died is replaced: a signal to our group may reach it while it starts."""
+        self._has_shown_life = True
         try:
             os.write(self._lifeline, b".")
         except BlockingIOError:  # it has enough to read
             pass
         except BrokenPipeError:
-            os.close(self._lifeline)
-            self._start()
+            self._replace()
 
     async def close(self) -> None:
+        self._is_closed = True
         os.close(self._lifeline)
         await asyncio.wait([self._exit], timeout=DEATH_SECONDS)
 
