@@ -52,6 +52,7 @@ NOT_RUN = {
         "make fuzz\n",
     ): "it takes minutes; test_damaged_files runs some",
     ("docs/explanation/fuzzing.md", 'make fuzz ARGS="--case'): "it repeats what was found",
+    ("docs/explanation/endurance.md", "make chaos"): "it takes minutes; test_chaos runs it shorter",
     (f"{HOW_TO}/run-with-mongodb.md", "mongod "): "the system's database; we have tests/mongod.py",
 }
 #: What has a test of its own, in which file.
