@@ -130,8 +130,6 @@ def _section(part: str, told: Remarks, result: Result | None) -> str:
         blocks.append(f"**Not measured by `make bench` yet.** To do it: {_command(part)}.")
         if result and result.failed:
             blocks.append(f"The last attempt failed: {result.failed}")
-        if told.earlier:
-            blocks += ["Of an earlier run, put down by hand:", told.earlier]
     else:
         blocks += _measured(result)
     return "\n\n".join([*blocks, *([told.chapters] if told.chapters else [])]) + "\n"

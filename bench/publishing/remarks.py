@@ -2,8 +2,7 @@
 
 The first line is the title, the text below it says what is measured, and the chapters that follow
 stand behind the figures: where we are behind and why, what was tried. Links are those of the page,
-which is `docs/benchmarks.md`. `earlier/<part>.md` has tables of a run before there were results to
-keep; they are shown until the part is measured."""
+which is `docs/benchmarks.md`."""
 
 import re
 from dataclasses import dataclass
@@ -17,18 +16,15 @@ class Remarks:
     title: str
     measured: str
     chapters: str
-    earlier: str = ""
 
 
 def read(directory: Path, part: str) -> Remarks:
     text = (directory / f"{part}.md").read_text(encoding="utf-8")
     title, _, rest = text.partition("\n")
-    earlier = directory / "earlier" / f"{part}.md"
     begin = found.start() if (found := CHAPTER.search(rest)) else len(rest)
     return Remarks(
         title=title.removeprefix("# ").strip(),
         measured=rest[:begin].strip(),
         # One level below the part's own heading.
         chapters=CHAPTER.sub("### ", rest[begin:]).strip(),
-        earlier=earlier.read_text(encoding="utf-8").strip() if earlier.exists() else "",
     )

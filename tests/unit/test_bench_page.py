@@ -119,20 +119,6 @@ def test_a_part_that_was_not_measured_is_named_with_its_command(page: str) -> No
     )
 
 
-def test_until_it_is_measured_the_tables_of_an_earlier_run_are_shown(
-    bench: Any, result: Any, remarks: Path, tmp_path: Path
-) -> None:
-    (remarks / "earlier").mkdir()
-    for name in ("quick", "slow"):
-        (remarks / "earlier" / f"{name}.md").write_text(f"The {name} run of a while ago.\n")
-    bench("publishing.result").write(result, tmp_path / "results")
-
-    files = bench("publishing.page").files(tmp_path / "results", remarks, ["quick", "slow"])
-
-    assert "The slow run of a while ago." in files["benchmarks.md"]
-    assert "The quick run of a while ago." not in files["benchmarks.md"]
-
-
 def test_a_section_tells_when_where_and_how_busy_the_machine_was(page: str) -> None:
     section = page.partition("## The quick part")[2]
     assert "Measured on 15 November 2026 in 5 min; 2 cores (Some CPU), Linux 6" in section
