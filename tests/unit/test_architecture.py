@@ -81,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "seed": {"handler", "job", "parameters", "errors", "resources"},
     "registry": {"handler", "seed", "errors"},
     "engines": {"errors"},
-    "engines.llm": {"engines", "errors", "resources"},
+    "engines.llm": {"engines", "errors", "resources", "retry_after"},
     "processors": {"engines", "file_kinds", "sound_frames", "json_bytes", "processes", "errors"},
     "handlers": {
         "handler", "remote", "sources", "sites", "cache", "processors", "engines", "file_kinds",
@@ -142,7 +142,7 @@ ALLOWED: dict[str, set[str]] = {
         "metrics", "templates", "worker_document", "colleagues",
     },
     "server": {"errors"},
-    "client": {"signatures", "version"},
+    "client": {"signatures", "version", "retry_after"},
     "mcp_tools": {"client", "version"},
     "app": {
         "desk", "disclosure", "installation",
@@ -313,7 +313,7 @@ def test_the_client_comes_without_the_service() -> None:
     )
     loaded = set(result.stdout.split())
     own = {name.split(".")[1] for name in loaded if name.startswith("secretary.")}
-    assert own == {"client", "errors", "signatures", "version"}
+    assert own == {"client", "errors", "retry_after", "signatures", "version"}
     assert not {"fastapi", "starlette", "uvicorn", "apsw", "pymongo", "numpy"} & loaded
 
 

@@ -55,6 +55,7 @@ class TestRetries:
         later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
         assert 25 < (seconds_until(later) or 0) <= 30
         assert seconds_until("soon") is None
+        assert seconds_until("Mon, 01 Jan 99999999999 00:00:00 GMT") is None
         assert seconds_until(None) is None
 
 

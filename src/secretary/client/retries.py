@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+
+from ..retry_after import read_retry_after
 
 #: The service, or what stands before it, cannot answer now.
 BUSY = frozenset({429, 502, 503, 504})
@@ -31,14 +32,5 @@ class Retries:
 
 def seconds_until(header: str | None) -> float | None:
     """`Retry-After`: seconds, or a date."""
-    if not header:
-        return None
-    if header.strip().isascii() and header.strip().isdigit():
-        return float(header[:9])
-    try:
-        moment = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    wait = read_retry_after(header, datetime.now(UTC))
+    return None if wait is None else wait.total_seconds()

@@ -31,6 +31,8 @@ class Guard:
     def _start(self) -> None:
         reading, self._lifeline = os.pipe()
         os.set_blocking(self._lifeline, False)
+        if self._has_shown_life:  # else the new one would wait for it, and we may be stopped now
+            os.write(self._lifeline, b".")
         try:
             # By path and without site: it needs nothing of the package and stays small.
             arguments = ["-I", "-S", processes.__file__, self._token, str(self._patience)]
@@ -40,8 +42,6 @@ class Guard:
         finally:
             os.close(reading)
         self._exit.add_done_callback(self._died)
-        if self._has_shown_life:  # else the new one would wait for it, and we may be stopped now
-            os.write(self._lifeline, b".")
 
     def _died(self, exit: asyncio.Task[Exit]) -> None:
         """A signal to our group may reach it while it starts, and anybody may kill it."""

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ...errors import (
@@ -13,6 +12,7 @@ from ...errors import (
     UpstreamFailed,
     UpstreamRefused,
 )
+from ...retry_after import read_retry_after
 from .options import Model, Provider
 
 if TYPE_CHECKING:
@@ -100,13 +100,7 @@ def _masked(word: str, secret: str | None) -> str:
 
 def _retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """What the endpoint asks for, where the wait was too long to be made at once."""
-    value = headers.get("retry-after", "")
-    try:
-        if value.strip().isdigit():
-            wait = timedelta(seconds=int(value))
-        else:
-            date = parsedate_to_datetime(value)
-            wait = date - date.now(date.tzinfo)
-    except (ValueError, TypeError, OverflowError):
+    wait = read_retry_after(headers.get("retry-after"), datetime.now(UTC))
+    if wait is None:
         return None
     return min(max(wait, timedelta(seconds=1)), LONGEST_WAIT)
