@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from secretary.job import (
+from secretary.core.job import (
     EVENT_NAMES,
     MAX_PRIORITY,
     AccessControl,

@@ -1,9 +1,9 @@
 """This project's own reading of the text layer, without jobs and files around it."""
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
-from secretary.processors.pdf.typography import Typography
-from secretary.processors.running_lines import running_lines, without_running_lines
+from secretary.documents.assembly import running_lines, without_running_lines
+from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.font_stats import Typography
+from secretary.documents.pdf.pages import read_page
 from secretary.version import __version__ as VERSION  # noqa: F401
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from secretary.job import FINAL, Batch, Delivery, Job, JobStatus
+from secretary.core.job import FINAL, Batch, Delivery, Job, JobStatus
 
 from .receivers import Told
 

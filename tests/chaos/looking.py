@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from secretary.depot import Depot
-from secretary.errors import NotFound, StoreUnavailable
-from secretary.job import FINAL, Batch, Job, JobStatus
+from secretary.core.errors import NotFound, StoreUnavailable
+from secretary.core.job import FINAL, Batch, Job, JobStatus
+from secretary.storage.blob_store import BlobStore
 from secretary.store import JobStore
 
 from .client import Book
@@ -123,10 +123,10 @@ def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str
     return [f"{path} is left" for path in sorted(left)]
 
 
-async def left_in_depot(depot: Depot, jobs: Mapping[str, Job]) -> list[str]:
-    left = [kept.key async for kept in depot.below("uploads/")]
+async def left_in_depot(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
+    left = [kept.key async for kept in blob_store.below("uploads/")]
     counts = _attempts_that_count(jobs)
-    async for kept in depot.below("jobs/"):
+    async for kept in blob_store.below("jobs/"):
         _, job_id, attempt, _ = kept.key.split("/", 3)
         if counts.get(job_id) != attempt:
             left.append(kept.key)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from secretary.signatures import signature
+from secretary.core.http_headers import signature
 
 from ..ports import free_ports
 from ..receiver import CUT, OK, RESET, Received, Receiver, Reply

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from secretary.errors import LeaseLost
-from secretary.job import (
+from secretary.core.errors import LeaseLost
+from secretary.core.job import (
     FINAL,
     MAX_ATTEMPTS_KEPT,
     Batch,
@@ -157,7 +157,7 @@ class History(RuleBasedStateMachine):
 
     @rule(worker_id=st.sampled_from(WORKERS), most=st.integers(1, 3))
     def a_worker_vanishes(self, worker_id: str, most: int) -> None:
-        self.do(self.store.enlist(worker(worker_id), LAPSED))
+        self.do(self.store.register_worker(worker(worker_id), LAPSED))
         rescued = self.do(self.store.rescue(max_crashes=most))
         gone = {job_id for job_id, (owner, _) in self.held.items() if owner == worker_id}
         assert {one.job_id for one in rescued} == gone
@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
             assert one.cancelled == (job.status is JobStatus.CANCELLED)
             assert job.status is not JobStatus.PROCESSING
             self.states[one.job_id] = job.status
-        self.do(self.store.enlist(worker(worker_id), LEASE))
+        self.do(self.store.register_worker(worker(worker_id), LEASE))
 
     @rule(active=st.booleans())
     def the_batch_is_switched(self, active: bool) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import Conflict, NotFound
-from secretary.job import (
+from secretary.core.errors import Conflict, NotFound
+from secretary.core.job import (
     MAX_TRIES_KEPT,
     Cancelled,
     Completed,
@@ -22,7 +22,7 @@ from secretary.job import (
     utc_now,
 )
 from secretary.store import JobQuery, JobStore
-from secretary.store.outbox import DueEvent, EventsWanted, Pace
+from secretary.store.outbox import DueEvent, EventCapacity, Pace
 
 from .given import LAPSED, add_batch, claim, claimed
 
@@ -36,7 +36,7 @@ NOW = timedelta()
 
 async def take(store: JobStore, **wanted: Any) -> list[DueEvent]:
     fields = {"limit": 100, "per_endpoint": 100, "lease": HOUR, **wanted}
-    return await store.take_events(EventsWanted(**fields))
+    return await store.take_events(EventCapacity(**fields))
 
 
 async def take_one(store: JobStore, **wanted: Any) -> DueEvent:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
-from secretary.submission import JobRequest, read
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import JobRequest, read
 from tests.acceptance.program import Program, Running
 from tests.documents import pdf
 from tests.receiver import Receiver

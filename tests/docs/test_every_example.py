@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from secretary.config import load
-from secretary.submission import BatchRequest, read
+from secretary.jobs.submission import BatchRequest, read
 from tests.acceptance.program import Running
 from tests.documents import pdf
 from tests.missing import needed

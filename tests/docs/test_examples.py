@@ -12,13 +12,13 @@ import yaml
 
 from secretary.app import llm_options
 from secretary.config import load
-from secretary.job import EVENT_NAMES, Delivery, Webhook, utc_now
-from secretary.registry import Registry
-from secretary.submission import BatchRequest, read
-from secretary.templates import Library, parse
-from secretary.templates.kinds import SORTS
-from secretary.templates.library import GERMAN_NAMES
-from secretary.webhooks.headers import headers_for
+from secretary.core.job import EVENT_NAMES, Delivery, Webhook, utc_now
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import BatchRequest, read
+from secretary.llm.templates import Library, parse
+from secretary.llm.templates.library import GERMAN_NAMES
+from secretary.llm.templates.parsing import SORTS
+from secretary.webhooks.request import headers_for
 from tests.missing import needed
 
 from .examples import ROOT, Terminal, blocks

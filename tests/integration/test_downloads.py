@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import trustme
 
-from secretary.download_limits import DownloadLimits
-from secretary.errors import (
+from secretary.config import DownloadLimits
+from secretary.core.errors import (
     AddressRefused,
     DownloadFailed,
     DownloadRefused,
@@ -23,8 +23,8 @@ from secretary.errors import (
     JobFailed,
     KindRefused,
 )
-from secretary.fetch import Downloaded, download
 from secretary.network.client import Network
+from secretary.network.downloads import Downloaded, download
 from tests.web import Answer, Asked, Web, serving
 
 BODY = b"%PDF-1.7 and so on"

@@ -9,7 +9,7 @@ import bson
 import pymongo
 import pytest
 
-from secretary.job import (
+from secretary.core.job import (
     Batch,
     Completed,
     Failed,
@@ -22,8 +22,8 @@ from secretary.job import (
     utc_now,
 )
 from secretary.store import IdempotencyKey, JobQuery, JobStore, open_store
-from secretary.store.mongo.bounds import shortened
-from secretary.store.mongo.contents import INLINE_BYTES
+from secretary.store.mongo.rows import INLINE_BYTES
+from secretary.store.mongo.schema import shortened
 from tests.contract.given import claim
 from tests.contract.test_webhooks import take_one
 from tests.mongod import Mongod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary import logs
+from secretary.observability import logging as logs
 
 from ..good_files import encrypted_pdf
 from ..receiver import Receiver

@@ -16,9 +16,9 @@ import httpcore
 import pytest
 import trustme
 
-from secretary import processes
-from secretary.download_limits import DownloadLimits
-from secretary.errors import (
+from secretary.config import DownloadLimits
+from secretary.core import processes
+from secretary.core.errors import (
     AddressRefused,
     DownloadFailed,
     DownloadRefused,
@@ -27,14 +27,13 @@ from secretary.errors import (
     JobFailed,
     UnsupportedFile,
 )
+from secretary.media.ytdlp import landlock as fence
+from secretary.media.ytdlp.fetch import fetch_from_site, fetched, media_source
+from secretary.media.ytdlp.media import SiteMedia, SiteRequest, SiteSubtitles
 from secretary.network.client import Network
 from secretary.network.transport import tcp_connection
-from secretary.sandbox import Limits, Sandbox
-from secretary.sites import fence
-from secretary.sites.choice import fetched, media_source
-from secretary.sites.fetching import fetch_from_site
-from secretary.sites.media import SiteMedia, SiteRequest, SiteSubtitles
-from secretary.sources import SourceFile
+from secretary.storage.sources import SourceFile
+from secretary.worker.sandbox import Limits, Sandbox
 from tests.site_media import SECONDS, make_site, seconds_of, streams_of
 from tests.web import Answer, Asked, Web, serving
 

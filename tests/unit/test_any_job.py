@@ -7,10 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.job import Batch, Job, JobError, JobStatus, LogEntry, Progress, Snapshot, Webhook
+from secretary.core.job import (
+    Batch,
+    Job,
+    JobError,
+    JobStatus,
+    LogEntry,
+    Progress,
+    Snapshot,
+    Webhook,
+)
 from secretary.store.mongo import rows
-from secretary.webhooks.headers import headers_for
 from secretary.webhooks.payload import body
+from secretary.webhooks.request import headers_for
 
 from ..any_values import BATCH, ERROR, JOB, LOG, NEW_BATCH, NEW_JOB, PROGRESS, TEXT, WEBHOOK
 

@@ -8,15 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from secretary.api.fields import LONGEST_NAME
-from secretary.api.forms import Form
+from secretary.api.forms import LONGEST_NAME, Form
 from secretary.api.ingress import ROUTES, Ingress, _asked
-from secretary.errors import AccessDenied, InvalidParameters
+from secretary.core.errors import AccessDenied, InvalidParameters
+from secretary.core.job import Job
+from secretary.core.parameters import flat_parameters
 from secretary.handlers import BUILTIN
-from secretary.job import Job
-from secretary.parameters import flat_parameters
-from secretary.registry import Registry
-from secretary.submission import BatchRequest, JobRequest, fingerprint, make_batch, make_job, read
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import (
+    BatchRequest,
+    JobRequest,
+    fingerprint,
+    make_batch,
+    make_job,
+    read,
+)
 
 from ..any_values import ANY_TEXT, JSON, OBJECT, TEXT
 

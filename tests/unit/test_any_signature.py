@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from secretary.client import WebhookRefused, verify_webhook
-from secretary.signatures import signature
+from secretary.core.http_headers import signature
 
 from ..any_values import ANY_TEXT, TEXT
 

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from secretary.api import create_api
 from secretary.app import make_installation
 from secretary.config import Settings, load
-from secretary.desk import Desk
-from secretary.disclosure import HIDDEN, PLAIN, SECRET, shown
-from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.observability.system_info import HIDDEN, PLAIN, SECRET, shown
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobStore
 
 #: Every kind of secret that the settings can hold.
@@ -104,9 +104,9 @@ class TestRoute:
     async def asked(
         self, store: JobStore, directory: Path, settings: Settings, **headers: str
     ) -> dict[str, Any]:
-        desk = Desk(store, Registry(BUILTIN), JobFiles(directory))
+        job_service = JobService(store, Registry(BUILTIN), JobFiles(directory))
         api = create_api(
-            desk, api_keys=settings.access.api_keys, installation=make_installation(settings)
+            job_service, api_keys=settings.access.api_keys, installation=make_installation(settings)
         )
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

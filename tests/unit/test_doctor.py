@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from secretary import doctor
-from secretary.doctor import Finding, Verdict
-from secretary.document_options import DocumentOptions
-from secretary.engines.llm import LlmOptions, Model, Provider
-from secretary.job import Job, utc_now
-from secretary.media_options import MediaOptions
-from secretary.registry import Registry
+from secretary.config import DocumentOptions, MediaOptions
+from secretary.core.job import Job, utc_now
+from secretary.jobs.registry import Registry
+from secretary.llm import LlmOptions, Model, Provider
+from secretary.llm.templates import Library
+from secretary.observability import doctor
+from secretary.observability.doctor import Finding, Verdict
 from secretary.store import JobStore
-from secretary.templates import Library
 from tests.contract.given import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -150,7 +149,7 @@ class TestWork:
         assert findings["jobs"].fact == "1 waiting, 0 running"
 
     async def test_a_worker_that_is_alive_is_named(self, store: JobStore) -> None:
-        await store.enlist(worker("worker-7"), timedelta(seconds=60))
+        await store.register_worker(worker("worker-7"), timedelta(seconds=60))
         findings = by_subject(await doctor.look_at_store(store))
         assert findings["workers"].verdict == "ok"
         assert "worker-7 (3 slots" in findings["workers"].fact

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from secretary.event_data import event_data
-from secretary.job import Job, JobStatus
+from secretary.core.job import Job, JobStatus
+from secretary.jobs.events import event_data
 
 RESULTS: dict[str, Any] = {
     "markdown_file": "/api/files/x.md",

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from secretary.config import Settings, Storage
-from secretary.errors import InvalidParameters
-from secretary.home import Address, check_exists, read_address
+from secretary.core.errors import InvalidParameters
+from secretary.migration.locations import Address, check_exists, read_address
 
 MONGODB = "mongodb://ann:SECRET@db1,db2/jobs?replicaSet=rs0"
 

@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from secretary.job import (
-    AccessControl,
-    Batch,
-    Job,
-    JobStatus,
-    Webhook,
-    new_id,
-    utc_now,
-)
-from secretary.parameters import flat_parameters, tidy_parameters
+from secretary.core.job import AccessControl, Batch, Job, JobStatus, Webhook, new_id, utc_now
+from secretary.core.parameters import flat_parameters, tidy_parameters
 
 KNOWN = frozenset({"url", "pages"})
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from secretary.job import JobStatus
-from secretary.json_bytes import json_bytes
+from secretary.core.job import JobStatus
+from secretary.core.json_codec import json_bytes
 
 
 @pytest.mark.parametrize(

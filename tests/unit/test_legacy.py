@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from secretary.job import JobStatus
-from secretary.legacy import Unreadable, batch_of, job_of
-from secretary.legacy.documents import WORKER
+from secretary.core.job import JobStatus
+from secretary.migration.legacy_documents import WORKER, Unreadable, batch_of, job_of
 
 CREATED = datetime(2025, 3, 6, 12, 56, 36, 123000, tzinfo=UTC)
 ZIP = b"PK\x05\x06" + bytes(18)

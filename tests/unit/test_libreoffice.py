@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from pptx import Presentation
 
-from secretary.errors import (
+from secretary.core.errors import (
     EngineUnavailable,
     FileCorrupt,
     FileEncrypted,
@@ -25,9 +25,9 @@ from secretary.errors import (
     UnsupportedFile,
     WorkerCrashed,
 )
-from secretary.processes import find
-from secretary.processors.libreoffice import to_pdf
-from secretary.sandbox import Sandbox
+from secretary.core.processes import find
+from secretary.documents.office.libreoffice import to_pdf
+from secretary.worker.sandbox import Sandbox
 
 from ..answering import answering
 from ..documents import office, pdf, zipped

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from secretary.engines.llm import Endpoints, Llm, LlmOptions
-from secretary.engines.llm.vision import page_markdown
-from secretary.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
-from secretary.resources import ResourceCalculator
+from secretary.core.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
+from secretary.core.job import ResourceCalculator
+from secretary.llm import Endpoints, Llm, LlmOptions
+from secretary.llm.vision import page_markdown
 
 from ..asking import asking
 from ..llm_server import (
@@ -302,7 +302,7 @@ print(*sys.modules)"""
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "secretary.engines.llm" in result.stdout.split()
+    assert "secretary.llm" in result.stdout.split()
     assert not {"jsonschema_rs", "openai", "httpx2"} & set(result.stdout.split())
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from secretary import JobContext, Registry, handles, logs
-from secretary.executor import Executor
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Job
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
+from secretary import JobContext, Registry, handles
+from secretary.core.job import Job
+from secretary.jobs.handler import AnyParameters
+from secretary.observability import logging as logs
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
 from secretary.store import JobStore
+from secretary.worker.executor import Executor
+from secretary.worker.sandbox import Sandbox
 
 from ..contract.given import claim
 

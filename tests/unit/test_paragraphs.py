@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from secretary.engines.ocr import Line, Word, open_engine
-from secretary.processors.paragraphs import as_markdown, as_text
-from secretary.processors.recognition import recognise
+from secretary.documents.ocr.engines import Line, Word, open_engine
+from secretary.documents.ocr.paragraphs import as_markdown, as_text
+from secretary.documents.ocr.recognition import recognise
 
 from ..printed import GERMAN, Print, sheet
 

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.errors import FileCorrupt, FileEncrypted
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.drawing import draw_page
-from secretary.processors.pdf.native import NativePage, read_page
-from secretary.processors.pdf.pages import inspect_pdf
+from secretary.core.errors import FileCorrupt, FileEncrypted
+from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.pages import NativePage, draw_page, inspect_pdf, read_page
 
 from ..documents import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write

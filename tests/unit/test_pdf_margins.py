@@ -4,8 +4,8 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
+from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.pages import read_page
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 

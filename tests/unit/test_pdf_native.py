@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import NativePage, read_page
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.font_stats import Typography
+from secretary.documents.pdf.pages import NativePage, read_page
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, picture, table, write
 

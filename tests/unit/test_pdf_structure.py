@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.font_stats import Typography
+from secretary.documents.pdf.pages import read_page
 
 from ..documents import FONT, written
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_pdf
-from secretary.processors.pdf.layout.headings import Scale
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import opened_pdf
+from secretary.documents.pdf.font_stats import Typography
+from secretary.documents.pdf.layout.headings import Scale
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from secretary import processes
-from secretary.processes import MARK
+from secretary.core import processes
+from secretary.core.processes import MARK
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024

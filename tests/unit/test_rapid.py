@@ -10,10 +10,10 @@ import numpy
 import pytest
 from PIL import Image
 
-from secretary.engines.ocr import open_engine
-from secretary.engines.rapid import FINDER, READER, Rapid
-from secretary.errors import EngineUnavailable
-from secretary.processors.recognition import recognise
+from secretary.core.errors import EngineUnavailable
+from secretary.documents.ocr.engines import open_engine
+from secretary.documents.ocr.rapidocr import FINDER, READER, Rapid
+from secretary.documents.ocr.recognition import recognise
 
 from ..error_rate import character_error_rate
 from ..printed import ENGLISH, GERMAN, Print, page, sheet
@@ -126,7 +126,7 @@ def test_it_starts_no_threads_and_tells_nobody_what_it_does(tmp_path: Path) -> N
         "outside = ('socket.connect', 'socket.getaddrinfo', 'socket.sendto', 'urllib.Request')\n"
         "sys.addaudithook(lambda name, _: name in outside and asked.append(name))\n"
         "from PIL import Image\n"
-        "from secretary.engines.ocr import open_engine\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
         "open_engine('rapidocr').version\n"
         "print(sorted({'rapidocr', 'onnxruntime', 'numpy'} & set(sys.modules)))\n"
         "picture = Image.open(sys.argv[1])\n"
@@ -145,8 +145,8 @@ def test_without_its_package_it_says_what_to_install(tmp_path: Path) -> None:
         "found = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name: None if name == 'rapidocr' else found(name)\n"
         "from PIL import Image\n"
-        "from secretary.engines.ocr import open_engine\n"
-        "from secretary.errors import EngineUnavailable\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
+        "from secretary.core.errors import EngineUnavailable\n"
         "picture = Image.open(sys.argv[1])\n"
         "for use in (lambda engine: engine.languages(), lambda engine: engine.version,\n"
         "            lambda engine: engine.read(picture, languages='eng', dpi=None)):\n"

@@ -3,7 +3,7 @@
 import math
 import random
 
-from secretary.engines.reading_order import Piece, Point, in_reading_order
+from secretary.documents.ocr.rapidocr import Piece, Point, in_reading_order
 
 HEIGHT = 20.0
 

@@ -1,6 +1,6 @@
 """Lines that come back at the edges of pages."""
 
-from secretary.processors.running_lines import running_lines, without_running_lines
+from secretary.documents.assembly import running_lines, without_running_lines
 
 
 def cleaned(pages: list[str]) -> list[str]:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from secretary.core.job import Job
+from secretary.core.parameters import HIDDEN, has_secrets, masked, without_secrets
 from secretary.handlers import BUILTIN
-from secretary.job import Job
-from secretary.secret_parameters import HIDDEN, has_secrets, masked, without_secrets
 
 GIVEN: dict[str, Any] = {
     "url": "https://example.org/a.pdf",

@@ -4,11 +4,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from secretary.errors import AccessDenied, AddressRefused, InvalidParameters
-from secretary.handler import JobContext, handles
-from secretary.job import Job
-from secretary.registry import Registry
-from secretary.submission import BatchRequest, JobRequest, fingerprint, make_batch, make_job, read
+from secretary.core.errors import AccessDenied, AddressRefused, InvalidParameters
+from secretary.core.job import Job
+from secretary.jobs.handler import JobContext, handles
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import (
+    BatchRequest,
+    JobRequest,
+    fingerprint,
+    make_batch,
+    make_job,
+    read,
+)
 
 
 class PdfParameters(BaseModel):

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from secretary.processors.text_files import MadeText, add_made, write_made
-from secretary.processors.text_formats import as_html, as_text
+from secretary.documents.text_output import MadeText, add_made, as_html, as_text, write_made
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.processors.text_parts import parts_of, pieces_of, tokens_of
+from secretary.documents.text_chunking import parts_of, pieces_of, tokens_of
 
 LINES = st.sampled_from(
     [

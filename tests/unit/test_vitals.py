@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from secretary.errors import StoreUnavailable
-from secretary.vitals import Shared
+from secretary.core.errors import StoreUnavailable
+from secretary.observability.service_stats import Shared
 
 
 class Count:

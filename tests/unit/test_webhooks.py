@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from secretary.files import JobFiles
-from secretary.job import (
+from secretary.core.http_headers import keys_of, read_retry_after, signature
+from secretary.core.job import (
     NO_RESULTS,
     Batch,
     Job,
@@ -20,13 +20,11 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.retry_after import read_retry_after
-from secretary.signatures import keys_of, signature
+from secretary.storage.artifacts import JobFiles
 from secretary.webhooks import BreakerOptions, Schedule
-from secretary.webhooks.archive import read_archive
-from secretary.webhooks.breaker import Breakers
-from secretary.webhooks.headers import as_bytes, headers_for
 from secretary.webhooks.payload import batch_payload, body, job_payload, phase_of
+from secretary.webhooks.request import as_bytes, headers_for, read_archive
+from secretary.webhooks.retry_policy import Breakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from .. import bulk
-from ..bulk import Wish
-from ..errors import InvalidParameters
-from ..job import utc_now
+from ..core.errors import InvalidParameters
+from ..core.job import utc_now
+from ..jobs import bulk
+from ..jobs.bulk import BulkAction
+from ..jobs.submission import Moment
 from ..store import JobQuery
-from ..submission import Moment
-from .access import Caller
-from .asked import ARCHIVED, desk_of, statuses
+from .auth import Caller
+from .dependencies import ARCHIVED, job_service_of, statuses
 from .envelope import in_utc, success
 from .errors import code_of
 
@@ -70,7 +70,7 @@ class BulkRequest(BaseModel):
         frozen=True, extra="forbid", json_schema_extra={"examples": [EXAMPLE]}
     )
 
-    action: Wish
+    action: BulkAction
     job_ids: list[Id] | None = Field(None, max_length=bulk.PART)
     filter: Filter | None = None
     dry_run: bool = Field(False, description="Only tell how many jobs it would concern")
@@ -98,13 +98,13 @@ async def change_jobs(request: Request, asked: BulkRequest, user: Caller) -> JSO
 
 
 async def _done(request: Request, asked: BulkRequest, user: str | None) -> bulk.Outcome:
-    desk = desk_of(request)
+    job_service = job_service_of(request)
     if asked.job_ids is not None and asked.filter is None:
         if asked.cursor is not None:
             raise InvalidParameters("cursor: only a filter has one")
         named = bulk.count_named if asked.dry_run else bulk.change_named
-        return await named(desk, asked.action, asked.job_ids, user=user)
+        return await named(job_service, asked.action, asked.job_ids, user=user)
     if asked.filter is None or asked.job_ids is not None:
         raise InvalidParameters("job_ids: either these or a filter is needed")
     fitting = bulk.count_fitting if asked.dry_run else bulk.change_fitting
-    return await fitting(desk, asked.action, asked.filter.query(asked.cursor), user=user)
+    return await fitting(job_service, asked.action, asked.filter.query(asked.cursor), user=user)

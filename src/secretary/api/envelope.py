@@ -8,8 +8,8 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from ..job import NO_RESULTS, Job
-from ..json_bytes import json_bytes
+from ..core.job import NO_RESULTS, Job
+from ..core.json_codec import json_bytes
 
 
 class JsonAnswer(JSONResponse):

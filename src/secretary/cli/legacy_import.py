@@ -5,14 +5,14 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from ..config import Settings
-from ..errors import InvalidParameters
-from ..home import MONGODB, SETTINGS, Home, opened, read_address
-from ..legacy import Importer, KindReport, LegacyReport, Running
-from ..store.older import open_older
-from .meter import Meter, meter
+from ..core.errors import InvalidParameters
+from ..migration.legacy_documents import Running
+from ..migration.legacy_import import Importer, KindReport, LegacyReport, open_older
+from ..migration.locations import MONGODB, SETTINGS, StorageLocation, opened, read_address
+from .backend import Advance
 from .options import log_quietly
 from .output import complain, print_json
-from .place import Advance
+from .progress_bar import ProgressBar, meter
 from .tables import print_tallies
 
 #: Of what cannot be read so many are named.
@@ -39,14 +39,14 @@ def import_older(
 
 
 async def _import(
-    uri: str, settings: Settings, running: Running, dry_run: bool, bars: Meter
+    uri: str, settings: Settings, running: Running, dry_run: bool, bars: ProgressBar
 ) -> LegacyReport:
     older = open_older(uri)
     async with AsyncExitStack() as stack:
         await older.open()
         stack.push_async_callback(older.close)
         address = read_address(SETTINGS, None, settings)
-        home: Home | None = None
+        home: StorageLocation | None = None
         file = address.database_file
         if not (dry_run and file is not None and not file.exists()):
             home = await stack.enter_async_context(opened(address))

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
 
-from ..signatures import signature
-from .documents import ErrorDocument, Progress, Results, Told
+from ..core.http_headers import signature
 from .errors import WebhookRefused
+from .models import ErrorDocument, Progress, Results, ServiceModel
 
 
 class Headers(Protocol):
@@ -20,7 +20,7 @@ class Headers(Protocol):
     def items(self) -> Iterable[tuple[str, str]]: ...
 
 
-class WebhookEvent(Told):
+class WebhookEvent(ServiceModel):
     #: `webhook-id`: the same for all tries and replays. Note it to notice what comes twice.
     id: str
     sent_at: datetime

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from ..json_bytes import json_bytes
-from ..processors.assembly import MAX_RESULTS_BYTES
-from ..processors.transcript import short_clock
-from ..processors.web.paths import SessionPaths
-from .parts import Missing
+from ..core.json_codec import json_bytes
+from ..documents.assembly import MAX_RESULTS_BYTES
+from ..media.transcript import short_clock
+from ..web.paths import SessionPaths
 from .session_parts import Slide, Transcribed
+from .subjobs import Missing
 
 #: What is written by us and by nobody else, by the language of the document.
 WORDS: Mapping[str, Mapping[str, str]] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from ..job import Delivery, Try, utc_now
+from ..core.job import Delivery, Try, utc_now
 
 #: A job that is still open so long after it was added is told of for the first time.
 FIRST_SIGN = timedelta(seconds=1)
@@ -25,7 +25,7 @@ class DueEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsWanted:
+class EventCapacity:
     """What a sender can take on now. It holds what it takes until the lease lapses: the events
     of a sender that died are given to another."""
 
@@ -60,7 +60,7 @@ class Outbox(Protocol):
     """The events of jobs and batches with a webhook. A final event is written together with the
     final state; at most one of an owner waits to be told, and none of an earlier run."""
 
-    async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
+    async def take_events(self, wanted: EventCapacity) -> list[DueEvent]:
         """Hold events that are due. Of each endpoint final ones come first, oldest first."""
         ...
 

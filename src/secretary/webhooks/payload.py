@@ -3,9 +3,9 @@
 import base64
 from typing import Any, Literal
 
-from ..event_data import event_data
-from ..job import FINAL, NO_RESULTS, Batch, Job, JobStatus, Webhook, iso
-from ..store.json_text import dumps
+from ..core.job import FINAL, NO_RESULTS, Batch, Job, JobStatus, Webhook, iso
+from ..core.json_codec import dumps
+from ..jobs.events import event_data
 
 SCHEMA_VERSION = 1
 WORKER = "secretary"

@@ -13,17 +13,15 @@ from functools import partial
 
 import httpx
 
-from ..errors import NotFound, StoreUnavailable
-from ..files import JobFiles
-from ..job import FINAL, Batch, Job, Try, Webhook, utc_now
+from ..core.errors import NotFound, StoreUnavailable
+from ..core.job import FINAL, Batch, Job, Try, Webhook, utc_now
 from ..network.client import Network
+from ..storage.artifacts import JobFiles
 from ..store import JobStore
-from ..store.outbox import DueEvent, EventsWanted, Pace, succeeded
-from .breaker import BreakerOptions, Breakers
-from .letter import write
+from ..store.outbox import DueEvent, EventCapacity, Pace, succeeded
 from .payload import phase_of
-from .request import GONE, Answer, post
-from .schedule import Schedule
+from .request import GONE, Answer, post, write
+from .retry_policy import BreakerOptions, Breakers, Schedule
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +158,7 @@ class Sender:
         for endpoint in self._breakers.failing:
             allowed = self._breakers.allowed(endpoint, options.per_endpoint)
             busy[endpoint] += options.per_endpoint - allowed
-        wanted = EventsWanted(
+        wanted = EventCapacity(
             limit=limit, per_endpoint=options.per_endpoint, busy=busy, lease=options.lease
         )
         return await self._store.take_events(wanted)
