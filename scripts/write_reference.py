@@ -54,7 +54,7 @@ def main() -> None:
     pages = {
         "reference/api.md": {"routes": "\n".join(routes(document))},
         "reference/job-types.md": {"job types": "\n".join(job_types())},
-        "explanation/architecture.md": {"modules": "\n".join(module_duties.tables())},
+        "explanation/architecture.md": {"modules": module_duties.table()},
     }
     stale = [name for name, parts in pages.items() if not put(DOCS / name, parts)]
     if stale and "--check" in sys.argv:

@@ -1,4 +1,4 @@
-"""Puts the parts together: the only place that knows all of them."""
+"""The composition root: builds each part once and passes it on."""
 
 import logging
 import os

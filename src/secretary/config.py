@@ -1,4 +1,4 @@
-"""The settings: read once from the config file and the environment, checked, then frozen."""
+"""The settings: read once from the config file and the environment, validated, frozen."""
 
 import os
 import re

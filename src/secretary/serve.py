@@ -1,4 +1,4 @@
-"""Runs the service: answers, works, sends events, and stops when a signal says so."""
+"""Runs the service and workers as processes: HTTP server, signals, shutdown."""
 
 import asyncio
 import gc

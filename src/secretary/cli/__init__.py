@@ -1,4 +1,4 @@
-"""The command line: `secretary --help` shows what there is."""
+"""The command line: `secretary --help` lists the commands."""
 
 import os
 import sys

@@ -1,5 +1,4 @@
-"""The Python client of the service: jobs are handed in, waited for and read, by ordinary programs
-and by asynchronous ones. It needs httpx and pydantic, and nothing of the service itself."""
+"""The Python client: submit jobs, wait for them and read their results."""
 
 from .aio import AsyncClient
 from .batches import AsyncBatch

@@ -1,1 +1,1 @@
-"""The work itself. Processors know files and engines, never jobs."""
+"""Reads documents: PDF, office files and images. Knows files and engines, never jobs."""

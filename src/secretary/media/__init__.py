@@ -1,1 +1,1 @@
-"""Sound and moving pictures."""
+"""Reads recordings: ffmpeg, speech recognition, slides, subtitles, yt-dlp."""

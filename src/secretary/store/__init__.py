@@ -1,4 +1,4 @@
-"""The contract every job store keeps, and the way to open one by URL."""
+"""The protocols of the job store, and how to open one by URL."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,1 +1,1 @@
-"""Web pages and schedules of conferences."""
+"""Reads web pages: conference talks, schedules, articles."""

@@ -1,4 +1,4 @@
-"""Tells webhooks of the progress and the end of jobs and batches: signed, retried, recorded."""
+"""Delivers events to webhooks: signed, retried, recorded."""
 
 from .retry_policy import BreakerOptions, Schedule
 from .sender import Sender, SenderOptions
