@@ -7,10 +7,29 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "secretary"
 
 #: The order in which a job passes through them. A package missing here stops the script.
-ORDER = (
-    "api cli client jobs store worker handlers documents media web llm storage network webhooks"
-    " observability migration core config app serve version"
-).split()
+ORDER = [
+    "api",
+    "cli",
+    "client",
+    "jobs",
+    "store",
+    "worker",
+    "handlers",
+    "documents",
+    "media",
+    "web",
+    "llm",
+    "storage",
+    "network",
+    "webhooks",
+    "observability",
+    "migration",
+    "core",
+    "config",
+    "app",
+    "serve",
+    "version",
+]
 OMITTED = {"__init__", "__main__"}
 
 
