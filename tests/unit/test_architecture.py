@@ -136,8 +136,8 @@ def own_imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str]:
             for name in [node.module] if node.module else [alias.name for alias in node.names]:
                 yield ".".join((*base, name or ""))
         match node:
-            case ast.Call(func=ast.Name(id="LazyCallable"), args=[ast.Constant(value=name), _]):
-                yield str(name)
+            case ast.Call(func=ast.Name(id="LazyCallable"), args=[ast.Constant(value=module), _]):
+                yield str(module)
 
 
 def library_imports(tree: ast.Module) -> Iterator[str]:
