@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .config import (
     MEGAPIXEL,
@@ -35,7 +35,7 @@ from .storage.blob_store import BlobStore
 from .storage.cache import Cache
 from .storage.sources import Sources
 from .storage.uploads import Uploads
-from .store import STORES, JobStore, open_store
+from .store import STORES, Store, open_store
 from .worker.executor import Executor
 from .worker.maintenance import Maintenance, MaintenanceOptions
 from .worker.observer import Observer, Unobserved
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .network.client import Network
     from .observability.metrics import Metrics
     from .observability.otel import OtelTracer
+    from .store.mongo import MongoStore
     from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def make_registry(settings: Settings) -> Registry:
     return registry
 
 
-def make_files(settings: Settings, store: JobStore) -> JobFiles:
+def make_files(settings: Settings, store: Store) -> JobFiles:
     directory = settings.storage.data_dir.resolve()
     blob_store = make_blob_store(settings, store)
     max_bytes = settings.limits.max_upload_mb * MEBIBYTE
@@ -75,7 +76,7 @@ def make_files(settings: Settings, store: JobStore) -> JobFiles:
     )
 
 
-def make_blob_store(settings: Settings, store: JobStore) -> BlobStore | None:
+def make_blob_store(settings: Settings, store: Store) -> BlobStore | None:
     where = settings.storage.files
     if where.startswith("s3://"):
         try:
@@ -87,7 +88,11 @@ def make_blob_store(settings: Settings, store: JobStore) -> BlobStore | None:
         return S3Depot(where)
     if where == "gridfs" and not settings.storage.mongodb_uri:
         raise InvalidSettings("storage.files: gridfs needs a MongoDB (storage.mongodb_uri)")
-    return None if where == "directory" else store.blob_store()
+    if where == "directory" or not settings.storage.mongodb_uri:
+        return None
+    from .storage.gridfs import GridFsBlobStore  # loads the MongoDB driver
+
+    return GridFsBlobStore(cast("MongoStore", store))
 
 
 def make_sources(settings: Settings) -> Sources:
@@ -190,7 +195,7 @@ def make_templates(settings: Settings) -> Library:
 
 
 def make_job_service(
-    settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
+    settings: Settings, store: Store, *, on_event: Callable[[], None] = lambda: None
 ) -> JobService:
     network = cache(partial(make_network, settings))  # most requests need none
 
@@ -201,7 +206,7 @@ def make_job_service(
     return JobService(store, registry, files, check_url=check_url, on_event=on_event)
 
 
-def make_sender(settings: Settings, store: JobStore) -> "Sender":
+def make_sender(settings: Settings, store: Store) -> "Sender":
     from .webhooks import (
         Sender,
         SenderOptions,  # for the same reason
@@ -211,7 +216,7 @@ def make_sender(settings: Settings, store: JobStore) -> "Sender":
 
 
 @asynccontextmanager
-async def opened_store(settings: Settings) -> AsyncIterator[JobStore]:
+async def opened_store(settings: Settings) -> AsyncIterator[Store]:
     scheme = settings.store_url.partition("://")[0]
     if scheme not in STORES:
         raise InvalidSettings(f"storage.mongodb_uri: {scheme}:// is not a MongoDB address")
@@ -235,7 +240,7 @@ class Components:
 
 def make_worker(
     settings: Settings,
-    store: JobStore,
+    store: Store,
     *,
     job_types: Collection[str] | None = None,
     slots: int | None = None,
@@ -278,7 +283,7 @@ def make_worker(
 
 
 def make_maintenance(
-    settings: Settings, store: JobStore, observer: Observer | None = None
+    settings: Settings, store: Store, observer: Observer | None = None
 ) -> Maintenance:
     options = MaintenanceOptions(
         max_crashes=settings.generic_worker.max_crashes,
@@ -381,7 +386,7 @@ async def examine(settings: Settings) -> list[Finding]:
         return [*findings, doctor.unusable_store(error)]
 
 
-async def _look_at_files(settings: Settings, store: JobStore) -> list[Finding]:
+async def _look_at_files(settings: Settings, store: Store) -> list[Finding]:
     try:
         blob_store = make_blob_store(settings, store)
     except InvalidSettings as error:

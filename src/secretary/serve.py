@@ -33,7 +33,7 @@ from .app import (
 from .config import Settings
 from .core.errors import InvalidSettings
 from .jobs.events import EventHub
-from .store import JobStore
+from .store import Store
 from .worker.observer import Observer, Observers
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ async def work(
 
 async def _work_and_tell(
     settings: Settings,
-    store: JobStore,
+    store: Store,
     sender: "Sender",
     make: Callable[..., Components],
     spans: "OtelTracer | None",

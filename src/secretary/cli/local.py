@@ -15,7 +15,7 @@ from ..jobs.service import JobService
 from ..jobs.submission import BatchRequest, JobRequest, read
 from ..observability.doctor import Finding
 from ..store import BatchQuery, JobQuery
-from ..store.workers import worker_document
+from ..store.claims import worker_document
 from .backend import (
     Advance,
     BatchFilter,

@@ -17,8 +17,8 @@ from ..core.job import FINAL, Batch, Delivery, Job, JobStatus, Owned, new_id
 from ..core.parameters import flat_parameters, without_hidden
 from ..storage.artifacts import JobFiles
 from ..storage.uploads import UPLOAD_IS_GONE, Upload
-from ..store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
-from ..store.workers import is_alive
+from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
+from ..store.claims import is_alive
 from .registry import Registry
 from .submission import (
     BatchRequest,
@@ -102,7 +102,7 @@ class JobService:
     """`user` is the one who asks, None for an operator, who may do everything. What a user may
     not read does not exist for them; what they may read but not change is `AccessDenied`."""
 
-    store: JobStore
+    store: Store
     registry: Registry
     files: JobFiles
     #: Raises AddressRefused for the URL of a webhook that may not be reached.

@@ -17,8 +17,8 @@ from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL, Batch, Job, Try, Webhook, utc_now
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
-from ..store import JobStore
-from ..store.outbox import DueEvent, EventCapacity, Pace, succeeded
+from ..store import Store
+from ..store.outbox import DueEvent, EventCapacity, ProgressSchedule, succeeded
 from .payload import phase_of
 from .request import GONE, Answer, post, write
 from .retry_policy import BreakerOptions, Breakers, Schedule
@@ -58,7 +58,7 @@ class Sender:
 
     def __init__(
         self,
-        store: JobStore,
+        store: Store,
         network: Network,
         files: JobFiles,
         options: SenderOptions,
@@ -138,7 +138,7 @@ class Sender:
         held = [one for one in self._sending.values() if not self._is_old_news(one)]
         slow = [one for one in held if now - one.held_at > lease / 3]
         if slow:
-            await self._store.hold_events([one.event for one in slow], self._options.lease)
+            await self._store.renew_events([one.event for one in slow], self._options.lease)
             for one in slow:
                 one.held_at = now
 
@@ -161,7 +161,7 @@ class Sender:
         wanted = EventCapacity(
             limit=limit, per_endpoint=options.per_endpoint, busy=busy, lease=options.lease
         )
-        return await self._store.take_events(wanted)
+        return await self._store.claim_events(wanted)
 
     def _sent(self, event: DueEvent, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -185,7 +185,7 @@ class Sender:
     async def _record_broken(self, event: DueEvent) -> None:
         tried = Try(at=utc_now(), error="internal error", duration_ms=0)
         if event.delivery.event == "progress":
-            await self._store.pace_event(event, tried, None)
+            await self._store.record_progress(event, tried, None)
         else:
             await self._record(event, tried, retry_after=None)
 
@@ -197,11 +197,11 @@ class Sender:
         wanted = webhook is not None and (is_end or webhook.wants(phase_of(owner)))
         if webhook is None or not wanted or is_end != (owner.status in FINAL):
             # Things have moved on since it was taken.
-            await self._store.pace_event(event, None, self._pace(owner))
+            await self._store.record_progress(event, None, self._pace(owner))
             return
         answer = await self._request(client, sending, owner, webhook)
         if answer is None:
-            await self._store.pace_event(event, None, self._pace(owner))
+            await self._store.record_progress(event, None, self._pace(owner))
             return
         self.told(event.delivery.event, succeeded(answer.tried))
         pause = self._judge(event.endpoint, answer)
@@ -209,7 +209,7 @@ class Sender:
             await self._record(event, answer.tried, retry_after=answer.retry_after)
         else:
             pace = None if answer.tried.status == GONE else self._pace(owner)
-            await self._store.pace_event(event, answer.tried, pace)
+            await self._store.record_progress(event, answer.tried, pace)
         if pause is not None:
             logger.warning("%s fails again and again; a pause of %s", event.endpoint, pause)
             await self._store.postpone_events(event.endpoint, utc_now() + pause)
@@ -219,15 +219,15 @@ class Sender:
             return await self._store.get(event.owner_id)
         return await self._store.get_batch(event.owner_id)
 
-    def _pace(self, owner: Job | Batch) -> Pace | None:
+    def _pace(self, owner: Job | Batch) -> ProgressSchedule | None:
         if isinstance(owner, Batch) or owner.webhook is None or not owner.webhook.wants_progress:
             return None
         now = utc_now()
         percent = owner.progress.percent
-        return Pace(
-            told_percent=percent,
-            ripe_percent=percent + self._options.progress_step,
-            ripe_at=now + self._options.progress_every,
+        return ProgressSchedule(
+            sent_percent=percent,
+            early_percent=percent + self._options.progress_step,
+            early_at=now + self._options.progress_every,
             due_at=now + self._options.heartbeat,
         )
 
@@ -269,4 +269,4 @@ class Sender:
             )
             if next_try_at is None:
                 logger.warning("Gave up telling %s how %s ended", event.endpoint, event.owner_id)
-        await self._store.settle_event(event, tried, next_try_at=next_try_at)
+        await self._store.record_delivery(event, tried, next_try_at=next_try_at)
