@@ -106,7 +106,7 @@ def fits(job: Job, archived: bool, wanted: dict[str, Any]) -> bool:
         and job.may_read(wanted.get("visible_to"))
         and (text is None or text.lower() in (job.job_name or "").lower())
         and job.status in wanted.get("status", JobStatus)
-        and job.created_at >= wanted.get("created_after", BEGAN)
+        and job.created_at > wanted.get("created_after", BEGAN - timedelta(days=1))
         and job.created_at < wanted.get("created_before", BEGAN + timedelta(days=1))
     )
 

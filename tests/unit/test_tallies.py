@@ -76,4 +76,4 @@ async def test_a_store_that_is_away_does_not_keep_anybody_from_ending(
     written.away = True
     tallies.add([ending()])
     await tallies.close()
-    assert "was not counted" in caplog.text
+    assert "were not written" in caplog.text
