@@ -520,9 +520,9 @@ class TestWhenItIsStopped:
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from secretary.sandbox import Sandbox
-from secretary.sites.choice import fetched
-from secretary.sites.media import SiteRequest
+from secretary.worker.sandbox import Sandbox
+from secretary.media.ytdlp.fetch import fetched
+from secretary.media.ytdlp.media import SiteRequest
 
 async def main(url, host, into):
     sandbox = Sandbox(1)

@@ -396,5 +396,5 @@ def _program(preload: Sequence[str]) -> str:
     path = [entry for entry in sys.path if isinstance(entry, str)]
     return (
         f"import sys; sys.path[:] = {path!r}; "
-        f"from secretary.sandbox.inside import main; main({tuple(preload)!r})"
+        f"from secretary.worker.sandbox.child_main import main; main({tuple(preload)!r})"
     )
