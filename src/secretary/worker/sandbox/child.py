@@ -188,7 +188,7 @@ class Child(asyncio.BufferedProtocol):
         try:
             self.pid = processes.spawn(
                 ["-c", program],
-                {**_ONE_THREAD, **environment, processes.MARK: self._token},
+                {**_ONE_THREAD, **environment, processes.SANDBOX_VARIABLE: self._token},
                 [None, output, output, theirs.fileno()],
             )
         finally:
@@ -272,7 +272,7 @@ class Child(asyncio.BufferedProtocol):
 
     def _left(self) -> set[int]:
         seen = {pid for pid, started in self._seen.items() if processes.is_alive(pid, started)}
-        return seen | {process.pid for process in processes.marked(self._token)}
+        return seen | {process.pid for process in processes.processes_with_token(self._token)}
 
     def sample(self) -> None:
         call = self.call
