@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileCorrupt
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from .page_store import Page, PageStore, load_pages, page_text_file
 
 #: Blocks at either edge of a page among which they are looked for.
@@ -184,11 +184,11 @@ def _put_together(assembly: Assembly) -> AssembledDocument:
             told.add(page, text, markdown)
             _add(done, page)
     with page_store.atomic_write(assembly.kept_as(RESULTS_FILE)) as path:
-        Path(path).write_bytes(json_bytes(told.results(done)))
+        Path(path).write_bytes(encode_json(told.results(done)))
     done.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if done.has_text else [])]
     if (pages_told := told.pages()) and done.has_text:
         with page_store.atomic_write(assembly.kept_as(PAGES_FILE)) as path:
-            Path(path).write_bytes(json_bytes(pages_told))
+            Path(path).write_bytes(encode_json(pages_told))
         done.files.append(PAGES_FILE)
     for name in done.files:
         page_store.link(assembly.kept_as(name), name)

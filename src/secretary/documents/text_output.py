@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def write_text_output(made: TextOutput) -> None:
     }
     if made.front_matter is not None:
         results["metadata"] = {"front_matter": made.front_matter}
-    _replace_file(shown / RESULTS_FILE, json_bytes(results))
+    _replace_file(shown / RESULTS_FILE, encode_json(results))
 
 
 def _formatted(made: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
@@ -238,7 +238,7 @@ def update_text_output(
         "structured_data": structured_data,
         "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
     }
-    _replace_file(path, json_bytes(results))
+    _replace_file(path, encode_json(results))
 
 
 def _whole(text: str) -> bytes:

@@ -22,7 +22,7 @@ from ..core.errors import (
     UnsupportedFile,
 )
 from ..core.file_types import detect_file_type
-from ..core.job import MORE_IN, Job
+from ..core.job import RESULTS_FILE_KEY, Job
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,
@@ -98,7 +98,7 @@ def document_results(
             "file_size": source.path.stat().st_size,
             **facts,
         },
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
 from ..storage import append_log
 from ..storage.append_log import RecordRef
@@ -58,7 +58,7 @@ class LlmCache:
         )
 
     async def _kept(self, question: Any, ask: Callable[[], Awaitable[T]]) -> T:
-        number = int.from_bytes(hashlib.sha256(json_bytes(question)).digest()[:8])
+        number = int.from_bytes(hashlib.sha256(encode_json(question)).digest()[:8])
         place = self.known.get(number)
         if place is not None:
             found: list[T] = await asyncio.to_thread(_load, place)
@@ -70,7 +70,7 @@ class LlmCache:
         return answer
 
     def _keep(self, number: int, answer: Any) -> None:
-        append_log.append(str(self.entry.directory), number, json_bytes(answer))
+        append_log.append(str(self.entry.directory), number, encode_json(answer))
         self.entry.touch()
 
 

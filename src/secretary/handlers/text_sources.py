@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
 from ..core.file_types import OFFICE_TYPES, safe_name
-from ..core.job import MORE_IN
+from ..core.job import RESULTS_FILE_KEY
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
 from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
 from ..jobs.handler import JobContext
@@ -158,7 +158,7 @@ async def text_results(
         "is_from_cache": is_from_cache,
         "metadata": {**known, "target_format": wanted, "characters": len(source.text)},
         "llm_info": ctx.llm.info(),
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }
 
 

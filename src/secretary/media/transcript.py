@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from ..core.errors import FileCorrupt
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..documents.markdown import escape_line_start
 from ..storage import append_log
@@ -167,7 +167,7 @@ def record_of(heard: Transcription) -> bytes:
         "unclear": heard.unclear,
         "said": said,
     }
-    return json_bytes(told)
+    return encode_json(told)
 
 
 def heard_in(record: bytes) -> Transcription:
@@ -191,7 +191,7 @@ def put_together(transcript: Transcript) -> None:
     markdown = "".join(blocks)
     _write(shown / MARKDOWN_FILE, [markdown])
     results = _results(transcript, said, markdown)
-    (shown / RESULTS_FILE).write_bytes(json_bytes(results))
+    (shown / RESULTS_FILE).write_bytes(encode_json(results))
 
 
 def _write_subtitles(shown: Path, said: Sequence[Word], prefix: str = "") -> None:

@@ -21,7 +21,7 @@ from ...core.errors import (
     WorkerCrashed,
 )
 from ...core.file_types import detect_file_type
-from ...core.processes import passed_on, started
+from ...core.processes import inherited_environment, running_program
 from .containers import declared_bytes, ole_kind
 from .text import decoded, delimiter_of, text_at
 
@@ -169,14 +169,14 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
     """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
     proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
     environment = {
-        **passed_on("PATH", "LANG", "TZ"),
+        **inherited_environment("PATH", "LANG", "TZ"),
         "HOME": str(work),
         "TMPDIR": str(work / "tmp"),
         "SAL_USE_VCLPLUGIN": "svp",
         **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), proxy),
     }
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with started(command, cwd=work, env=environment, **silent) as process:
+    with running_program(command, cwd=work, env=environment, **silent) as process:
         try:
             return process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
