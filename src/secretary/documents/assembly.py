@@ -128,7 +128,8 @@ class _Pages:
         refs = assembly.page_store.find_pages(made_after=assembly.made_after)
         for number in assembly.numbers:
             if number not in refs:
-                raise FileCorrupt(f"Page {number} is no longer in the cache; retry", page=number)
+                text = f"The text of page {number} is no longer cached; retry"
+                raise FileCorrupt(text, page=number)
         self._refs = [refs[number] for number in assembly.numbers]
         self._store = assembly.page_store
         size = sum(ref.size for ref in self._refs)

@@ -155,7 +155,7 @@ def _inline_words(children: Sequence["Token"]) -> Iterator[str]:
             case "link_open":
                 target, words, word = str(child.attrs.get("href", "")), [], ""
             case "link_close":
-                # A URL that equals its link text is not repeated, and one without a host is dropped.
+                # Do not repeat a URL that equals its link text, nor show one without a host.
                 link_text = "".join(words).strip()
                 is_new = SAFE_LINK.match(target) and target.removeprefix("mailto:") != link_text
                 word = f" ({target})" if is_new else ""
