@@ -202,10 +202,7 @@ def make_job_service(
 
 
 def make_sender(settings: Settings, store: JobStore) -> "Sender":
-    from .webhooks import (
-        Sender,
-        SenderOptions,  # for the same reason
-    )
+    from .webhooks import Sender, SenderOptions
 
     return Sender(store, make_network(settings), make_files(settings, store), SenderOptions())
 
