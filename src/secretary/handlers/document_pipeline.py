@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.callables import map_limited
 from ..core.errors import (
@@ -29,16 +29,16 @@ from ..documents.assembly import (
     PAGES_FILE,
     RESULTS_FILE,
     TEXT_FILE,
-    Assembled,
+    AssembledDocument,
     Assembly,
     assemble,
     is_assembled,
 )
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore, show_known
-from ..documents.page_task import METHODS, PROCEDURE
+from ..documents.page_store import PageStore, link_pages
+from ..documents.page_task import METHODS, OCR_PIPELINE_VERSION, DocumentInfo
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
-from ..storage.append_log import Place
+from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, digest_of
 from ..storage.sources import SourceFile
 from ..version import __version__
@@ -47,7 +47,7 @@ from .progress import PageProgress
 from .text_generation import apply_requested_template, requested_template
 
 if TYPE_CHECKING:
-    from ..documents.page_task import PageTask, Unfinished
+    from ..documents.page_task import PageTask, PendingPage
 
 DocumentContext = JobContext[LanguageParameters]
 
@@ -129,7 +129,7 @@ async def open_page_cache(
     made_with = [package_version(library)]
     if method.ocr:
         engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
-        made_with.append(f"{engine.name} {engine.version} {PROCEDURE}")
+        made_with.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
     key = {
         "images": options.images,
         "languages": _languages(ctx, options),
@@ -161,6 +161,17 @@ async def open_cache_entry(
     return entry, PageStore(str(entry.directory), str(ctx.directory), reusable_since(ctx))
 
 
+async def inspect_document(
+    ctx: DocumentContext, entry: CacheEntry, inspect: Callable[..., DocumentInfo], *args: Any
+) -> DocumentInfo:
+    """What is known about the document as a whole, from the cache if possible."""
+    if entry.facts is not None:
+        return cast(DocumentInfo, entry.facts)
+    info: DocumentInfo = await ctx.run(inspect, *args, wall_time=ctx.documents.page_timeout)
+    entry.note(info)
+    return info
+
+
 @cache
 def package_version(package: str) -> str:
     return f"{package} {importlib.metadata.version(package)}"
@@ -181,7 +192,7 @@ def context_for_model(parameters: LanguageParameters) -> str | None:
 # Plan the pages ---------------------------------------------------------------------------------
 
 #: Processes pages in a child process; returns those that need OCR or a vision model as well.
-ProcessPages = Callable[["PageTask", Sequence[int]], list["Unfinished"]]
+ProcessPages = Callable[["PageTask", Sequence[int]], list["PendingPage"]]
 
 #: Pages per call: text layers take a millisecond each, images longer, OCR and models longest.
 NATIVE_BATCH, RENDERED_BATCH, OCR_BATCH = 64, 8, 1
@@ -195,7 +206,7 @@ async def read_pages(
     options: PageOptions,
     *,
     path: str,
-    facts: Mapping[str, Any],
+    info: DocumentInfo,
     entry: CacheEntry,
     page_store: PageStore,
     process: ProcessPages,
@@ -204,7 +215,7 @@ async def read_pages(
     from ..documents.page_task import PageTask  # loaded with the first job
 
     method, limits = METHODS[options.method], ctx.documents
-    page_count = int(facts["page_count"])
+    page_count = info["page_count"]
     page_numbers = select_pages(options.first_page, options.last_page, page_count)
     check_page_count(ctx, len(page_numbers))
     task = PageTask(
@@ -229,7 +240,7 @@ async def read_pages(
         entry,
         page_store,
         page_numbers,
-        facts={**facts, "extraction_method": options.method},
+        metadata={**info, "extraction_method": options.method},
         processed=processed,
         archives=page_archives(images=options.images, previews=method.preview),
     )
@@ -277,30 +288,30 @@ class PageProcessor:
         await progress.advance(len(page_numbers) - len(missing))
         if missing:
             reused = [cached[number] for number in page_numbers if number in cached]
-            await asyncio.to_thread(show_known, page_store, reused)
+            await asyncio.to_thread(link_pages, page_store, reused)
             await self._process_all(missing, progress)
         return bool(missing)
 
-    def _cached(self) -> dict[int, Place]:
+    def _cached(self) -> dict[int, RecordRef]:
         page_store = self.task.page_store
-        return page_store.places(made_after=page_store.made_after)
+        return page_store.find_pages(made_after=page_store.made_after)
 
     async def _process_all(self, page_numbers: Sequence[int], progress: PageProgress) -> None:
         task = self.task
         unfinished = await self._process_in_parallel(task, page_numbers, progress)
-        if task.method.choose and unfinished:
+        if task.method.auto and unfinished:
             reasons = {page.number: page.reason or "" for page in unfinished}
             ocr = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
             await self._process_in_parallel(ocr, sorted(reasons), progress)
 
     async def _process_in_parallel(
         self, task: "PageTask", page_numbers: Sequence[int], progress: PageProgress
-    ) -> list["Unfinished"]:
+    ) -> list["PendingPage"]:
         """Run as many calls at a time as there are processes, or as the model takes requests."""
         concurrency = self.ctx.processes
         if task.method.llm:
             concurrency = self.ctx.llm.options.models["vision"].provider.max_concurrent
-        unfinished: list[Unfinished] = []
+        unfinished: list[PendingPage] = []
 
         async def process(batch: Sequence[int]) -> None:
             remaining = await self._process(task, batch)
@@ -315,7 +326,7 @@ class PageProcessor:
         await map_limited(batches, concurrency, process)
         return unfinished
 
-    async def _process(self, task: "PageTask", page_numbers: Sequence[int]) -> list["Unfinished"]:
+    async def _process(self, task: "PageTask", page_numbers: Sequence[int]) -> list["PendingPage"]:
         """After a crash or a timeout the pages are retried one by one, so that the error names the
         page and the others are kept."""
         limit = self.ctx.documents.page_timeout + timedelta(seconds=len(page_numbers) - 1)
@@ -331,25 +342,25 @@ class PageProcessor:
                 unfinished += await self._process(task, [number])
         return unfinished
 
-    async def _read_with_model(self, task: "PageTask", pages: Sequence["Unfinished"]) -> None:
-        from ..documents.page_task import Reading, finish
+    async def _read_with_model(self, task: "PageTask", pages: Sequence["PendingPage"]) -> None:
+        from ..documents.page_task import PageReading, save_page
 
         for page in pages:
-            assert page.picture is not None
-            image = Path(page.picture)
+            assert page.model_image is not None
+            image = Path(page.model_image)
             markdown = await self.ctx.llm.read_picture(
                 await asyncio.to_thread(image.read_bytes),
                 language=task.languages,
                 context=context_for_model(self.ctx.parameters),
             )
             await asyncio.to_thread(image.unlink)
-            readings = {"llm": Reading(text=markdown, markdown=markdown), **page.readings}
-            await asyncio.to_thread(finish, task, page.number, readings, page.pictures)
+            readings = {"llm": PageReading(text=markdown, markdown=markdown), **page.readings}
+            await asyncio.to_thread(save_page, task, page.number, readings, page.pictures)
 
 
 def _max_batch(task: "PageTask") -> int:
     method = task.method
-    if method.llm or (method.ocr and not method.choose):
+    if method.llm or (method.ocr and not method.auto):
         return OCR_BATCH
     return RENDERED_BATCH if method.preview or task.with_images else NATIVE_BATCH
 
@@ -397,7 +408,7 @@ async def assemble_results(
     page_store: PageStore,
     page_numbers: range,
     *,
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     processed: bool,
     archives: Mapping[str, str],
     is_print: bool = True,
@@ -414,12 +425,12 @@ async def assemble_results(
     )
     assembled = await ctx.run(assemble, assembly)
     has_text = assembled.has_text or assembled.has_text_layer
-    if facts.get("extraction_method") == "native" and not has_text:
+    if metadata.get("extraction_method") == "native" and not has_text:
         raise UnsupportedFile(
             "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
         )
     results = _document_results(
-        ctx, document.source, assembled, entry.name, facts=facts, processed=processed
+        ctx, document.source, assembled, entry.name, metadata=metadata, processed=processed
     )
     return await apply_requested_template(ctx, results, MARKDOWN_FILE)
 
@@ -427,10 +438,10 @@ async def assemble_results(
 def _document_results(
     ctx: DocumentContext,
     source: SourceFile,
-    assembled: Assembled,
+    assembled: AssembledDocument,
     directory: str,
     *,
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     processed: bool,
 ) -> DocumentResults:
     job_id = ctx.job.job_id
@@ -454,7 +465,7 @@ def _document_results(
         previews_archive_url=url_if_made(PREVIEWS),
         context=ctx.parameters.context,
         is_from_cache=is_from_cache(ctx, processed=processed),
-        metadata={"file_name": source.name, "file_size": source.path.stat().st_size, **facts},
+        metadata={"file_name": source.name, "file_size": source.path.stat().st_size, **metadata},
         llm_info=ctx.llm.info(),
         more_in=RESULTS_FILE,
     )

@@ -155,7 +155,7 @@ async def _store(
     since, directory = reusable_since(ctx), str(entry.directory)
 
     def store() -> None:
-        if 0 not in append_log.places(directory, made_after=since):
+        if 0 not in append_log.index(directory, made_after=since):
             append_log.append(directory, 0, record, not_before=since)
             entry.note({})
 

@@ -1,16 +1,17 @@
 """Job type `imageocr`: reads the text in an image, by OCR or a vision model."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.file_types import IMAGE_TYPES
 from ..core.results import DocumentResults
-from ..documents.page_task import ALIASES, Unfinished
+from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     PageOptions,
+    inspect_document,
     open_page_cache,
     read_pages,
     require_models,
@@ -21,11 +22,11 @@ from .pdf import TIMEOUT
 
 #: Clients send `native` and `auto` as for PDFs, but an image has no text layer.
 MethodName = Literal["ocr", "tesseract_ocr", "llm", "llm_and_ocr", "preview", "native", "auto"]
-METHOD_ALIASES = {**ALIASES, "native": "ocr", "auto": "ocr"}
+IMAGE_METHODS = {**METHOD_ALIASES, "native": "ocr", "auto": "ocr"}
 
-INSPECT: LazyCallable[dict[str, Any]] = LazyCallable("documents.ocr.recognition", "inspect_picture")
-PROCESS_PAGES: LazyCallable[list[Unfinished]] = LazyCallable(
-    "documents.ocr.recognition", "make_picture_pages"
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.ocr.recognition", "inspect_image")
+PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.ocr.recognition", "process_image_pages"
 )
 
 
@@ -38,7 +39,7 @@ class ImageParameters(LanguageParameters):
 
     def page_options(self) -> PageOptions:
         return PageOptions(
-            method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
+            method=IMAGE_METHODS.get(self.extraction_method, self.extraction_method),
             images=self.include_images,
             languages=self.ocr_language,
         )
@@ -52,19 +53,13 @@ async def imageocr(ctx: JobContext[ImageParameters]) -> DocumentResults:
     entry, page_store = await open_page_cache(
         ctx, document, options, kind="imageocr", library="pillow"
     )
-    facts = entry.facts
-    if facts is None:
-        limits = ctx.documents
-        facts = await ctx.run(
-            INSPECT, document.path, limits.max_pixels, wall_time=limits.page_timeout
-        )
-        entry.note(facts)
+    info = await inspect_document(ctx, entry, INSPECT, document.path, ctx.documents.max_pixels)
     return await read_pages(
         ctx,
         document,
         options,
         path=document.path,
-        facts=facts,
+        info=info,
         entry=entry,
         page_store=page_store,
         process=PROCESS_PAGES,

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
 from ..storage import append_log
-from ..storage.append_log import Place
+from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry
 from ..version import __version__
 from .parameters import SourceParameters, reusable_since
@@ -30,7 +30,7 @@ async def open_llm_cache(ctx: JobContext[SourceParameters], text: str) -> "LlmCa
     options = {"model": model, "parameters": dict(parameters), "made_with": version}
     entry = await ctx.entry("text", digest, "answers", options=options, version=version)
     since = reusable_since(ctx)
-    cached = await asyncio.to_thread(append_log.places, str(entry.directory), made_after=since)
+    cached = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
     return LlmCache(ctx, entry, cached)
 
 
@@ -40,7 +40,7 @@ class LlmCache:
 
     ctx: JobContext[SourceParameters]
     entry: CacheEntry
-    cached: dict[int, Place]
+    cached: dict[int, RecordRef]
     #: Requests that were not in the cache.
     requests_sent: int = 0
 
@@ -72,7 +72,7 @@ class LlmCache:
         )
 
     async def _ask(self, request: Any, send: Callable[[], Awaitable[T]]) -> T:
-        number = int.from_bytes(hashlib.sha256(json_bytes(request)).digest()[:8])
+        number = int.from_bytes(hashlib.sha256(encode_json(request)).digest()[:8])
         if number in self.cached:
             answers: list[T] = await asyncio.to_thread(_load, self.cached[number])
             if answers:
@@ -83,7 +83,7 @@ class LlmCache:
         return answer
 
     def _store(self, number: int, answer: Any) -> None:
-        append_log.append(str(self.entry.directory), number, json_bytes(answer))
+        append_log.append(str(self.entry.directory), number, encode_json(answer))
         self.entry.touch()
 
 
@@ -91,8 +91,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _load(place: Place) -> list[Any]:
+def _load(place: RecordRef) -> list[Any]:
     try:
-        return [json.loads(line) for line in append_log.load([place])]
+        return [json.loads(line) for line in append_log.read([place])]
     except OSError:  # the cache was emptied in the meantime
         return []

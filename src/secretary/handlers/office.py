@@ -1,12 +1,13 @@
 """Job type `office`: converts documents, spreadsheets and presentations to Markdown."""
 
-from typing import Any
+from typing import cast
 
 from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.file_types import OFFICE_TYPES
 from ..core.results import DocumentResults
+from ..documents.page_task import DocumentInfo
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     Document,
@@ -21,8 +22,8 @@ from .document_pipeline import (
 )
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
-PROCESS_PAGES: LazyCallable[dict[str, Any]] = LazyCallable(
-    "documents.office.pages", "make_office_pages"
+PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
+    "documents.office.pages", "process_office_document"
 )
 
 
@@ -60,10 +61,9 @@ async def read_office(
         made_with=[package_version("lxml")],
     )
     await ctx.progress("processing_pages", 10)
-    facts = entry.facts
-    processed = facts is None or bool(page_store.made_after)
-    if facts is None or processed:
-        facts = await ctx.run(
+    processed = entry.facts is None or bool(page_store.made_after)
+    if processed:
+        info = await ctx.run(
             PROCESS_PAGES,
             document.path,
             document.file_type,
@@ -73,8 +73,10 @@ async def read_office(
             images,
             wall_time=ctx.documents.conversion_timeout,
         )
-        entry.note(facts)
-    page_count = int(facts["page_count"])
+        entry.note(info)
+    else:
+        info = cast(DocumentInfo, entry.facts)
+    page_count = info["page_count"]
     check_page_count(ctx, page_count)
     return await assemble_results(
         ctx,
@@ -82,7 +84,7 @@ async def read_office(
         entry,
         page_store,
         range(1, page_count + 1),
-        facts=facts,
+        metadata=info,
         processed=processed,
         archives=page_archives(images=images, previews=False),
         is_print=False,

@@ -3,19 +3,20 @@
 import os
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.results import DocumentResults
 from ..documents.office.libreoffice import clear_profiles
-from ..documents.page_task import ALIASES, Unfinished
+from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from .document_pipeline import (
     Document,
     DocumentContext,
     PageOptions,
+    inspect_document,
     open_page_cache,
     read_pages,
     require_models,
@@ -37,11 +38,11 @@ TIMEOUT = timedelta(hours=12)
 #: How long LibreOffice may take to exit before its process is killed.
 LIBREOFFICE_GRACE = timedelta(seconds=10)
 
-INSPECT: LazyCallable[dict[str, Any]] = LazyCallable("documents.pdf.pages", "inspect_pdf")
-PROCESS_PAGES: LazyCallable[list[Unfinished]] = LazyCallable(
-    "documents.pdf.pages", "make_pdf_pages"
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.pdf.pages", "inspect_pdf")
+PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.pdf.pages", "process_pdf_pages"
 )
-TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "to_pdf")
+TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "convert_to_pdf")
 
 
 class PdfParameters(LanguageParameters):
@@ -61,7 +62,7 @@ class PdfParameters(LanguageParameters):
 
     def page_options(self) -> PageOptions:
         return PageOptions(
-            method=ALIASES.get(self.extraction_method, self.extraction_method),
+            method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
             images=self.include_images,
             languages=self.ocr_language,
             password=self.password,
@@ -90,17 +91,13 @@ async def read_pdf(
         path = f"{entry.directory}/{CONVERTED}"
         if not os.path.exists(path):  # noqa: ASYNC240  (takes a microsecond)
             await _convert_to_pdf(ctx, document, path)
-    facts = entry.facts
-    if facts is None:
-        limit = ctx.documents.page_timeout
-        facts = await ctx.run(INSPECT, path, options.password, wall_time=limit)
-        entry.note(facts)
+    info = await inspect_document(ctx, entry, INSPECT, path, options.password)
     return await read_pages(
         ctx,
         document,
         options,
         path=path,
-        facts=facts,
+        info=info,
         entry=entry,
         page_store=page_store,
         process=PROCESS_PAGES,

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..core.results import Frame, MissingPart
 from ..documents.assembly import MAX_RESULTS_BYTES
 from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, short_clock
@@ -212,7 +212,7 @@ def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> by
             continue
         room -= len(text)
         results[name] = text
-    return json_bytes(results)
+    return encode_json(results)
 
 
 def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str) -> list[str]:

@@ -141,7 +141,7 @@ class SlideExtraction:
             (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + FFMPEG_GRACE)
             content = await asyncio.to_thread((directory / drawn.name).read_bytes)
             await asyncio.to_thread(_write, page_store, name, content)
-        await asyncio.to_thread(page_store.show, name, slide.file_name)
+        await asyncio.to_thread(page_store.link, name, slide.file_name)
 
     async def _read(
         self, slides: Sequence[Slide], page_store: PageStore, languages: str | None
@@ -163,7 +163,7 @@ class SlideExtraction:
             number = round(slide.at * 1000)  # identifies the slide, however many there are
             call = partial(
                 READ,
-                f"{page_store.shown}/{slide.file_name}",
+                f"{page_store.job_directory}/{slide.file_name}",
                 slide,
                 languages=languages,
                 ocr_engine=documents.ocr_engine,
@@ -174,20 +174,20 @@ class SlideExtraction:
 
         return await map_limited(slides, self.ctx.processes, read)
 
-    async def _cached(self, entry: CacheEntry) -> dict[int, append_log.Place]:
+    async def _cached(self, entry: CacheEntry) -> dict[int, append_log.RecordRef]:
         since = reusable_since(self.ctx)
-        return await asyncio.to_thread(append_log.places, str(entry.directory), made_after=since)
+        return await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
 
     async def _load_or_run(
         self,
         entry: CacheEntry,
-        cached: Mapping[int, append_log.Place],
+        cached: Mapping[int, append_log.RecordRef],
         number: int,
         run: Callable[[], Awaitable[Any]],
     ) -> dict[str, Any]:
         """The cached record with this number, or a new one."""
         if number in cached:
-            record = await asyncio.to_thread(lambda: next(append_log.load([cached[number]])))
+            record = await asyncio.to_thread(lambda: next(append_log.read([cached[number]])))
         else:
             record = orjson.dumps(asdict(await run()))
             append = partial(append_log.append, not_before=reusable_since(self.ctx))
@@ -198,5 +198,5 @@ class SlideExtraction:
 
 
 def _write(page_store: PageStore, name: str, content: bytes) -> None:
-    with page_store.writing(name) as path, open(path, "xb") as file:
+    with page_store.atomic_write(name) as path, open(path, "xb") as file:
         file.write(content)

@@ -14,8 +14,8 @@ from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
 from ..core.languages import english_name
 from ..core.results import FileResults, file_url
-from ..documents.text_chunking import parts_of, tokens_of
-from ..documents.text_output import MADE_FILE, add_made
+from ..documents.text_chunking import estimate_tokens, split_text
+from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, messages, parse, render
 from ..llm.templates.template import schema
@@ -85,7 +85,7 @@ async def apply_requested_template(
         target_language=ctx.parameters.target_language,
     )
     await asyncio.to_thread(
-        add_made,
+        update_text_output,
         str(ctx.directory),
         rendered.markdown,
         structured_data=rendered.structured_data,
@@ -94,7 +94,7 @@ async def apply_requested_template(
     llm_info = ctx.llm.info()
     return results.model_copy(
         update={
-            "markdown_file": file_url(ctx.job.job_id, MADE_FILE),
+            "markdown_file": file_url(ctx.job.job_id, RESULT_FILE),
             "metadata": {**results.metadata, **template_metadata(template, rendered)},
             "is_from_cache": results.is_from_cache and not llm_info["requests"],
             "llm_info": llm_info,
@@ -159,11 +159,12 @@ class _TemplateForm:
             return await self.llm.fill(self._messages(text), fields)
 
         prompt = "".join(message["content"] for message in self._messages(""))
+        form = json.dumps(fields, ensure_ascii=False)
         return await ask_about_whole(
             self.llm,
             text,
             ask,
-            overhead=tokens_of(prompt) + tokens_of(json.dumps(fields, ensure_ascii=False)),
+            overhead=estimate_tokens(prompt) + estimate_tokens(form),
             aim=self._aim(),
             progress=progress,
         )
@@ -197,7 +198,7 @@ async def summarize(
     async def ask(text: str) -> str:
         return await llm.write(request(text))
 
-    overhead = tokens_of(request("")[0]["content"])
+    overhead = estimate_tokens(request("")[0]["content"])
     aim = f"{SUMMARY_AIM} {instructions}" if instructions else SUMMARY_AIM
     summary = await ask_about_whole(llm, text, ask, overhead=overhead, aim=aim, progress=progress)
     return summary.strip() + "\n"
@@ -209,7 +210,7 @@ async def rewrite(llm: LlmCache, text: str, *, instructions: str, progress: Step
     async def ask(part: str) -> str:
         return await llm.write(rewriting_messages(part, instructions=instructions))
 
-    max_tokens = round(llm.context_tokens * HALF) - tokens_of(instructions)
+    max_tokens = round(llm.context_tokens * HALF) - estimate_tokens(instructions)
     parts = await _ask_about_parts(llm, text, max(max_tokens, MIN_TOKENS), ask, progress)
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -231,7 +232,7 @@ async def ask_about_whole(
         try:
             return await ask(short)
         except ContextExceeded:  # the estimate of its tokens was too low
-            room = min(room, tokens_of(short)) // 2
+            room = min(room, estimate_tokens(short)) // 2
             if room < MIN_TOKENS:
                 raise
 
@@ -239,7 +240,7 @@ async def ask_about_whole(
 async def _condense(llm: LlmCache, text: str, room: int, aim: str, progress: StepProgress) -> str:
     """The text itself if there is room for it, else notes."""
     max_tokens = max(MIN_TOKENS, min(round(llm.context_tokens * QUESTION), room))
-    while (size := tokens_of(text)) > room:
+    while (size := estimate_tokens(text)) > room:
         count = max(2, -(-size // max_tokens))
         words = max(50, round(min(room / count, max_tokens * ANSWER) * WORDS_PER_TOKEN))
 
@@ -249,7 +250,7 @@ async def _condense(llm: LlmCache, text: str, room: int, aim: str, progress: Ste
         part_size = min(max_tokens, -(-size // 2))
         notes = await _ask_about_parts(llm, text, part_size, ask, progress)
         text = "\n\n".join(note.strip() for note in notes)
-        if tokens_of(text) > size * MAX_NOTES_SHARE:
+        if estimate_tokens(text) > size * MAX_NOTES_SHARE:
             raise ContextExceeded(
                 f"The text is too long for the language model ({size:,} tokens), and the model's"
                 " notes are not shorter: see llm.context_tokens"
@@ -278,7 +279,7 @@ async def _ask_about_parts(
         try:
             return await ask(part)
         except ContextExceeded:
-            smaller = min(max_tokens, tokens_of(part)) // 2
+            smaller = min(max_tokens, estimate_tokens(part)) // 2
             if smaller < MIN_TOKENS:
                 raise
             halves = await _split(part, smaller)
@@ -288,7 +289,7 @@ async def _ask_about_parts(
 
 
 async def _split(text: str, max_tokens: int) -> list[str]:
-    parts = await asyncio.to_thread(parts_of, text, max_tokens)
+    parts = await asyncio.to_thread(split_text, text, max_tokens)
     return [part for part in parts if part.strip()]
 
 

@@ -267,15 +267,15 @@ class ChunkTranscription:
     entry: CacheEntry
     made_after: float = 0.0
 
-    def cached(self) -> dict[int, append_log.Place]:
-        return append_log.places(str(self.entry.directory), made_after=self.made_after)
+    def cached(self) -> dict[int, append_log.RecordRef]:
+        return append_log.index(str(self.entry.directory), made_after=self.made_after)
 
     def load(self, count: int) -> list[Transcription]:
         """The transcriptions of the first chunks."""
         from ..media.transcript import heard_in
 
         cached = self.cached()
-        return [heard_in(line) for line in append_log.load(cached[n] for n in range(count))]
+        return [heard_in(line) for line in append_log.read(cached[n] for n in range(count))]
 
     async def run(
         self,

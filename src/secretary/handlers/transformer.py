@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
 from ..core.file_types import OFFICE_TYPES, safe_name
-from ..core.languages import UNTOLD, is_same_language, language_code
+from ..core.languages import UNSPECIFIED, is_same_language, language_code
 from ..core.results import TransformerResults, archive_url, file_url
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
-from ..documents.text_output import FILES, MADE_FILE, MadeText, TargetFormat
+from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
 from ..storage.sources import url_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..web.page import Article
 
 READ_ARTICLE: LazyCallable["Article"] = LazyCallable("web.page", "read_article")
-WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_made")
+WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_text_output")
 
 #: For a text of hundreds of parts and a slow endpoint.
 TIMEOUT = timedelta(hours=12)
@@ -81,7 +81,7 @@ class TransformerParameters(LanguageParameters):
     def _is_known_language(cls, language: str | None, info: ValidationInfo) -> str | None:
         name = (language or "").strip().lower()
         if name and language_code(name) is None:
-            if info.field_name == "target_language" or name not in UNTOLD:
+            if info.field_name == "target_language" or name not in UNSPECIFIED:
                 raise ValueError(f"{language!r} is not a known language")
             return None
         return language if name else None
@@ -336,8 +336,8 @@ async def _write_results(
     source, rendered = transformation.source, transformation.rendered
     metadata = transformation.metadata
     target_format: TargetFormat = ctx.parameters.target_format or "markdown"
-    output = MadeText(
-        shown=str(ctx.directory),
+    output = TextOutput(
+        directory=str(ctx.directory),
         markdown=transformation.text,
         structured_data=rendered.structured_data if rendered else None,
         target_format=target_format,
@@ -352,8 +352,8 @@ async def _write_results(
     known = {"file_name": source.file_name, "title": source.title, "url": source.url, **metadata}
     job_id = ctx.job.job_id
     return TransformerResults(
-        text_file=file_url(job_id, FILES[target_format]),
-        markdown_file=file_url(job_id, MADE_FILE),
+        text_file=file_url(job_id, OUTPUT_FILES[target_format]),
+        markdown_file=file_url(job_id, RESULT_FILE),
         archive_url=archive_url(job_id),
         archive_filename=safe_name(f"{source.name}_files.zip"),
         context=ctx.parameters.context,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
-from ..documents.text_chunking import TextChunk, pieces_of
+from ..documents.text_chunking import TextChunk, split_blocks
 from ..jobs.handler import JobContext
 from ..media.speech.engines import Transcription, Word
 from ..storage import append_log
@@ -107,7 +107,7 @@ async def translate_markdown(
 ) -> str:
     """Translate the text; code and front matter stay as they are."""
     translator = _Translator(llm, source, language_code(target) or target, instructions)
-    chunks = await asyncio.to_thread(lambda: list(pieces_of(text, MAX_CHUNK)))
+    chunks = await asyncio.to_thread(lambda: list(split_blocks(text, MAX_CHUNK)))
     batches = list(_chunk_batches(chunks))
     progress.expect(len(batches))
 
@@ -170,7 +170,7 @@ class _Translator:
             [
                 await self.translate([part])
                 for chunk in chunks
-                for part in ([chunk] if chunk.is_code else pieces_of(chunk.text, max_tokens))
+                for part in ([chunk] if chunk.is_code else split_blocks(chunk.text, max_tokens))
             ]
         )
 
