@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
 from ..storage import append_log
-from ..storage.append_log import Place
+from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry
 from ..version import __version__
 from .cache_policy import made_after
@@ -26,7 +26,7 @@ class LlmCache:
 
     ctx: JobContext[Any]
     entry: CacheEntry
-    known: dict[int, Place]
+    known: dict[int, RecordRef]
     #: How many questions the model was asked, this time.
     asked: int = 0
 
@@ -84,7 +84,7 @@ async def answers_about(ctx: JobContext[Any], text: str) -> LlmCache:
     options = {"model": model, "parameters": dict(parameters), "made_with": version}
     entry = await ctx.entry("text", digest, "answers", options=options, version=version)
     since = made_after(ctx)
-    known = await asyncio.to_thread(append_log.places, str(entry.directory), made_after=since)
+    known = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
     return LlmCache(ctx, entry, known)
 
 
@@ -92,8 +92,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _load(place: Place) -> list[Any]:
+def _load(place: RecordRef) -> list[Any]:
     try:
-        return [json.loads(line) for line in append_log.load([place])]
+        return [json.loads(line) for line in append_log.read([place])]
     except OSError:  # the cache was emptied meanwhile
         return []

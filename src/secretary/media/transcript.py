@@ -10,7 +10,7 @@ import orjson
 from ..core.errors import FileCorrupt
 from ..core.json_codec import encode_json
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
-from ..documents.markdown import opening_escaped
+from ..documents.markdown import escape_line_start
 from ..storage import append_log
 from .recording import Chapter
 from .speech.engines import Transcription, Word
@@ -96,7 +96,9 @@ def _heading(chapter: Chapter) -> str:
 
 def _shown(picture: Picture) -> str:
     block = f"![{short_clock(picture.time)}]({picture.file})\n\n"
-    lines = [opening_escaped(_one_line(line)) for line in picture.text.splitlines() if line.strip()]
+    lines = [
+        escape_line_start(_one_line(line)) for line in picture.text.splitlines() if line.strip()
+    ]
     return block + ("\n".join(f"> {line}" for line in lines) + "\n\n" if lines else "")
 
 
@@ -136,10 +138,10 @@ class Spoken:
     made_after: float = 0.0
 
     def said(self) -> Iterator[Word]:
-        found = append_log.places(self.directory, made_after=self.made_after)
+        found = append_log.index(self.directory, made_after=self.made_after)
         if not all(number in found for number in range(self.pieces)):
             raise FileCorrupt("A part of what was heard is gone; try again")
-        for line in append_log.load(found[number] for number in range(self.pieces)):
+        for line in append_log.read(found[number] for number in range(self.pieces)):
             yield from heard_in(line).said
 
 

@@ -34,7 +34,7 @@ _PLAIN = "/!$&'()*+,-.:=@_~"
 
 
 @contextlib.contextmanager
-def opened_desk(into: str) -> Iterator[Path]:
+def _temporary_profile(into: str) -> Iterator[Path]:
     job_service = Path(tempfile.mkdtemp(prefix=_BEGINNING, dir=into))
     try:
         yield job_service
@@ -48,7 +48,7 @@ def clear_profiles(into: str) -> None:
         _clear(job_service)
 
 
-def profile_of(job_service: Path) -> str:
+def _profile_url(job_service: Path) -> str:
     return (job_service / "profile").resolve().as_uri()
 
 
@@ -96,11 +96,11 @@ _NOWHERE = "127.0.0.1"
 _DISCARD_PORT = 9
 
 
-def to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
+def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
     """The path of the PDF, in the directory `into`. Nothing else is left there."""
     program = _program()
     kind = _checked(path, kind)
-    with opened_desk(into) as work:
+    with _temporary_profile(into) as work:
         # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
@@ -156,7 +156,7 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
         name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
     return [
         program,
-        f"-env:UserInstallation={profile_of(work)}",
+        f"-env:UserInstallation={_profile_url(work)}",
         "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
         f"--infilter={name}",
         "--convert-to", "pdf",
