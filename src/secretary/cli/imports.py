@@ -82,9 +82,9 @@ def _batch(where: Target, source: str, wanted: Document) -> Document:
 async def _talks(
     settings: "Settings", source: str, request: "ScheduleRequest"
 ) -> list[dict[str, Any]]:
-    from ..app import make_conference_importer as make_schedules
+    from ..app import Application
 
-    schedules = make_schedules(settings)
+    schedules = Application(settings).conference_importer
     if re.match(r"https?://", source, re.IGNORECASE):
         return await schedules.at_url(source, request)
     return await schedules.read(await asyncio.to_thread(_content, source), request)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..app import examine, make_job_service, make_registry, make_templates, opened_store
+from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidParameters, InvalidSettings, NotFound
 from ..core.job import FINAL_STATUSES, Job, JobStatus, new_id
@@ -40,6 +40,7 @@ class LocalBackend:
 
     def __init__(self, settings: Settings, job_service: JobService | None = None) -> None:
         self._settings = settings
+        self._app = Application(settings)
         self._job_service = job_service
         self._in_place = job_service is not None
         self._stack = AsyncExitStack()
@@ -56,9 +57,7 @@ class LocalBackend:
         await self._stack.aclose()
 
     async def job_types(self) -> list[str]:
-        registry = (
-            self._job_service.registry if self._job_service else make_registry(self._settings)
-        )
+        registry = self._job_service.registry if self._job_service else self._app.registry
         return sorted(registry.job_types)
 
     async def has_workers(self) -> bool:
@@ -178,7 +177,7 @@ class LocalBackend:
         await (await self._opened()).delete_batch(batch_id)
 
     async def templates(self) -> list[Document]:
-        listed = await asyncio.to_thread(make_templates(self._settings).listed)
+        listed = await asyncio.to_thread(self._app.templates.listed)
         return [one.document() for one in listed]
 
     async def workers(self) -> list[Document]:
@@ -186,7 +185,7 @@ class LocalBackend:
         return [worker_document(one) for one in sorted(workers, key=lambda one: one.started_at)]
 
     async def findings(self) -> list[Finding]:
-        return await examine(self._settings)
+        return await self._app.check()
 
     async def _opened(self, *, make: bool = False) -> JobService:
         """Only what adds something makes a new store: a mistyped directory should be noticed,
@@ -194,8 +193,8 @@ class LocalBackend:
         if self._job_service is None:
             if not make:
                 _require_store(self._settings)
-            store = await self._stack.enter_async_context(opened_store(self._settings))
-            self._job_service = make_job_service(self._settings, store)
+            await self._stack.enter_async_context(self._app)
+            self._job_service = self._app.job_service
         return self._job_service
 
 
