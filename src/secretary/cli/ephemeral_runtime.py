@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from ..app import make_job_service, make_worker
+from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidSettings
 from ..jobs.service import JobService
 from ..serve import run_worker
-from ..store import open_store
 
 #: Before the names of the directories of single runs.
 RUN = "run-"
@@ -27,17 +26,16 @@ CACHE = "cache"
 async def workshop(settings: Settings, *, slots: int) -> AsyncIterator[JobService]:
     """What is handed in at the desk is worked on at once; at the end what still runs is stopped."""
     async with AsyncExitStack() as stack:
-        store = open_store(settings.store_url)
-        parts = make_worker(settings, store, slots=slots)
+        app = Application(settings)
+        parts = app.worker(slots=slots)
         stack.push_async_callback(parts.sandbox.close)
         await parts.sandbox.open()  # first, because a process takes longest to come up
-        await store.open()
-        stack.push_async_callback(store.close)
+        await stack.enter_async_context(app)
         working = asyncio.create_task(run_worker(parts))
         stop_if_broken = _canceller()
         working.add_done_callback(stop_if_broken)
         try:
-            yield make_job_service(settings, store)
+            yield app.job_service
         finally:
             working.remove_done_callback(stop_if_broken)
             parts.worker.drain()

@@ -10,10 +10,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from ..config import DocumentOptions, MediaOptions
+from ..config import DocumentSettings, MediaSettings
 from ..core.errors import InvalidParameters, ProcessingTimeout
 from ..core.job import Job, LogEntry, LogLevel, Progress, ResourceCalculator
-from ..core.parameters import flat_parameters, tidy_parameters
+from ..core.parameters import flatten_parameters, normalize_parameters
 from ..llm import Llm
 from ..llm.templates import Library
 from ..storage.artifact_sync import ArtifactSync
@@ -21,14 +21,15 @@ from ..storage.cache import Cache, CacheEntry
 from ..storage.sources import SourceFile, Sources
 
 P = TypeVar("P", bound=BaseModel)
+P_co = TypeVar("P_co", bound=BaseModel, covariant=True)
 T = TypeVar("T")
 Results = BaseModel | Mapping[str, Any] | None
 
 DEFAULT_MAX_ATTEMPTS = 3
-DEFAULT_DOCUMENTS = DocumentOptions()
-DEFAULT_MEDIA = MediaOptions()
+DEFAULT_DOCUMENTS = DocumentSettings()
+DEFAULT_MEDIA = MediaSettings()
 #: Behind the name of an attempt's directory.
-SCRATCH = ".scratch"
+SCRATCH_SUFFIX = ".scratch"
 
 
 class AnyParameters(BaseModel):
@@ -56,11 +57,11 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(Generic[P]):
+class JobContext(Generic[P_co]):
     """All a handler may touch while it runs one job. The store is not among it."""
 
     job: Job
-    parameters: P
+    parameters: P_co
     resources: ResourceCalculator
     reporter: Reporter
     #: `await ctx.run(function, *args)` for anything that computes or that may crash.
@@ -68,8 +69,8 @@ class JobContext(Generic[P]):
     attempt_directory: str
     sources: Sources
     cache: Cache
-    documents: DocumentOptions = DEFAULT_DOCUMENTS
-    media: MediaOptions = DEFAULT_MEDIA
+    documents: DocumentSettings = DEFAULT_DOCUMENTS
+    media: MediaSettings = DEFAULT_MEDIA
     #: So many calls of `run` are worked on at the same time.
     processes: int = 1
     #: Language models, as far as the settings name any.
@@ -88,7 +89,7 @@ class JobContext(Generic[P]):
     @property
     def scratch(self) -> Path:
         """For files that nobody needs once this attempt has ended."""
-        directory = Path(self.attempt_directory + SCRATCH)
+        directory = Path(self.attempt_directory + SCRATCH_SUFFIX)
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
@@ -132,18 +133,18 @@ class Handler(Generic[P]):
     def parse(self, parameters: Mapping[str, Any]) -> P:
         """The API calls this on submission, the executor before a run: one set of rules."""
         try:
-            return self.parameters.model_validate(flat_parameters(parameters))
+            return self.parameters.model_validate(flatten_parameters(parameters))
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
             raise InvalidParameters(_sentence(problems), problems=problems) from None
 
-    def tidy(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def normalize(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as they are stored."""
         if self.parameters is AnyParameters:
-            return tidy_parameters(parameters, None)
+            return normalize_parameters(parameters, None)
         fields = self.parameters.model_fields
         known = {name for field, info in fields.items() for name in (field, *_aliases(info))}
-        return tidy_parameters(parameters, frozenset(known))
+        return normalize_parameters(parameters, frozenset(known))
 
 
 def _aliases(field: FieldInfo) -> Iterable[str]:
@@ -177,7 +178,7 @@ def handles(
     return wrap
 
 
-async def in_thread(
+async def run_in_thread(
     function: Callable[..., T | Awaitable[T]], *args: Any, wall_time: timedelta | None = None
 ) -> T:
     """The runner of a process that runs one job only: its loop stays free, no more is needed."""
@@ -193,7 +194,7 @@ async def in_thread(
         raise ProcessingTimeout(text, limit_seconds=seconds) from None
 
 
-def as_json(results: Results) -> dict[str, Any] | None:
+def results_as_json(results: Results) -> dict[str, Any] | None:
     if isinstance(results, BaseModel):
         return results.model_dump(mode="json")
     return dict(results) if results is not None else None

@@ -13,7 +13,7 @@ from pymongo.read_concern import ReadConcern
 from ..core.errors import InvalidParameters, NotFound
 from ..store.mongo.client import connect, translated
 from ..store.mongo.schema import Document
-from .legacy_import import OlderCollection, OlderDocument
+from .legacy_import import LegacyCollection, LegacyDocument
 
 NAMES = ["event_jobs", "event_batches"]
 #: A document may carry an archive of several megabytes.
@@ -42,7 +42,7 @@ class MongoLegacySource:
     async def close(self) -> None:
         await self._client.close()
 
-    async def documents(self, name: OlderCollection) -> AsyncIterator[list[OlderDocument]]:
+    async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
         """Page by page: what becomes of a page may take longer than a cursor lives."""
         last: Document = {}
         while True:

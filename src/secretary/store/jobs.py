@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import AwareDatetime, Field
 
-from ..core.job import MAX_LOG_ENTRIES, Batch, Job, JobStatus, LogEntry, Snapshot, utc_now
+from ..core.job import MAX_LOG_ENTRIES, Batch, Job, JobStatus, LogEntry, StoredModel, utc_now
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 KEY_LIFETIME = timedelta(days=1)
 
 
-class JobQuery(Snapshot):
+class JobQuery(StoredModel):
     """Selects jobs that match all given terms, newest first; `cursor` continues after a page."""
 
     job_id: str | None = None
@@ -41,7 +41,7 @@ class JobQuery(Snapshot):
     cursor: str | None = None
 
 
-class BatchQuery(Snapshot):
+class BatchQuery(StoredModel):
     """Selects batches that match all given terms, newest first."""
 
     user_id: str | None = None

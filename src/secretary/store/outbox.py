@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from ..core.job import Delivery, Try, utc_now
+from ..core.job import Delivery, DeliveryAttempt, utc_now
 
 #: When a job that is not finished yet sends its first progress event.
 FIRST_PROGRESS_AFTER = timedelta(seconds=1)
@@ -73,14 +73,14 @@ class OutboxStore(Protocol):
         ...
 
     async def record_delivery(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         """Record an attempt to deliver a final event and release it. After a 2xx response it is
         delivered; otherwise it is due again at `next_try_at`, or never if that is None."""
         ...
 
     async def record_progress(
-        self, event: DueEvent, tried: Try | None, schedule: ProgressSchedule | None
+        self, event: DueEvent, tried: DeliveryAttempt | None, schedule: ProgressSchedule | None
     ) -> None:
         """Record an attempt (if any) to deliver progress and release the event. Without a schedule
         the job sends no more progress."""
@@ -102,5 +102,5 @@ class OutboxStore(Protocol):
         ...
 
 
-def succeeded(tried: Try) -> bool:
+def succeeded(tried: DeliveryAttempt) -> bool:
     return tried.status is not None and 200 <= tried.status < 300

@@ -17,7 +17,17 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from ...core.job import Batch, Delivery, Job, JobStatus, LogEntry, Outcome, Progress, Released, Try
+from ...core.job import (
+    Batch,
+    Delivery,
+    DeliveryAttempt,
+    Job,
+    JobStatus,
+    LogEntry,
+    Outcome,
+    Progress,
+    Released,
+)
 from ..claims import Capacity, Renewal, Rescued, WorkerInfo
 from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
 from ..notifier import Notifier
@@ -302,13 +312,13 @@ class MongoStore:
 
     @_translated
     async def record_delivery(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         await outbox.settle(self._db, event, tried, next_try_at)
 
     @_translated
     async def record_progress(
-        self, event: DueEvent, tried: Try | None, pace: ProgressSchedule | None
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
     ) -> None:
         await outbox.pace(self._db, event, tried, pace)
 

@@ -15,15 +15,15 @@ from ...core.job import (
     Batch,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Job,
     JobStatus,
     LogEntry,
     Outcome,
     Progress,
-    Try,
     utc_now,
 )
-from ...core.json_codec import dumps
+from ...core.json_codec import encode_json_text
 from ...core.processes import boot_id
 from ..claims import Capacity, Renewal, Rescued, WorkerInfo
 from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
@@ -200,8 +200,8 @@ class SqliteStore:
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
         if isinstance(outcome, Completed):
-            results = None if outcome.results is None else dumps(outcome.results)
-            used = dumps(resources) if resources else None
+            results = None if outcome.results is None else encode_json_text(outcome.results)
+            used = encode_json_text(resources) if resources else None
             completion = claims.Completion(job, results, used)
             await self._writer.call_with_others(claims.complete, completion, durable=True)
             self._tallies.add([FinishedJob.of(job, JobStatus.COMPLETED, utc_now())])
@@ -228,12 +228,12 @@ class SqliteStore:
         await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
 
     async def record_delivery(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
 
     async def record_progress(
-        self, event: DueEvent, tried: Try | None, pace: ProgressSchedule | None
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
     ) -> None:
         await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
 
