@@ -113,7 +113,7 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
     settings = load(environment={}, overrides=groups)
     async with opened_store(settings) as store:
         sender = make_sender(settings, store)
-        parts = make_worker(settings, store, on_ended=sender.poke)
+        parts = make_worker(settings, store, on_ended=sender.wake)
         working = asyncio.create_task(run_worker(parts))
         hub = EventHub(store)
         api = create_api(make_job_service(settings, store), hub=hub, max_body_bytes=1024 * 1024)

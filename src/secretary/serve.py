@@ -55,11 +55,11 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
         async with opened_store(settings) as store, telling() as spans:
             sender = make_sender(settings, store)
-            job_service = make_job_service(settings, store, on_event=sender.poke)
+            job_service = make_job_service(settings, store, on_event=sender.wake)
             hub = EventHub(store)
             metrics = make_metrics(job_service)
-            sender.told = metrics.told
-            make = partial(make_worker, settings, store, on_ended=sender.poke)
+            sender.on_attempt = metrics.told
+            make = partial(make_worker, settings, store, on_ended=sender.wake)
             parts = make(observer=_both(metrics, spans)) if with_worker else None
             stopping = asyncio.Event()
             api = create_api(
@@ -144,7 +144,7 @@ async def work(
     async with opened_store(settings) as store, telling() as spans:
         sender = make_sender(settings, store)
         make = partial(
-            make_worker, settings, store, job_types=job_types, slots=slots, on_ended=sender.poke
+            make_worker, settings, store, job_types=job_types, slots=slots, on_ended=sender.wake
         )
         async with sending(sender):
             if settings.generic_worker.metrics_port is not None:
@@ -177,7 +177,7 @@ async def _work_and_tell(
     ) as listener:
         job_service = make_job_service(settings, store)
         metrics = make_metrics(job_service)
-        sender.told = metrics.told
+        sender.on_attempt = metrics.told
         parts, stopping = make(observer=_both(metrics, spans)), asyncio.Event()
         probe = create_probe(job_service, api_keys=keys, stopping=stopping.is_set, metrics=metrics)
         server = HttpServer(
