@@ -24,7 +24,7 @@ from secretary.core import errors
 from secretary.core.errors import JobFailed
 from secretary.core.job import Job, JobStatus, Progress
 from secretary.handlers.parameters import LanguageParameters
-from secretary.jobs.events import PARTS
+from secretary.jobs.events import EVENT_FIELDS
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.observability.metrics import Metrics
@@ -100,7 +100,7 @@ class TestStreams:
 
     def test_the_data_of_every_type_is_told(self) -> None:
         text = (REFERENCE / "streams.md").read_text()
-        for job_type, (always, sometimes) in PARTS.items():
+        for job_type, (always, sometimes) in EVENT_FIELDS.items():
             (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)
             assert re.findall("`(.*?)`", line) == [*always, *sometimes]
 

@@ -410,8 +410,8 @@ class Log:
 def log() -> Iterator[Log]:
     log = Log()
     handlers = [
-        logs.handler(log.text, as_json=False),
-        logs.handler(log.json, as_json=True),
+        logs.log_handler(log.text, as_json=False),
+        logs.log_handler(log.json, as_json=True),
     ]
     root = logging.getLogger()
     level = root.level

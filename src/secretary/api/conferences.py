@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
 from ..core.job import JobError, new_id
-from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_of
-from ..jobs.submission import read
+from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
+from ..jobs.submission import parse_request
 from .auth import Caller
 from .batches import answered
 from .dependencies import Key, job_service_of, traced
@@ -52,7 +52,7 @@ async def submit_schedule(request: Request, user: Caller, key: Key = None) -> JS
         return job_error_response(told)
     finally:
         await job_service.files.uploads.put_away(place)
-    batch = traced(request, batch_of(asked, talks))
+    batch = traced(request, batch_request(asked, talks))
     return answered(request, *await job_service.submit_batch(batch, user=user, key=key))
 
 
@@ -74,7 +74,7 @@ def _asked(form: Form) -> tuple[ScheduleRequest, Any]:
     control, about = fields.take(OF_THE_CALL), fields.take(ScheduleRequest.model_fields)
     if "webhook" not in about and "callback_url" in control:
         about["webhook"] = callback(control)
-    return read(ScheduleRequest, {**fields.rest, **about}), _source(control, form)
+    return parse_request(ScheduleRequest, {**fields.rest, **about}), _source(control, form)
 
 
 def _source(control: Mapping[str, Any], form: Form) -> Any:

@@ -62,7 +62,7 @@ async def list_event_jobs(
         archived=ARCHIVED[archived],
         limit=limit,
     )
-    part = await job_service_of(request).jobs_from(skip, query, user=user)
+    part = await job_service_of(request).jobs_by_offset(skip, query, user=user)
     jobs = [job.document(without=BIG) for job in part.items]
     return _told(_found(part, "jobs"), **_extent(part, query.limit, skip), jobs=jobs)
 
@@ -123,7 +123,7 @@ async def list_event_batches(
     def wanted(batch: Batch) -> bool:
         return (among is None or batch.status in among) and active in (None, batch.is_active)
 
-    part = await job_service_of(request).batches_from(skip, query, user=user, wanted=wanted)
+    part = await job_service_of(request).batches_by_offset(skip, query, user=user, wanted=wanted)
     batches = [batch.document() for batch in part.items]
     return _told(_found(part, "batches"), **_extent(part, limit, skip), batches=batches)
 

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 
 from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
-from ..jobs.submission import BatchRequest, read
+from ..jobs.submission import BatchRequest, parse_request
 from ..storage.uploads import Upload, Uploads
 from .auth import Caller
 from .batches import answered
@@ -96,7 +96,7 @@ def _asked(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
     # As on the routes for one file: whatever else a form has is a parameter.
     each["parameters"] = fields.rest | _object("parameters", control.get("parameters"))
     jobs, uploads = _jobs(control.get("jobs"), each, form.uploads)
-    return read(BatchRequest, {**about, "jobs": jobs}), uploads
+    return parse_request(BatchRequest, {**about, "jobs": jobs}), uploads
 
 
 def _jobs(

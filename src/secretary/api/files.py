@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from starlette.exceptions import HTTPException
 
 from ..core.errors import NotFound
-from ..core.job import FINAL
+from ..core.job import FINAL_STATUSES
 from ..storage.artifacts import Found, JobFiles
 from .auth import Caller
 from .dependencies import job_service_of
@@ -134,7 +134,7 @@ async def download_archive(request: Request, job_id: str, user: Caller) -> Respo
     """The ZIP with everything a job made."""
     job_service = job_service_of(request)
     job = await job_service.get_without_results(job_id, user=user)
-    if job.status not in FINAL:
+    if job.status not in FINAL_STATUSES:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
     return _sent(request, await job_service.files.archive(job), saved=True)
 

@@ -28,7 +28,7 @@ async def ready(request: Request) -> JSONResponse:
     stopping: Callable[[], bool] = request.app.state.stopping
     if stopping():
         return error_response(503, "The service is shutting down")
-    await _vitals(request).crew()  # a question that is quickly answered
+    await _vitals(request).worker_stats()  # a question that is quickly answered
     return success(request, "health", {"ready": True})
 
 
@@ -43,7 +43,7 @@ async def health(request: Request) -> JSONResponse:
         "store": {"kind": service_stats.store_kind, "answers": True},
     }
     try:
-        crew, counts = await service_stats.crew(), await service_stats.jobs()
+        crew, counts = await service_stats.worker_stats(), await service_stats.jobs()
     except StoreUnavailable:
         told["store"]["answers"] = False
         return error_response(503, "The job store does not answer", details=told)

@@ -11,7 +11,7 @@ from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, U
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
-from ..jobs.submission import JobRequest, read
+from ..jobs.submission import JobRequest, parse_request
 from ..storage.uploads import Upload
 from .auth import Caller
 from .dependencies import Key, job_service_of, traced
@@ -184,7 +184,9 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
     if form.upload is not None:
         parameters["file_source"] = form.upload.source()
     parameters |= ingress.parameters
-    return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
+    return parse_request(
+        JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters}
+    )
 
 
 def _require_source(fields: Fields, form: Form, ingress: Ingress) -> None:

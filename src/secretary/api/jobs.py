@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ..core.errors import InvalidParameters
 from ..core.job import Delivery, Job
 from ..jobs.handler import Handler
-from ..jobs.submission import JobRequest, Moment
+from ..jobs.submission import JobRequest, UtcDatetime
 from ..store import JobQuery
 from .auth import Caller
 from .dependencies import (
@@ -70,8 +70,8 @@ async def list_jobs(
     archived: Archived = "false",
     q: Annotated[str | None, Query(description="Found in ids and names", max_length=200)] = None,
     error_code: str | None = None,
-    created_after: Moment | None = None,
-    created_before: Moment | None = None,
+    created_after: UtcDatetime | None = None,
+    created_before: UtcDatetime | None = None,
     include: Annotated[list[str] | None, Query(description="`results`, `logs`")] = None,
     limit: Limit = 100,
     cursor: str | None = None,

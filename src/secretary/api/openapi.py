@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from ..core.job import EVENT_NAMES, NO_RESULTS, Batch, Job, JobStatus, Webhook
+from ..core.job import EMPTY_RESULTS, EVENT_NAMES, Batch, Job, JobStatus, Webhook
 from ..jobs.registry import Registry
 from ..jobs.submission import JobRequest
 from ..observability.metrics import CONTENT_TYPE
@@ -533,7 +533,7 @@ def documents() -> Schema:
             "ListedJob": listed,
             "Job": {"allOf": [ref("ListedJob")], "required": sorted(BIG)},
             "Batch": batch,
-            "Results": {"type": "object", "required": list(NO_RESULTS)},
+            "Results": {"type": "object", "required": list(EMPTY_RESULTS)},
             "ShownWebhook": _shown_webhook(),
         }
     )

@@ -14,9 +14,9 @@ from fastapi import APIRouter, Header, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from ..core.errors import NotFound, StoreUnavailable
-from ..core.job import FINAL, Batch, Job, JobStatus
-from ..core.json_codec import json_bytes
-from ..jobs.events import PAGE, EventHub, Subscription, Taken, event_data
+from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
+from ..core.json_codec import encode_json
+from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
 from ..jobs.service import JobService
 from ..store import Change, JobQuery
 from .auth import Caller
@@ -45,7 +45,9 @@ def job_event(job: Job) -> Event:
         "process": {"id": job.job_id, "main_processor": job.job_type},
         "phase": phase,
         "message": job.progress.message or job.progress.step,
-        "data": event_data(job) if job.status in FINAL else {"progress": job.progress.percent},
+        "data": event_payload(job)
+        if job.status in FINAL_STATUSES
+        else {"progress": job.progress.percent},
     }
     if job.error is not None and phase == "error":
         document |= {"message": job.error.message, "error": job.error.model_dump(mode="json")}
@@ -54,13 +56,13 @@ def job_event(job: Job) -> Event:
 
 def job_event_id(job: Job, event: Event) -> str:
     """The same for the same state whatever process tells it; another one after each change."""
-    state = json_bytes([job.attempt, str(job.completed_at), event.name, event.document])
+    state = encode_json([job.attempt, str(job.completed_at), event.name, event.document])
     return hashlib.blake2b(state, digest_size=9).hexdigest()
 
 
 def batch_event(batch: Batch) -> Event:
     name, phase = NAMES[batch.status]
-    ended = sum(batch.counts.get(status, 0) for status in FINAL)
+    ended = sum(batch.counts.get(status, 0) for status in FINAL_STATUSES)
     total = batch.total_jobs
     progress = 100 * ended // total if total else 100
     document: dict[str, Any] = {
@@ -89,7 +91,7 @@ def encoded(event: Event, event_id: str) -> bytes:
 
 
 def _on_one_line(document: dict[str, Any]) -> bytes:
-    data = json_bytes(document)
+    data = encode_json(document)
     if any(mark in data for mark in LINE_ENDS):
         return json.dumps(document, separators=(",", ":")).encode("ascii")
     return data
@@ -172,9 +174,7 @@ class Listener:
         return await self.patiently(partial(self.job_service.peek, job_id, user=self.user))
 
     async def batch(self, batch_id: str) -> Batch | None:
-        return await self.patiently(
-            partial(self.job_service.glance_at_batch, batch_id, user=self.user)
-        )
+        return await self.patiently(partial(self.job_service.peek_batch, batch_id, user=self.user))
 
     async def patiently(self, read: Callable[[], Awaitable[T]]) -> T:
         """What `read` gives, sooner or later. A stream that has begun does not break off because
@@ -229,13 +229,13 @@ class Feed:
                     # So that a client can come back to here, although nothing has happened yet.
                     yield f"id: {taken.position}\n\n".encode()
 
-    async def _rounds(self, since: str | None) -> AsyncGenerator[Taken | None, None]:
+    async def _rounds(self, since: str | None) -> AsyncGenerator[PendingChanges | None, None]:
         """What has changed, again and again; None is a heartbeat. First what the client missed,
         or that all is new to it."""
         subscription = self._listener.subscription
         position = subscription.take().position
         if since is None:
-            yield Taken([], position, lost=True)
+            yield PendingChanges([], position, lost=True)
         else:
             async for missed in self._missed(since):
                 position = missed.position
@@ -250,7 +250,7 @@ class Feed:
                     yield taken
                 await asyncio.sleep(_pause(time.monotonic() - started))
 
-    async def _taken(self, position: str) -> AsyncIterator[Taken]:
+    async def _taken(self, position: str) -> AsyncIterator[PendingChanges]:
         taken = self._listener.subscription.take()
         if not taken.lost:
             yield taken
@@ -258,16 +258,16 @@ class Feed:
         async for missed in self._missed(position):
             yield missed
 
-    async def _missed(self, since: str) -> AsyncIterator[Taken]:
+    async def _missed(self, since: str) -> AsyncIterator[PendingChanges]:
         store = self._listener.job_service.store
         while True:
-            found = await self._listener.patiently(partial(store.changes, since, limit=PAGE))
-            yield Taken(found.items, found.position, lost=found.gap)
+            found = await self._listener.patiently(partial(store.changes, since, limit=PAGE_SIZE))
+            yield PendingChanges(found.items, found.position, lost=found.gap)
             since = found.position
             if not found.items:
                 return
 
-    async def _events(self, taken: Taken) -> AsyncIterator[Event]:
+    async def _events(self, taken: PendingChanges) -> AsyncIterator[Event]:
         mine = [change for change in taken.changes if self._concerns(change)]
         if taken.lost and self._batch_id is None:
             async for event in self._unended():
@@ -395,4 +395,4 @@ async def _state(listener: Listener, job_id: str) -> State | None:
         return None
     event = job_event(job)
     event_id = job_event_id(job, event)
-    return State(event_id, encoded(event, event_id), job.status in FINAL)
+    return State(event_id, encoded(event, event_id), job.status in FINAL_STATUSES)

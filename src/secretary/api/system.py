@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from ..jobs.service import JobService
-from ..observability.service_stats import ServiceStats, Shared
+from ..observability.service_stats import CachedQuery, ServiceStats
 from ..observability.system_info import Installation
 from ..store.workers import worker_document
 from .auth import Caller
@@ -22,8 +22,8 @@ class SystemInfo:
 
     def __init__(self, job_service: JobService, installation: Installation) -> None:
         self.settings = installation.settings
-        self.engines = Shared(partial(asyncio.to_thread, installation.engines))
-        self.cache_bytes = Shared(partial(asyncio.to_thread, job_service.files.cache.size))
+        self.engines = CachedQuery(partial(asyncio.to_thread, installation.engines))
+        self.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
 
 
 @router.get("/system")

@@ -70,14 +70,14 @@ def import_schedule(
 
 def _batch_request(target: Target, source: str, request: Document) -> Document:
     """Read the schedule on this machine, and return the body of POST /api/batches."""
-    from ..jobs.conference_import import ScheduleRequest, batch_of
-    from ..jobs.submission import read
+    from ..jobs.conference_import import ScheduleRequest, batch_request
+    from ..jobs.submission import parse_request
 
-    schedule_request = read(ScheduleRequest, request)
+    schedule_request = parse_request(ScheduleRequest, request)
     settings = target.settings()
     log_warnings_only(settings)
     talks = asyncio.run(_read_talks(settings, source, schedule_request))
-    batch = batch_of(schedule_request, talks)
+    batch = batch_request(schedule_request, talks)
     return batch.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -93,13 +93,13 @@ async def _read_talks(
 
 
 def _read_file(file: str) -> bytes:
-    from ..jobs.conference_import import LIMITS
+    from ..jobs.conference_import import DOWNLOAD_LIMITS
 
     try:
         if file == "-":
-            return sys.stdin.buffer.read(LIMITS.max_bytes + 1)
+            return sys.stdin.buffer.read(DOWNLOAD_LIMITS.max_bytes + 1)
         with Path(file).open("rb") as stream:
-            return stream.read(LIMITS.max_bytes + 1)
+            return stream.read(DOWNLOAD_LIMITS.max_bytes + 1)
     except OSError as error:
         raise InvalidParameters(f"{file}: {error.strerror}") from None
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from ..app import examine, make_job_service, make_registry, make_templates, opened_store
 from ..config import Settings
 from ..core.errors import InvalidParameters, InvalidSettings, NotFound
-from ..core.job import FINAL, Job, JobStatus, new_id
+from ..core.job import FINAL_STATUSES, Job, JobStatus, new_id
 from ..jobs.service import JobService
-from ..jobs.submission import BatchRequest, JobRequest, read
+from ..jobs.submission import BatchRequest, JobRequest, parse_request
 from ..observability.doctor import Finding
 from ..store import BatchQuery, JobQuery
 from ..store.workers import worker_document
@@ -63,7 +63,7 @@ class LocalBackend:
             upload = await service.files.uploads.receive(job_id, file.name, _chunks(file))
             parameters["file_source"] = upload.source()
         try:
-            job_request = read(JobRequest, {**request, "parameters": parameters})
+            job_request = parse_request(JobRequest, {**request, "parameters": parameters})
             job = await service.submit(job_request, job_id=job_id, upload=upload)
         except InvalidParameters:
             if upload is not None:
@@ -76,7 +76,7 @@ class LocalBackend:
 
     async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
         service, wait = await self._service(), FIRST_POLL
-        while (job := await service.get_without_results(job_id)).status not in FINAL:
+        while (job := await service.get_without_results(job_id)).status not in FINAL_STATUSES:
             on_progress(JobProgress.of(_summary(job)))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LONGEST_POLL)
@@ -127,7 +127,7 @@ class LocalBackend:
 
     async def submit_batch(self, request: Document) -> Document:
         service = await self._service(create=True)
-        batch, _ = await service.submit_batch(read(BatchRequest, request))
+        batch, _ = await service.submit_batch(parse_request(BatchRequest, request))
         return batch.document()
 
     async def batch(self, batch_id: str) -> Document:

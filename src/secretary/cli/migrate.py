@@ -16,10 +16,10 @@ from .output import ProgressDisplay, echo_err, print_json, progress_display
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..migration.copy import Comparison, FileTally, Tally
-    from ..migration.legacy_documents import Running
+    from ..migration.copy import Comparison, FileCounts, RecordCounts
+    from ..migration.legacy_documents import RunningJobs
     from ..migration.legacy_import import KindReport, LegacyReport
-    from ..migration.locations import Address, StorageLocation
+    from ..migration.locations import StorageLocation, StoreAddress
     from ..store.transfer import Kind
 
 #: How many differing or unreadable records are listed.
@@ -43,19 +43,21 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    records: "dict[Kind, Tally]"
-    files: "FileTally | None"
+    records: "dict[Kind, RecordCounts]"
+    files: "FileCounts | None"
     comparison: "Comparison | None" = None
     differing_files: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
         differs = self.comparison and (self.comparison.missing or self.comparison.different)
-        unreadable = any(tally.unreadable for tally in self.records.values())
+        unreadable = any(counts.unreadable for counts in self.records.values())
         return not (differs or unreadable or self.differing_files)
 
-    def rows(self) -> "dict[str, Tally | FileTally]":
-        rows: dict[str, Tally | FileTally] = {kind: row for kind, row in self.records.items()}
+    def rows(self) -> "dict[str, RecordCounts | FileCounts]":
+        rows: dict[str, RecordCounts | FileCounts] = {
+            kind: row for kind, row in self.records.items()
+        }
         if self.files is not None:
             rows["files"] = self.files
         return rows
@@ -95,12 +97,12 @@ def copy(
     config: ConfigFile = None,
 ) -> None:
     """Copy jobs, batches and files to another store."""
-    from ..migration.locations import check_exists, read_address
+    from ..migration.locations import check_exists, parse_address
 
     settings = read_settings(config, None)
     log_warnings_only(settings)
-    source_address = read_address(source, from_files, settings)
-    target_address = read_address(target, to_files, settings)
+    source_address = parse_address(source, from_files, settings)
+    target_address = parse_address(target, to_files, settings)
     check_exists(source_address)
     if source_address.store_url == target_address.store_url:
         raise InvalidParameters("FROM and TO are the same store")
@@ -116,20 +118,20 @@ def copy(
 
 
 async def _copy(
-    source_address: "Address",
-    target_address: "Address",
+    source_address: "StoreAddress",
+    target_address: "StoreAddress",
     options: CopyOptions,
     display: ProgressDisplay,
 ) -> CopyReport:
-    from ..migration.copy import check_stores, count_files, count_records
-    from ..migration.locations import opened
+    from ..migration.copy import check_copyable, count_files, count_records
+    from ..migration.locations import open_location
 
     async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(opened(source_address))
+        source = await stack.enter_async_context(open_location(source_address))
         target = None
         if not (options.dry_run and _is_missing(target_address)):
-            target = await stack.enter_async_context(opened(target_address))
-        await check_stores(
+            target = await stack.enter_async_context(open_location(target_address))
+        await check_copyable(
             source.store,
             target.store if target else None,
             anyway=options.anyway,
@@ -158,7 +160,7 @@ async def _copy_all(
             files = await migration.copy_files(
                 source.files,
                 target.files,
-                lambda tally: on_progress(JobProgress(0, f"{tally.found}")),  # total unknown
+                lambda counts: on_progress(JobProgress(0, f"{counts.found}")),  # total unknown
             )
     with display.job("records") as on_progress:
         records = await migration.copy_records(
@@ -174,7 +176,7 @@ async def _copy_all(
                 _record_progress(on_progress, job_count),
             )
         if source.files is not None and target.files is not None:
-            differing_files = await migration.files_that_differ(source.files, target.files)
+            differing_files = await migration.compare_files(source.files, target.files)
     return CopyReport(records, files, comparison, tuple(differing_files))
 
 
@@ -234,7 +236,7 @@ def import_legacy(
     legacy_uri = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri
     if not legacy_uri.startswith(MONGODB):
         raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
-    new_state: Running = "pending" if running == "pending" else "failed"
+    new_state: RunningJobs = "pending" if running == "pending" else "failed"
     with progress_display() as display:
         report = asyncio.run(_import(legacy_uri, settings, new_state, dry_run, display))
     if as_json:
@@ -245,20 +247,20 @@ def import_legacy(
 
 
 async def _import(
-    uri: str, settings: "Settings", running: "Running", dry_run: bool, display: ProgressDisplay
+    uri: str, settings: "Settings", running: "RunningJobs", dry_run: bool, display: ProgressDisplay
 ) -> "LegacyReport":
-    from ..migration.legacy_import import Importer, open_older
-    from ..migration.locations import SETTINGS, opened, read_address
+    from ..migration.legacy_import import LegacyImporter, open_legacy_source
+    from ..migration.locations import SETTINGS, open_location, parse_address
 
-    source = open_older(uri)
+    source = open_legacy_source(uri)
     async with AsyncExitStack() as stack:
         await source.open()
         stack.push_async_callback(source.close)
-        address = read_address(SETTINGS, None, settings)
+        address = parse_address(SETTINGS, None, settings)
         target = None
         if not (dry_run and _is_missing(address)):
-            target = await stack.enter_async_context(opened(address))
-        importer = Importer(
+            target = await stack.enter_async_context(open_location(address))
+        importer = LegacyImporter(
             source,
             target.store if target else None,
             target.files if target else None,
@@ -269,7 +271,7 @@ async def _import(
             return await importer.run(lambda count: on_progress(JobProgress(0, f"{count}")))
 
 
-def _is_missing(address: "Address") -> bool:
+def _is_missing(address: "StoreAddress") -> bool:
     """Whether opening the store would create its database file."""
     file: Path | None = address.database_file
     return file is not None and not file.exists()

@@ -174,7 +174,7 @@ def read_settings(
 def set_up_logging(settings: "Settings") -> None:
     from ..observability import logging as logs
 
-    logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
+    logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
 
 
 def log_warnings_only(settings: "Settings") -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..client.connection import Connection
 from ..client.errors import ApiError
-from ..observability.doctor import Finding, Verdict, judge_space
+from ..observability.doctor import Finding, Verdict, check_disk_space
 from ..version import __version__
 
 #: Deliveries usually take seconds. After this many, a receiver is slow or no sender is running.
@@ -28,7 +28,7 @@ async def check_service(connection: Connection) -> list[Finding]:
         Finding("handlers", Verdict.OK, handlers),
         Finding("store", Verdict.OK, f"{health['store']['kind']}, reachable"),
         *_check_workers(health, system["workers"]),
-        judge_space(system["disk"]["free_bytes"]),
+        check_disk_space(system["disk"]["free_bytes"]),
         _check_webhooks(float(system["webhook_lag_s"])),
     ]
 
