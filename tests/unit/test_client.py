@@ -27,7 +27,7 @@ from secretary.client.requests import task_documents
 from secretary.client.sync import Portal
 from secretary.client.uploads import Form, as_text, opened
 from secretary.core.job import Job, JobStatus, Webhook, utc_now
-from secretary.webhooks.payload import body as payload_of
+from secretary.webhooks.request import body as payload_of
 from secretary.webhooks.request import headers_for
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"

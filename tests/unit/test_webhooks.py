@@ -22,9 +22,16 @@ from secretary.core.job import (
 )
 from secretary.storage.artifacts import JobFiles
 from secretary.webhooks import BreakerOptions, Schedule
-from secretary.webhooks.payload import batch_payload, body, job_payload, phase_of
-from secretary.webhooks.request import as_bytes, headers_for, read_archive
-from secretary.webhooks.retry_policy import Breakers
+from secretary.webhooks.request import (
+    as_bytes,
+    batch_payload,
+    body,
+    headers_for,
+    job_payload,
+    phase_of,
+    read_archive,
+)
+from secretary.webhooks.sender import Breakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -84,9 +84,9 @@ def _batch_request(target: Target, source: str, request: Document) -> Document:
 async def _read_talks(
     settings: "Settings", source: str, request: "ScheduleRequest"
 ) -> list[dict[str, Any]]:
-    from ..app import make_conference_importer
+    from ..app import Application
 
-    importer = make_conference_importer(settings)
+    importer = Application(settings).conference_importer
     if re.match(r"https?://", source, re.IGNORECASE):
         return await importer.at_url(source, request)
     return await importer.read(await asyncio.to_thread(_read_file, source), request)

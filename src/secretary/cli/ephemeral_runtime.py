@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from ..app import make_job_service, make_worker
+from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidSettings
 from ..jobs.service import JobService
 from ..serve import run_worker
-from ..store import open_store
 
 RUN_PREFIX = "run-"
 LOCK = "lock"
@@ -26,12 +25,11 @@ CACHE = "cache"
 async def ephemeral_runtime(settings: Settings, *, slots: int) -> AsyncIterator[JobService]:
     """Run a worker for the jobs submitted to the yielded service; stop unfinished ones at exit."""
     async with AsyncExitStack() as stack:
-        store = open_store(settings.store_url)
-        components = make_worker(settings, store, slots=slots)
+        app = Application(settings)
+        components = app.worker(slots=slots)
         stack.push_async_callback(components.sandbox.close)
         await components.sandbox.open()  # first, because starting processes takes longest
-        await store.open()
-        stack.push_async_callback(store.close)
+        await stack.enter_async_context(app)
         caller = asyncio.current_task()
         assert caller is not None
 
@@ -41,7 +39,7 @@ async def ephemeral_runtime(settings: Settings, *, slots: int) -> AsyncIterator[
         worker_task = asyncio.create_task(run_worker(components))
         worker_task.add_done_callback(cancel_caller)
         try:
-            yield make_job_service(settings, store)
+            yield app.job_service
         finally:
             worker_task.remove_done_callback(cancel_caller)
             components.worker.drain()

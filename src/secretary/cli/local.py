@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ..app import examine, make_job_service, make_registry, make_templates, opened_store
+from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidParameters, InvalidSettings, NotFound
 from ..core.job import FINAL_STATUSES, Job, JobStatus, new_id
@@ -37,7 +37,7 @@ class LocalBackend:
     copied to the store, and finished jobs are returned without long texts."""
 
     def __init__(self, settings: Settings, job_service: JobService | None = None) -> None:
-        self._settings = settings
+        self._app = Application(settings)
         self._job_service = job_service
         self._in_place = job_service is not None
         self._stack = AsyncExitStack()
@@ -46,8 +46,8 @@ class LocalBackend:
         await self._stack.aclose()
 
     async def job_types(self) -> list[str]:
-        service = self._job_service
-        return sorted((service.registry if service else make_registry(self._settings)).job_types)
+        registry = self._job_service.registry if self._job_service else self._app.registry
+        return sorted(registry.job_types)
 
     async def has_workers(self) -> bool:
         return bool(await (await self._service()).workers_alive())
@@ -161,7 +161,7 @@ class LocalBackend:
         await (await self._service()).delete_batch(batch_id)
 
     async def templates(self) -> list[Document]:
-        templates = await asyncio.to_thread(make_templates(self._settings).listed)
+        templates = await asyncio.to_thread(self._app.templates.listed)
         return [template.document() for template in templates]
 
     async def workers(self) -> list[Document]:
@@ -169,15 +169,15 @@ class LocalBackend:
         return [worker_document(worker) for worker in sorted(workers, key=lambda w: w.started_at)]
 
     async def findings(self) -> list[Finding]:
-        return await examine(self._settings)
+        return await self._app.check()
 
     async def _service(self, *, create: bool = False) -> JobService:
         """Open the store. Only submitting creates one, so that a mistyped directory is reported."""
         if self._job_service is None:
             if not create:
-                _require_store(self._settings)
-            store = await self._stack.enter_async_context(opened_store(self._settings))
-            self._job_service = make_job_service(self._settings, store)
+                _require_store(self._app.settings)
+            await self._stack.enter_async_context(self._app)
+            self._job_service = self._app.job_service
         return self._job_service
 
 
