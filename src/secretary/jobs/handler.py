@@ -21,6 +21,7 @@ from ..storage.cache import Cache, CacheEntry
 from ..storage.sources import SourceFile, Sources
 
 P = TypeVar("P", bound=BaseModel)
+P_co = TypeVar("P_co", bound=BaseModel, covariant=True)
 T = TypeVar("T")
 Results = BaseModel | Mapping[str, Any] | None
 
@@ -56,11 +57,11 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(Generic[P]):
+class JobContext(Generic[P_co]):
     """All a handler may touch while it runs one job. The store is not among it."""
 
     job: Job
-    parameters: P
+    parameters: P_co
     resources: ResourceCalculator
     reporter: Reporter
     #: `await ctx.run(function, *args)` for anything that computes or that may crash.
