@@ -25,7 +25,7 @@ from ..core.job import (
     iso,
     utc_now,
 )
-from ..core.json_codec import encode_json_text
+from ..core.json_codec import encode_in_parts, encode_strict_json
 from ..jobs.events import event_payload
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
@@ -73,7 +73,7 @@ def body(owner: Job | Batch, webhook: Webhook, *, archive: bytes | None = None) 
     )
     if webhook.token_in_body and webhook.token:
         payload["callback_token"] = webhook.token
-    return encode_json_text(payload).encode()
+    return encode_in_parts(payload, encode_strict_json)
 
 
 def client_id(owner: Job | Batch, webhook: Webhook) -> str:

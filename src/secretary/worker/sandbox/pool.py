@@ -21,8 +21,6 @@ from ...core.errors import (
 )
 from ...core.job import ResourceCalculator
 from . import child_main
-from .child import Child
-from .watchdog import Heartbeat, Watchdog
 
 MIB = 1024 * 1024
 
@@ -186,6 +184,9 @@ def _unpickled(pickled: bytes) -> Exception | None:
         return None
     return error if isinstance(error, Exception) else None
 
+
+from .child import Child  # noqa: E402  # needs what is defined above
+from .watchdog import Heartbeat, Watchdog  # noqa: E402
 
 T = TypeVar("T")
 
