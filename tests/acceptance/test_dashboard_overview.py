@@ -40,10 +40,17 @@ def test_what_ended_is_told_by_type_and_by_code(watched: tuple[Watched, Running]
     assert done.locator("table.unseen tbody tr").count() == 30
 
 
-def test_the_pointer_is_told_what_is_under_it(watched: tuple[Watched, Running]) -> None:
+def test_a_tooltip_shows_the_numbers_of_the_bar_under_the_pointer(
+    watched: tuple[Watched, Running],
+) -> None:
     page, url = watched[0].page, watched[1].url
     page.goto(f"{url}/#/overview?minutes=1440")
-    chart(page, "Completed by type").locator(".hit").last.hover()
+    # The previous range stays on screen until this one has loaded.
+    watched[0].until("document.querySelector('#span')?.value === '1440'")
+    # By now the job's bar need not be the last one.
+    bar = chart(page, "Completed by type").locator(".hit[data-tip*='selftest 1']")
+    assert bar.count() == 1
+    bar.hover()
     page.locator(".tip", has_text="selftest 1").wait_for()
 
 

@@ -62,24 +62,24 @@ export function lines({ points, names, classes, told = number, ...rest }) {
   return frame({ points, names, classes, told, ...rest }, html`${names.map((_, k) => html`<path class="line ${classes[k]}" d="${path(k)}"/>`)}`);
 }
 
-/** Tells what is under the pointer, beside it. */
-export function listenToCharts(root) {
-  const tip = document.createElement("div");
-  tip.className = "tip";
-  tip.hidden = true;
-  tip.setAttribute("aria-hidden", "true");
-  const show = (event) => {
+/** Shows a tooltip for the chart point under the pointer. It lives outside the view: charts are redrawn under it. */
+export function showTooltips(root, signal) {
+  const tooltip = document.createElement("div");
+  tooltip.className = "tip";
+  tooltip.hidden = true;
+  tooltip.setAttribute("aria-hidden", "true");
+  document.body.append(tooltip);
+  signal.addEventListener("abort", () => tooltip.remove());
+  root.addEventListener("pointermove", (event) => {
     const text = event.target.closest?.("[data-tip]")?.dataset.tip;
-    tip.hidden = !text;
+    tooltip.hidden = !text;
     if (!text) return;
-    tip.textContent = text;
-    root.append(tip);
-    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
-    tip.style.left = `${Math.max(8, Math.min(event.clientX + 12, room))}px`;
-    tip.style.top = `${event.clientY + 16}px`;
-  };
-  root.addEventListener("pointermove", show);
-  root.addEventListener("pointerleave", () => (tip.hidden = true));
+    tooltip.textContent = text;
+    const maxLeft = document.documentElement.clientWidth - tooltip.offsetWidth - 8;
+    tooltip.style.left = `${Math.max(8, Math.min(event.clientX + 12, maxLeft))}px`;
+    tooltip.style.top = `${event.clientY + 16}px`;
+  });
+  root.addEventListener("pointerleave", () => (tooltip.hidden = true));
 }
 
 /** How a batch is made up, in one bar. */

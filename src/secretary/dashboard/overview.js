@@ -2,7 +2,7 @@
 
 import { get, post, stream } from "./api.js";
 import { progressAfter, statusOf } from "./changes.js";
-import { listenToCharts } from "./charts.js";
+import { showTooltips } from "./charts.js";
 import { crew, storage } from "./crew.js";
 import { ago, bar, clock, eta, nameOf, number, saying, state } from "./format.js";
 import { html, render } from "./html.js";
@@ -19,7 +19,7 @@ export async function show(root, { query, left, shown }) {
   const page = new Page(root, SPANS.find((span) => String(span) === query.get("minutes")) ?? 60, left);
   await page.load();
   page.draw();
-  listenToCharts(root);
+  showTooltips(root, left);
   shown();
   const off = stream("/api/events", ({ data }) => page.heard(data), connection(left));
   const timer = setInterval(() => page.refresh(), REFRESH);
