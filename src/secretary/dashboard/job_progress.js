@@ -75,10 +75,12 @@ export class JobProgress {
   }
 }
 
-/** `2 of 10 pages are done` adds nothing to `processing_pages:2/10`. */
+/** `2 of 10 pages are done` or `processing_pages:3/10` add nothing to the step `processing_pages:2/10`. */
 function isRedundant(progress, label) {
-  const count = String(progress.step).split(":")[1];
-  return progressText(progress) === label || Boolean(count && [count, count.replace("/", " of ")].some((text) => progress.message?.startsWith(text)));
+  const [name, count] = String(progress.step).split(":");
+  const message = progress.message ?? "";
+  if (progressText(progress) === label || message.split(":")[0] === name) return true;
+  return Boolean(count) && [count, count.replace("/", " of ")].some((text) => message.startsWith(text));
 }
 
 let lastAnnounced = "";
