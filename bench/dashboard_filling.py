@@ -5,8 +5,8 @@ from datetime import timedelta
 import seeding
 from dashboard_views import Facts
 
-from secretary.job import JobStatus, utc_now
-from secretary.store import BatchQuery, JobQuery, Wanted, open_store
+from secretary.core.job import JobStatus, utc_now
+from secretary.store import BatchQuery, Capacity, JobQuery, open_store
 
 DAYS = 30
 USERS = len(seeding.USERS)
@@ -21,10 +21,10 @@ async def fill(url: str, amount: int, templates: list[str]) -> Facts:
     await store.open()
     try:
         if not templates:
-            await seeding.enlist(store, slots=SLOTS)
+            await seeding.register_worker(store, slots=SLOTS)
             templates += await seeding.make_templates(store)
             await seeding.add_pending(store, min(PENDING, amount // 5))
-            await store.claim(seeding.WORKER, Wanted(slots=RUNNING))
+            await store.claim(seeding.WORKER, Capacity(slots=RUNNING))
         counts = await store.counts()
         missing = amount - sum(n for by_state in counts.values() for n in by_state.values())
         interval = timedelta(days=DAYS) / max(missing, 1)

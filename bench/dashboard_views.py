@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from arena import Failed
 
-from secretary.job import utc_now
+from secretary.core.job import utc_now
 
 PROGRAM = "chromium"
 OPTIONS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]

@@ -96,10 +96,10 @@ async def _measured(
     def hook(path: str) -> dict[str, Any]:
         return {"url": mailbox.url(path), "secret": SECRET, "events": ["completed", "error"]}
 
-    desk = Desk(options.seed, "", other.site, hook, MIXTURE)  # none of them keeps a journal
+    job_service = Desk(options.seed, "", other.site, hook, MIXTURE)  # none of them keeps a journal
     load, samples, began = Load(), list[Sample](), time.monotonic()
     deadline = began + options.minutes * 60
-    working = asyncio.create_task(load.run(url, desk, deadline))
+    working = asyncio.create_task(load.run(url, job_service, deadline))
     every = max(1.0, min(5.0, options.minutes / 6))
     while time.monotonic() < deadline and not working.done():
         await asyncio.sleep(every)

@@ -9,7 +9,7 @@ from email import policy
 from email.parser import BytesParser
 from typing import Any
 
-from secretary.engines.llm import LlmOptions, Model, Price, Provider
+from secretary.llm import LlmOptions, Model, Price, Provider
 
 from .web import Asked, Web, serving
 

@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from secretary.engines.llm import LlmOptions, Model, Provider
+from secretary.llm import LlmOptions, Model, Provider
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROGRAM = Path(__file__).with_name("small_model.py")

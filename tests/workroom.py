@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 
 from secretary.api import create_api
-from secretary.app import make_desk, make_sender, make_worker, opened_store
+from secretary.app import make_job_service, make_sender, make_worker, opened_store
 from secretary.config import load
-from secretary.events import Hub
-from secretary.running import run_worker, sending
+from secretary.jobs.events import EventHub
+from secretary.serve import run_worker, sending
 
 from .no_tls import NO_TLS
 from .places import storage
@@ -115,8 +115,8 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
         sender = make_sender(settings, store)
         parts = make_worker(settings, store, on_ended=sender.poke)
         working = asyncio.create_task(run_worker(parts))
-        hub = Hub(store)
-        api = create_api(make_desk(settings, store), hub=hub, max_body_bytes=1024 * 1024)
+        hub = EventHub(store)
+        api = create_api(make_job_service(settings, store), hub=hub, max_body_bytes=1024 * 1024)
         try:
             async with (
                 sending(sender),

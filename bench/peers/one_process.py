@@ -13,8 +13,8 @@ from secretary_peer import DIRECTORY, opened_store
 
 from secretary.app import make_worker
 from secretary.config import Settings, Storage
-from secretary.job import Job
-from secretary.running import run_worker
+from secretary.core.job import Job
+from secretary.serve import run_worker
 
 JOBS, WARM_UP = 300, 50
 GAP_S = 0.02

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import seeding
 
-from secretary.job import Completed, JobStatus, utc_now
-from secretary.store import JobQuery, JobStore, Wanted
+from secretary.core.job import Completed, JobStatus, utc_now
+from secretary.store import Capacity, JobQuery, JobStore
 
 #: Stored jobs, and how many of them wait to be claimed.
 FEW, MANY = (10_000, 1_000), (1_000_000, 10_000)
@@ -22,7 +22,7 @@ Timings = dict[str, list[float]]
 
 
 async def figures(store: JobStore, url: str) -> Mapping[str, float]:
-    await seeding.enlist(store)
+    await seeding.register_worker(store)
     templates = await seeding.make_templates(store)
     now = utc_now()
     ended_few, ended_many = FEW[0] - FEW[1], MANY[0] - MANY[1]
@@ -60,7 +60,7 @@ async def _claims(store: JobStore) -> list[float]:
     timings = []
     for _ in range(CLAIMS):
         started = time.perf_counter()
-        (job,) = await store.claim(seeding.WORKER, Wanted(slots=1))
+        (job,) = await store.claim(seeding.WORKER, Capacity(slots=1))
         timings.append(time.perf_counter() - started)
         await store.finish(job, Completed())
     return timings

@@ -15,22 +15,14 @@ import apsw
 import pymongo
 
 from secretary import Batch, Job
-from secretary.job import (
-    Cancelled,
-    Completed,
-    Failed,
-    JobError,
-    Outcome,
-    new_id,
-    utc_now,
-)
-from secretary.store import JobStore, Wanted, WorkerInfo
-from secretary.store.activity import KEPT, Ending, tally
-from secretary.store.mongo import activity as mongo_activity
+from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
+from secretary.store import Capacity, JobStore, WorkerInfo
+from secretary.store.mongo import throughput as mongo_activity
 from secretary.store.mongo.rows import listing, stamp
-from secretary.store.sqlite import activity as sqlite_activity
+from secretary.store.sqlite import throughput as sqlite_activity
 from secretary.store.sqlite.connection import connect
-from secretary.store.sqlite.rows import microseconds
+from secretary.store.sqlite.schema import microseconds
+from secretary.store.throughput import KEPT, Ending, tally
 
 WORKER = "seeding"
 TYPES = [f"type-{n}" for n in range(5)]
@@ -65,7 +57,7 @@ class Ended(NamedTuple):
     ended_at: datetime
 
 
-async def enlist(store: JobStore, *, slots: int = 1) -> None:
+async def register_worker(store: JobStore, *, slots: int = 1) -> None:
     now = utc_now()
     worker = WorkerInfo(
         worker_id=WORKER,
@@ -77,7 +69,7 @@ async def enlist(store: JobStore, *, slots: int = 1) -> None:
         started_at=now,
         seen_at=now,
     )
-    await store.enlist(worker, timedelta(days=1))
+    await store.register_worker(worker, timedelta(days=1))
 
 
 async def make_templates(store: JobStore) -> list[str]:
@@ -86,7 +78,7 @@ async def make_templates(store: JobStore) -> list[str]:
     for outcome, share in ENDS:
         parameters = {"url": "https://example.org/documents/report.pdf", "language": "de"}
         added = await store.add([Job(user_id=USERS[0], parameters=parameters)])
-        (job,) = await store.claim(WORKER, Wanted(slots=1))
+        (job,) = await store.claim(WORKER, Capacity(slots=1))
         await store.finish(job, outcome, resources={"cpu_seconds": 1.5})
         ids += added.job_ids * share
     return ids

@@ -6,11 +6,11 @@ from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from secretary.engines.speech import open_speech_engine
-from secretary.processors.media.probe import probe
-from secretary.processors.media.sound import chosen_track, decode
-from secretary.processors.speech.activity import pieces_of
-from secretary.processors.speech.listening import transcribe
+from secretary.media.pcm import chosen_track, decode
+from secretary.media.probe import probe
+from secretary.media.speech.engines import open_speech_engine
+from secretary.media.speech.transcribe import transcribe
+from secretary.media.speech.vad import pieces_of
 
 ENGINE = "whisper"
 LIMIT_S = 24 * 60 * 60

@@ -11,10 +11,10 @@ from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from secretary.engines.speech import RATE, open_speech_engine
-from secretary.processors.speech.activity import pieces_of
-from secretary.processors.speech.listening import transcribe
-from secretary.processors.speech.pieces import Piece
+from secretary.media.speech.chunking import Chunk
+from secretary.media.speech.engines import RATE, open_speech_engine
+from secretary.media.speech.transcribe import transcribe
+from secretary.media.speech.vad import pieces_of
 
 ENGINE = "whisper"
 
@@ -29,5 +29,5 @@ def read(path: str) -> str:
         raw = Path(directory) / "sound.raw"
         raw.write_bytes(sound)
         windows = [window for piece in pieces_of(str(raw)) for window in piece.windows]
-        heard = [transcribe(raw, Piece(0, (each,)), ENGINE, None, "en") for each in windows]
+        heard = [transcribe(raw, Chunk(0, (each,)), ENGINE, None, "en") for each in windows]
     return " ".join(said.text for one in heard for said in one.said)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from arena import Failed
 
-from secretary.errors import JobFailed
-from secretary.processors.media.probe import probe
-from secretary.processors.media.recording import Recording
-from secretary.processors.media.sound import chosen_track, decode
+from secretary.core.errors import JobFailed
+from secretary.media.pcm import chosen_track, decode
+from secretary.media.probe import probe
+from secretary.media.recording import Recording
 
 from .sounds import ffmpeg, talk, write_wav
 

@@ -14,8 +14,8 @@ import pymongo
 from adapter import MONGODB
 from arena import open_arena
 
-from secretary.job import Completed, Job, LogEntry, Progress, utc_now
-from secretary.store import JobStore, Wanted, WorkerInfo, open_store
+from secretary.core.job import Completed, Job, LogEntry, Progress, utc_now
+from secretary.store import Capacity, JobStore, WorkerInfo, open_store
 
 REPORTS = 5
 PARAMETERS = {"url": "https://example.org/documents/report.pdf", "language": "de"}
@@ -128,7 +128,7 @@ async def _live(store: JobStore, jobs: int, *, at_once: int, reports: int) -> No
                 for _ in range(at_once)
             )
         )
-        claimed = await store.claim(WORKER, Wanted(slots=at_once))
+        claimed = await store.claim(WORKER, Capacity(slots=at_once))
         for number in range(reports):
             progress = Progress(step="reading", percent=10 + number, message="Page by page")
             entry = LogEntry(message=f"Page {number} of {reports} was read")
@@ -146,7 +146,7 @@ async def _opened(url: str) -> AsyncIterator[JobStore]:
     worker = WorkerInfo(
         worker_id=WORKER, host="", pid=0, birth="", slots=1, version="", started_at=now, seen_at=now
     )
-    await store.enlist(worker, timedelta(days=1))
+    await store.register_worker(worker, timedelta(days=1))
     try:
         yield store
     finally:

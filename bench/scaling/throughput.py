@@ -12,7 +12,7 @@ from pathlib import Path
 from adapter import Adapter
 from arena import Arena, Failed, open_arena
 
-from secretary.job import Job
+from secretary.core.job import Job
 from secretary.store import open_store
 
 CALLERS = 64

@@ -11,15 +11,13 @@ from typing import Protocol
 
 import apsw
 
-from secretary.job import Job, utc_now
-from secretary.store import Wanted, WorkerInfo
-from secretary.store.policy import Turns
-from secretary.store.sqlite.claim import claim
+from secretary.core.job import Job, utc_now
+from secretary.store import Capacity, WorkerInfo
+from secretary.store.scheduling import FairScheduler
+from secretary.store.sqlite.claims import Completion, claim, complete, register_worker
 from secretary.store.sqlite.connection import connect
-from secretary.store.sqlite.ending import Completion, complete
-from secretary.store.sqlite.line import enqueue
+from secretary.store.sqlite.queue import enqueue
 from secretary.store.sqlite.schema import prepare
-from secretary.store.sqlite.workers import enlist
 
 from .day import Arrival
 
@@ -58,7 +56,7 @@ class StoreQueue:
         self._db = connect(path)
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("BEGIN IMMEDIATE")  # one transaction for all: nothing here must last
-        self._turns = [Turns(clock) for _ in range(crew.workers)]
+        self._turns = [FairScheduler(clock) for _ in range(crew.workers)]
         self._claimed: dict[int, Job] = {}
         for worker in range(crew.workers):
             _enlist(self._db, worker)
@@ -72,7 +70,9 @@ class StoreQueue:
 
     def claim(self, worker: int, slots: int) -> list[int]:
         crew = self._crew
-        wanted = Wanted(slots=slots, max_per_type=crew.max_per_type, max_per_user=crew.max_per_user)
+        wanted = Capacity(
+            slots=slots, max_per_type=crew.max_per_type, max_per_user=crew.max_per_user
+        )
         jobs = claim(self._db, self._turns[worker], str(worker), wanted)
         taken = {int(job.job_id.removeprefix("job-")): job for job in jobs}
         self._claimed |= taken
@@ -97,7 +97,7 @@ def _enlist(db: apsw.Connection, worker: int) -> None:
         started_at=now,
         seen_at=now,
     )
-    enlist(db, info, timedelta(days=1), boot="")
+    register_worker(db, info, timedelta(days=1), boot="")
 
 
 class PlainQueue:

@@ -7,8 +7,9 @@ for an hour, may go. Nothing else differs from the program; the rest is settings
 
 from datetime import timedelta
 
-from secretary import cache, upkeep
-from secretary.depot import upkeep as depot_upkeep
+from secretary.storage import cache
+from secretary.worker import maintenance
+from secretary.worker import maintenance as depot_upkeep
 
 TIDY_EVERY = timedelta(seconds=10)
 LOOK_THROUGH_EVERY = timedelta(seconds=15)
@@ -18,7 +19,7 @@ IN_USE = timedelta(seconds=45)
 def hurry() -> None:
     cache.IN_USE = IN_USE
     depot_upkeep.IN_USE = IN_USE
-    defaults = upkeep.UpkeepOptions.__init__.__kwdefaults__
+    defaults = maintenance.MaintenanceOptions.__init__.__kwdefaults__
     assert defaults is not None
     defaults["tidy_every"] = TIDY_EVERY
     defaults["look_through_every"] = LOOK_THROUGH_EVERY

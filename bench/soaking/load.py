@@ -24,8 +24,8 @@ class Load:
     wrong: list[str] = field(default_factory=list)
     _open: dict[str, tuple[str, Check]] = field(default_factory=dict)
 
-    async def run(self, url: str, desk: Desk, deadline: float) -> None:
-        orders = desk.orders()
+    async def run(self, url: str, job_service: Desk, deadline: float) -> None:
+        orders = job_service.orders()
         async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
             while time.monotonic() < deadline or self._open:
                 while len(self._open) < OPEN and time.monotonic() < deadline:

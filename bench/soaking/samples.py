@@ -9,7 +9,7 @@ from typing import Any
 
 import pymongo
 
-from secretary import processes
+from secretary.core import processes
 
 MEBIBYTE = 1024 * 1024
 

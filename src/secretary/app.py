@@ -1,4 +1,4 @@
-"""Puts the parts together: the only place that knows all of them."""
+"""The composition root: builds each part once and passes it on."""
 
 import logging
 import os
@@ -9,39 +9,43 @@ from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from . import doctor
-from .cache import Cache
+from .config import (
+    MEGAPIXEL,
+    DocumentOptions,
+    DownloadLimits,
+    LlmProvider,
+    MediaOptions,
+    Retention,
+    Settings,
+)
 from .config import Llm as LlmSettings
-from .config import LlmProvider, Retention, Settings
-from .depot import Depot
-from .desk import Desk
-from .disclosure import redacted, shown
-from .doctor import Finding
-from .document_options import MEGAPIXEL, DocumentOptions
-from .download_limits import DownloadLimits
-from .engines.llm import Endpoints, LlmOptions, Model, Price, Provider, Purpose
-from .errors import InvalidSettings, StoreUnavailable
-from .executor import Executor
-from .files import JobFiles
+from .core.errors import InvalidSettings, StoreUnavailable
+from .core.job import JobStatus
 from .handlers import BUILTIN
-from .installation import Installation
-from .job import JobStatus
-from .media_options import MediaOptions
-from .observer import Observer, Unobserved
-from .registry import Registry
-from .sandbox import Limits, Sandbox
-from .schedules import Schedules
-from .sources import Sources
+from .jobs.conference_import import ConferenceImporter
+from .jobs.registry import Registry
+from .jobs.service import JobService
+from .llm import Endpoints, LlmOptions, Model, Price, Provider, Purpose
+from .llm.templates import Library
+from .observability import doctor
+from .observability.doctor import Finding
+from .observability.system_info import Installation, redact, visible_settings
+from .storage.artifacts import JobFiles
+from .storage.blob_store import BlobStore
+from .storage.cache import Cache
+from .storage.sources import Sources
+from .storage.uploads import Uploads
 from .store import STORES, JobStore, open_store
-from .templates import Library
-from .upkeep import Upkeep, UpkeepOptions
-from .uploads import Uploads
-from .worker import Worker, WorkerOptions
+from .worker.executor import Executor
+from .worker.maintenance import Maintenance, MaintenanceOptions
+from .worker.observer import Observer, Unobserved
+from .worker.sandbox import Limits, Sandbox
+from .worker.worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from .metrics import Metrics
     from .network.client import Network
-    from .spans import Spans
+    from .observability.metrics import Metrics
+    from .observability.otel import OtelTracer
     from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
@@ -63,17 +67,19 @@ def make_registry(settings: Settings) -> Registry:
 
 def make_files(settings: Settings, store: JobStore) -> JobFiles:
     directory = settings.storage.data_dir.resolve()
-    depot = make_depot(settings, store)
+    blob_store = make_blob_store(settings, store)
     max_bytes = settings.limits.max_upload_mb * MEBIBYTE
-    uploads = Uploads(directory, max_bytes=max_bytes, depot=depot)
-    return JobFiles(directory, uploads, Cache(directory, settings.cache.max_mb * MEBIBYTE), depot)
+    uploads = Uploads(directory, max_bytes=max_bytes, blob_store=blob_store)
+    return JobFiles(
+        directory, uploads, Cache(directory, settings.cache.max_mb * MEBIBYTE), blob_store
+    )
 
 
-def make_depot(settings: Settings, store: JobStore) -> Depot | None:
+def make_blob_store(settings: Settings, store: JobStore) -> BlobStore | None:
     where = settings.storage.files
     if where.startswith("s3://"):
         try:
-            from .depot.s3 import S3Depot
+            from .storage.s3 import S3BlobStore as S3Depot
         except ImportError:
             raise InvalidSettings(
                 "storage.files: a bucket needs obstore: pip install 'secretary[s3]'"
@@ -81,7 +87,7 @@ def make_depot(settings: Settings, store: JobStore) -> Depot | None:
         return S3Depot(where)
     if where == "gridfs" and not settings.storage.mongodb_uri:
         raise InvalidSettings("storage.files: gridfs needs a MongoDB (storage.mongodb_uri)")
-    return None if where == "directory" else store.depot()
+    return None if where == "directory" else store.blob_store()
 
 
 def make_sources(settings: Settings) -> Sources:
@@ -93,8 +99,8 @@ def make_sources(settings: Settings) -> Sources:
     )
 
 
-def make_schedules(settings: Settings) -> Schedules:
-    return Schedules(settings.network.allow_hosts)
+def make_conference_importer(settings: Settings) -> ConferenceImporter:
+    return ConferenceImporter(settings.network.allow_hosts)
 
 
 def document_options(settings: Settings) -> DocumentOptions:
@@ -183,20 +189,20 @@ def make_templates(settings: Settings) -> Library:
     return Library(directory.absolute() if directory else None)
 
 
-def make_desk(
+def make_job_service(
     settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
-) -> Desk:
+) -> JobService:
     network = cache(partial(make_network, settings))  # most requests need none
 
     def check_url(url: str) -> None:
         network().check(url, https_only=True)
 
     registry, files = make_registry(settings), make_files(settings, store)
-    return Desk(store, registry, files, check_url=check_url, on_event=on_event)
+    return JobService(store, registry, files, check_url=check_url, on_event=on_event)
 
 
 def make_sender(settings: Settings, store: JobStore) -> "Sender":
-    from .webhooks import Sender, SenderOptions  # for the same reason
+    from .webhooks import Sender, SenderOptions
 
     return Sender(store, make_network(settings), make_files(settings, store), SenderOptions())
 
@@ -215,11 +221,11 @@ async def opened_store(settings: Settings) -> AsyncIterator[JobStore]:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Components:
     """A worker and what it needs, ready to run."""
 
     worker: Worker
-    upkeep: Upkeep
+    maintenance: Maintenance
     sandbox: Sandbox
     llm: Endpoints
 
@@ -232,7 +238,7 @@ def make_worker(
     slots: int | None = None,
     observer: Observer | None = None,
     on_ended: Callable[[str], None] = lambda job_id: None,
-) -> Parts:
+) -> Components:
     observer = observer or Unobserved()
     options = worker_options(settings)
     registry = make_registry(settings)
@@ -265,21 +271,25 @@ def make_worker(
         on_ended=on_ended,
     )
     worker = Worker(store, executor, options)
-    return Parts(worker, make_upkeep(settings, store, observer), sandbox, llm)
+    return Components(worker, make_maintenance(settings, store, observer), sandbox, llm)
 
 
-def make_upkeep(settings: Settings, store: JobStore, observer: Observer | None = None) -> Upkeep:
-    options = UpkeepOptions(
+def make_maintenance(
+    settings: Settings, store: JobStore, observer: Observer | None = None
+) -> Maintenance:
+    options = MaintenanceOptions(
         max_crashes=settings.generic_worker.max_crashes,
         keep=_keep(settings.retention),
         keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
     )
-    return Upkeep(store, make_files(settings, store), options, observer)
+    return Maintenance(store, make_files(settings, store), options, observer)
 
 
 def _preload(settings: Settings) -> tuple[str, ...]:
     """What every process will need: handlers from outside run whole, of ours only the work."""
-    return ("secretary.isolation",) if settings.handlers else ("secretary.processors.pdf.pages",)
+    return (
+        ("secretary.worker.isolation",) if settings.handlers else ("secretary.documents.pdf.pages",)
+    )
 
 
 def worker_options(settings: Settings) -> WorkerOptions:
@@ -302,41 +312,41 @@ def _keep(retention: Retention) -> dict[JobStatus, timedelta]:
     return {status: timedelta(days=number) for status, number in days.items() if number}
 
 
-def make_metrics(desk: Desk) -> "Metrics":
-    from .metrics import Metrics
-    from .vitals import Vitals
+def make_metrics(job_service: JobService) -> "Metrics":
+    from .observability.metrics import Metrics
+    from .observability.service_stats import ServiceStats as Vitals
 
-    return Metrics(desk.registry.job_types, Vitals(desk))
+    return Metrics(job_service.registry.job_types, Vitals(job_service))
 
 
 def look_at_engines(settings: Settings) -> list[Finding]:
     """What this process would work with."""
     return [
-        doctor.look_at_office(),
-        doctor.look_at_ocr(document_options(settings)),
-        *doctor.look_at_media(media_options(settings)),
-        doctor.look_at_sites(),
-        *doctor.look_at_models(llm_options(settings)),
+        doctor.check_office(),
+        doctor.check_ocr(document_options(settings)),
+        *doctor.check_media(media_options(settings)),
+        doctor.check_sites(),
+        *doctor.check_models(llm_options(settings)),
     ]
 
 
 def make_installation(settings: Settings) -> Installation:
     def engines() -> list[dict[str, Any]]:
         found = [asdict(finding) for finding in look_at_engines(settings)]
-        told: list[dict[str, Any]] = redacted(found, settings)
+        told: list[dict[str, Any]] = redact(found, settings)
         return told
 
-    return Installation(shown(settings), engines)
+    return Installation(visible_settings(settings), engines)
 
 
-def make_spans(environment: Mapping[str, str]) -> "Spans | None":
+def make_tracer(environment: Mapping[str, str]) -> "OtelTracer | None":
     """What tells a collector of requests and jobs, where OpenTelemetry's variables name one."""
     named = any(environment.get(name) for name in COLLECTOR)
     disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if not named or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return None
     try:
-        from .spans import Spans
+        from .observability.otel import OtelTracer as Spans
     except ImportError as error:
         # Some platforms set the variable for every program.
         logger.warning("No traces: pip install 'secretary[otel]' (%s)", error)
@@ -349,11 +359,11 @@ async def examine(settings: Settings) -> list[Finding]:
     file = settings.database_file
     directory = settings.storage.data_dir.resolve()
     findings = [
-        doctor.look_at_program(),
-        doctor.look_at_handlers(make_registry(settings)),
+        doctor.check_program(),
+        doctor.check_handlers(make_registry(settings)),
         *look_at_engines(settings),
-        doctor.look_at_templates(make_templates(settings)),
-        *doctor.look_at_directory(directory, embedded_store=file is not None),
+        doctor.check_templates(make_templates(settings)),
+        *doctor.check_directory(directory, embedded_store=file is not None),
     ]
     if file is not None and not file.exists():
         return findings  # looking must not make it
@@ -361,16 +371,16 @@ async def examine(settings: Settings) -> list[Finding]:
         async with opened_store(settings) as store:
             return [
                 *findings,
-                *await doctor.look_at_store(store),
+                *await doctor.check_store(store),
                 *await _look_at_files(settings, store),
             ]
     except StoreUnavailable as error:
-        return [*findings, doctor.unusable_store(error)]
+        return [*findings, doctor.store_problem(error)]
 
 
 async def _look_at_files(settings: Settings, store: JobStore) -> list[Finding]:
     try:
-        depot = make_depot(settings, store)
+        blob_store = make_blob_store(settings, store)
     except InvalidSettings as error:
-        return [doctor.unusable_files(error)]
-    return [] if depot is None else [await doctor.look_at_depot(depot)]
+        return [doctor.files_problem(error)]
+    return [] if blob_store is None else [await doctor.check_blob_store(blob_store)]

@@ -1,8 +1,10 @@
-"""The settings: read once from the config file and the environment, checked, then frozen."""
+"""The settings: read once from the config file and the environment, validated, frozen."""
 
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,9 +21,30 @@ from pydantic import (
     field_validator,
 )
 
-from .errors import InvalidSettings
-from .media_options import SpeechEngineName
-from .network.allow_list import allowed_host
+from .core.errors import InvalidSettings
+from .network.addresses import allowed_host
+
+#: `auto`: the local one for the languages it understands, the endpoint for all others.
+SpeechEngineName = Literal["auto", "local", "openai"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaOptions:
+    #: The program; None: the one that is installed.
+    ffmpeg: str | None = None
+    max_duration: timedelta = timedelta(hours=12)
+    speech_engine: SpeechEngineName = "auto"
+    #: With a model for more languages, or a better one. None: the one that comes with us.
+    speech_model_directory: str | None = None
+    #: What is spoken where a job does not say. None: detected.
+    speech_language: str | None = None
+    #: One piece of a recording, of half a minute or so, may take so long.
+    piece_timeout: timedelta = timedelta(minutes=5)
+    #: Of one video.
+    max_frames: int = 500
+    #: A recording up to this size stays among the files of its job; 0: none does.
+    keep_recording_bytes: int = 200 * 1024 * 1024
+
 
 DEFAULT_FILE = Path("config/config.yaml")
 
@@ -373,3 +396,33 @@ def _explain(error: ValidationError) -> str:
             shown = "" if SECRET & set(place) else f" (it is {problem['input']!r})"
             lines.append(f"{name}: {problem['msg']}{shown}")
     return "The settings cannot be used:\n  " + "\n  ".join(lines)
+
+
+MEGAPIXEL = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentOptions:
+    ocr_engine: str = "tesseract"
+    #: Where more languages are, beside those that are installed.
+    ocr_data_directory: str | None = None
+    #: None: told from the text.
+    ocr_language: str | None = None
+    max_pages: int = 10_000
+    #: Of a picture, and of a page when it is drawn.
+    max_pixels: int = 100 * MEGAPIXEL
+    #: One page may take so long.
+    page_timeout: timedelta = timedelta(minutes=2)
+    #: An office file may take so long on its way to a PDF.
+    conversion_timeout: timedelta = timedelta(minutes=5)
+
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLimits:
+    max_bytes: int = 1024 * MEBIBYTE
+    total: timedelta = timedelta(minutes=15)
+    idle: timedelta = timedelta(seconds=30)
+    max_redirects: int = 5

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from secretary.job import Job
+from secretary.core.job import Job
 from secretary.store import JobStore
 
 from ..waiting import until

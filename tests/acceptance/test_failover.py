@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from secretary.job import Job, JobStatus
+from secretary.core.job import Job, JobStatus
 from secretary.store import JobStore, open_store
 from tests.cable import Cable
 from tests.chaos.history import faults_of

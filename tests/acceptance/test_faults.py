@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from secretary import processes
-from secretary.job import Batch, Job, JobStatus
+from secretary.core import processes
+from secretary.core.job import Batch, Job, JobStatus
 from secretary.store import JobQuery, JobStore, open_store
 
 from ..waiting import until

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from secretary import processes
-from secretary.files import JobFiles
-from secretary.job import Job, JobStatus
+from secretary.core import processes
+from secretary.core.job import Job, JobStatus
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobStore, open_store
 
 from ..sound_files import made, speech

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from secretary.job import Job, JobStatus
+from secretary.core.job import Job, JobStatus
 from secretary.store import JobStore, open_store
 
 from ..good_files import scan_of

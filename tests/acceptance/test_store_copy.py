@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from secretary.job import Batch, Completed, Job, LogEntry
+from secretary.core.job import Batch, Completed, Job, LogEntry
 from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore, open_store
 from secretary.store.transfer import KINDS, differs
 from tests.contract.given import LEASE, claim, worker
@@ -57,7 +57,7 @@ def fill(directory: Path, jobs: int = 5) -> None:
             write(directory / "jobs" / job.job_id / "1" / "big.bin", os.urandom(600_000))
             write(directory / "jobs" / job.job_id / "1.scratch" / "x", b"not needed")
             write(directory / "cache" / "y", b"made again")
-            await store.dismiss("worker-1")
+            await store.unregister_worker("worker-1")
 
     asyncio.run(run())
 
@@ -219,11 +219,11 @@ def test_a_store_with_workers_is_not_copied_by_mistake(program: Program, mongodb
     here = program.directory / "here"
     fill(here)
 
-    async def enlist() -> None:
+    async def register_worker() -> None:
         async with opened(here) as store:
-            await store.enlist(worker("w-1"), LEASE)
+            await store.register_worker(worker("w-1"), LEASE)
 
-    asyncio.run(enlist())
+    asyncio.run(register_worker())
     refused = program.run("store", "copy", str(here), mongodb)
     assert (refused.code, "w-1" in refused.err, "--anyway" in refused.err) == (1, True, True)
     assert copied(program.run("store", "copy", str(here), mongodb, "--anyway", "--json"))[0] == 5

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from secretary.depot import Depot
-from secretary.errors import NotFound, StoreUnavailable
-from secretary.job import FINAL, Batch, Job, JobStatus
+from secretary.core.errors import NotFound, StoreUnavailable
+from secretary.core.job import FINAL_STATUSES, Batch, Job, JobStatus
+from secretary.storage.blob_store import BlobStore
 from secretary.store import JobStore
 
 from .client import Book
@@ -33,7 +33,7 @@ async def watch(
                 job = await store.get(one.job_id)
             except (StoreUnavailable, NotFound):  # looked at again in the end
                 break
-            if job.status in FINAL:
+            if job.status in FINAL_STATUSES:
                 seen[one.job_id] = Sighting(job.status, job.attempt, str(job.completed_at))
         await asyncio.sleep(LOOK_EVERY)
 
@@ -41,7 +41,7 @@ async def watch(
 async def open_jobs(store: JobStore) -> dict[str, int]:
     """How many have not ended, by type."""
     found = {
-        kind: sum(count for status, count in counts.items() if status not in FINAL)
+        kind: sum(count for status, count in counts.items() if status not in FINAL_STATUSES)
         for kind, counts in (await store.counts()).items()
     }
     return {kind: count for kind, count in found.items() if count}
@@ -123,10 +123,10 @@ def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str
     return [f"{path} is left" for path in sorted(left)]
 
 
-async def left_in_depot(depot: Depot, jobs: Mapping[str, Job]) -> list[str]:
-    left = [kept.key async for kept in depot.below("uploads/")]
+async def left_in_depot(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
+    left = [kept.key async for kept in blob_store.below("uploads/")]
     counts = _attempts_that_count(jobs)
-    async for kept in depot.below("jobs/"):
+    async for kept in blob_store.below("jobs/"):
         _, job_id, attempt, _ = kept.key.split("/", 3)
         if counts.get(job_id) != attempt:
             left.append(kept.key)

@@ -12,15 +12,15 @@ from secretary.config import load
 async def sweep() -> None:
     settings = load()
     async with opened_store(settings) as store:
-        upkeep = make_worker(settings, store).upkeep
-        await upkeep.prune()
+        maintenance = make_worker(settings, store).maintenance
+        await maintenance.prune()
         await store.tidy()
-        await upkeep.sweep_uploads()
-        await upkeep.prune_cache()
-        await upkeep.clear_this_machine()
-        depot = make_files(settings, store).depot
-        if depot is not None:
-            await upkeep.look_through_depot(depot)
+        await maintenance.sweep_uploads()
+        await maintenance.prune_cache()
+        await maintenance.clear_this_machine()
+        blob_store = make_files(settings, store).blob_store
+        if blob_store is not None:
+            await maintenance.look_through_depot(blob_store)
 
 
 if __name__ == "__main__":

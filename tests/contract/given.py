@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from secretary.job import Batch, Job, utc_now
-from secretary.store import JobStore, Wanted, WorkerInfo
+from secretary.core.job import Batch, Job, utc_now
+from secretary.store import Capacity, JobStore, WorkerInfo
 
 LEASE = timedelta(seconds=60)
 LAPSED = timedelta(seconds=-1)
@@ -27,8 +27,8 @@ def worker(worker_id: str = "worker-1") -> WorkerInfo:
 async def claim(
     store: JobStore, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **wanted: Any
 ) -> list[Job]:
-    await store.enlist(worker(worker_id), lease)
-    return await store.claim(worker_id, Wanted(**{"slots": 1, **wanted}))
+    await store.register_worker(worker(worker_id), lease)
+    return await store.claim(worker_id, Capacity(**{"slots": 1, **wanted}))
 
 
 async def claimed(

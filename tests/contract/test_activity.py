@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from secretary.job import Cancelled, Completed, Failed, Job, JobError, JobStatus, utc_now
+from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, JobStatus, utc_now
 from secretary.store import JobQuery, JobStore
-from secretary.store.activity import SLOT, Activity, quantile, rung_of, slot_of, start_of
+from secretary.store.throughput import SLOT, Throughput, quantile, rung_of, slot_of, start_of
 
 from .given import LAPSED, claim, claimed, worker
 
@@ -17,7 +17,7 @@ def an_hour_ago() -> datetime:
     return start_of(slot_of(utc_now() - timedelta(hours=1)))
 
 
-async def lately(store: JobStore, user_id: str | None = None) -> dict[str, Activity]:
+async def lately(store: JobStore, user_id: str | None = None) -> dict[str, Throughput]:
     """What ended in the last hour or so, by type."""
     found = await store.activity(an_hour_ago(), step=2 * SLOT * 31, parts=1, user_id=user_id)
     return {one.job_type: one for one in found}
@@ -98,7 +98,7 @@ async def test_it_is_told_how_many_jobs_each_worker_runs(store: JobStore) -> Non
     await claimed(store)
     await claimed(store)
     await claimed(store, "worker-2")
-    await store.enlist(worker("worker-3"), timedelta(seconds=60))
+    await store.register_worker(worker("worker-3"), timedelta(seconds=60))
     assert await store.busy_slots() == {"worker-1": 2, "worker-2": 1}
 
 

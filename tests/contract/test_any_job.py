@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secretary.job import AccessControl, Batch, Job, JobStatus
+from secretary.core.job import AccessControl, Batch, Job, JobStatus
 from secretary.store import BatchQuery, JobQuery, JobStore
 
 from ..any_values import ANY_TEXT, NEW_BATCH, NEW_JOB

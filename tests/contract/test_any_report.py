@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from secretary.job import (
+from secretary.core.job import (
     MAX_LOG_ENTRIES,
     MAX_LOG_MESSAGE,
     Completed,

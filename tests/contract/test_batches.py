@@ -4,8 +4,17 @@ import asyncio
 
 import pytest
 
-from secretary.errors import Conflict, NotFound
-from secretary.job import AccessControl, Batch, Completed, Failed, Job, JobError, JobStatus, Webhook
+from secretary.core.errors import Conflict, NotFound
+from secretary.core.job import (
+    AccessControl,
+    Batch,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    JobStatus,
+    Webhook,
+)
 from secretary.store import BatchQuery, JobQuery, JobStore
 
 from .given import LAPSED, add_batch, claim

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from secretary.job import Cancelled, Completed, Failed, Job, JobError, Progress, utc_now
+from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, Progress, utc_now
 from secretary.store import Change, JobQuery, JobStore, open_store
 
 from ..mongod import Mongod

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from secretary.errors import Conflict, NotFound
-from secretary.job import (
+from secretary.core.errors import Conflict, NotFound
+from secretary.core.job import (
     AccessControl,
     Completed,
     Failed,

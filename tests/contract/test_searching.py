@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from secretary.job import AccessControl, Batch, Completed, Failed, Job, JobError, JobStatus, utc_now
+from secretary.core.job import (
+    AccessControl,
+    Batch,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    JobStatus,
+    utc_now,
+)
 from secretary.store import JobQuery, JobStore
 
 from .given import claim

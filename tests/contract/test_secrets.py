@@ -6,7 +6,16 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from secretary.job import AccessControl, Batch, Cancelled, Completed, Failed, Job, JobError, Outcome
+from secretary.core.job import (
+    AccessControl,
+    Batch,
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    Outcome,
+)
 from secretary.store import BatchQuery, JobQuery, JobStore, open_store
 
 from ..mongod import Mongod

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import Conflict, KeyReused
-from secretary.job import (
+from secretary.core.errors import Conflict, KeyReused
+from secretary.core.job import (
     MAX_LOG_ENTRIES,
     AccessControl,
     Attempt,
     Batch,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
@@ -25,12 +26,11 @@ from secretary.job import (
     LogEntry,
     Progress,
     Released,
-    Try,
     Webhook,
     utc_now,
 )
-from secretary.store import IdempotencyKey, JobQuery, JobStore, Wanted, open_store
-from secretary.store.outbox import EventsWanted, Pace
+from secretary.store import Capacity, IdempotencyKey, JobQuery, JobStore, open_store
+from secretary.store.outbox import EventCapacity, Pace
 from secretary.store.transfer import (
     KINDS,
     BatchRecord,
@@ -68,8 +68,8 @@ PACE = Pace(
     due_at=T0 + timedelta(seconds=60),
 )
 TRIES = (
-    Try(at=T0, status=503, duration_ms=12),
-    Try(at=T0 + timedelta(seconds=5), error="ConnectTimeout", duration_ms=5000),
+    DeliveryAttempt(at=T0, status=503, duration_ms=12),
+    DeliveryAttempt(at=T0 + timedelta(seconds=5), error="ConnectTimeout", duration_ms=5000),
 )
 ODD = {"": 1, "$x": 2**60, "a.b": "\ud800", "n": None, "deep": [[{"ü": 1.5}]], "big": 2**31}
 
@@ -94,7 +94,7 @@ async def copy(source: JobStore, target: JobStore) -> list[RecordId]:
     new: list[RecordId] = []
     for kind in KINDS:
         async for group in source.records(kind):
-            new += await target.take_in(group)
+            new += await target.import_records(group)
     return new
 
 
@@ -211,8 +211,8 @@ class TestRecords:
     ) -> None:
         job = full_job()
         batch = full_batch(str(job.job.batch_id))
-        assert await store.take_in([job]) == {job.record_id}
-        assert await store.take_in([batch]) == {batch.record_id}
+        assert await store.import_records([job]) == {job.record_id}
+        assert await store.import_records([batch]) == {batch.record_id}
         (told,) = (await everything(store, "jobs")).values()
         (told_batch,) = (await everything(store, "batches")).values()
         assert told == job
@@ -246,7 +246,7 @@ class TestRecords:
         for kind, record in cases:
             other = ("ann", "other") if kind == "keys" else "other"
             assert [g async for g in store.records(kind, [other])] in ([], [[]])
-            await store.take_in([record])
+            await store.import_records([record])
             groups = [group async for group in store.records(kind, [other, record.record_id])]
             assert [one.record_id for group in groups for one in group] == [record.record_id]
 
@@ -310,7 +310,7 @@ def any_job(draw: st.DrawFn) -> JobRecord:
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(records=st.lists(any_job(), min_size=1, max_size=5))
 async def test_whatever_a_job_holds_comes_back(store: JobStore, records: list[JobRecord]) -> None:
-    await store.take_in(records)
+    await store.import_records(records)
     ids = [record.record_id for record in records]
     found = {one.record_id: one async for group in store.records("jobs", ids) for one in group}
     assert [found[record.record_id] for record in records] == records
@@ -320,7 +320,7 @@ async def test_whatever_a_job_holds_comes_back(store: JobStore, records: list[Jo
 async def lived_in(store: JobStore) -> None:
     """Jobs and batches in all the states that work brings about."""
     hook = HOOK.model_copy(update={"events": None})
-    await store.enlist(worker(), LEASE)
+    await store.register_worker(worker(), LEASE)
     done = await claimed(store, webhook=hook, user_id="ann")
     logs = [LogEntry(message=f"line {n}") for n in range(MAX_LOG_ENTRIES + 5)]
     await store.report(done, Progress(step="a", percent=50, message="half"), logs)
@@ -347,9 +347,9 @@ async def lived_in(store: JobStore) -> None:
         await store.add(jobs, batch=batch, idempotency=key)
     await store.add([], batch=Batch(webhook=hook))
     await store.add([Job()], idempotency=IdempotencyKey("one", "print"))
-    running = await store.claim("worker-1", Wanted(slots=1, job_types=["slow"]))
+    running = await store.claim("worker-1", Capacity(slots=1, job_types=["slow"]))
     await store.report(running[0], Progress(step="b", percent=10, message=""), [])
-    wanted = EventsWanted(limit=1, per_endpoint=1, lease=timedelta(minutes=1))
+    wanted = EventCapacity(limit=1, per_endpoint=1, lease=timedelta(minutes=1))
     for event in await store.take_events(wanted):
         await store.settle_event(event, TRIES[0], next_try_at=utc_now() + timedelta(minutes=5))
 
@@ -384,8 +384,8 @@ class TestCopies:
         await source.open()
         order = []
         for one in (source, target):
-            await one.enlist(worker("w"), LEASE)
-            jobs = await one.claim("w", Wanted(slots=100))
+            await one.register_worker(worker("w"), LEASE)
+            jobs = await one.claim("w", Capacity(slots=100))
             order.append([job.job_id for job in jobs])
         await source.close()
         assert order[0] == order[1]
@@ -394,7 +394,7 @@ class TestCopies:
     async def test_the_same_events_are_told(self, store: JobStore, target: JobStore) -> None:
         await lived_in(store)
         await copy(store, target)
-        wanted = EventsWanted(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
+        wanted = EventCapacity(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
         told = [
             {
                 (event.owner_id, event.delivery.delivery_id)
@@ -444,7 +444,7 @@ class TestCopies:
 
     async def test_a_job_without_a_place_is_given_one(self, store: JobStore) -> None:
         first, second = Job(), Job()
-        await store.take_in([JobRecord(job=first), JobRecord(job=second)])
+        await store.import_records([JobRecord(job=first), JobRecord(job=second)])
         assert [job.job_id for job in await claim(store, slots=2)] == [first.job_id, second.job_id]
 
     async def test_many_jobs_come_in_groups(self, store: JobStore, target: JobStore) -> None:
@@ -466,8 +466,8 @@ class TestCopies:
     async def test_those_who_follow_are_told(self, store: JobStore) -> None:
         before = (await store.changes(None)).position
         job, batch = full_job(), full_batch("batch-somewhere")
-        await store.take_in([job])
-        await store.take_in([batch])
+        await store.import_records([job])
+        await store.import_records([batch])
         changes = await store.changes(before, seconds=5)
         assert job.record_id in {change.job_id for change in changes.items}
         assert "batch-somewhere" in {change.batch_id for change in changes.items}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import LeaseLost
-from secretary.job import (
+from secretary.core.errors import LeaseLost
+from secretary.core.job import (
     MAX_LOG_ENTRIES,
     Cancelled,
     Completed,
@@ -22,7 +22,7 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import JobQuery, JobStore, Wanted
+from secretary.store import Capacity, JobQuery, JobStore
 
 from .given import LAPSED, LEASE, claim, claimed, worker
 
@@ -67,9 +67,9 @@ class TestClaiming:
     async def test_a_job_is_never_claimed_twice(self, store: JobStore) -> None:
         added = await add(store, 20)
         for n in range(10):
-            await store.enlist(worker(f"w{n}"), LEASE)
+            await store.register_worker(worker(f"w{n}"), LEASE)
         claims = await asyncio.gather(
-            *(store.claim(f"w{n % 10}", Wanted(slots=2)) for n in range(40))
+            *(store.claim(f"w{n % 10}", Capacity(slots=2)) for n in range(40))
         )
         taken = [job_id for jobs in claims for job_id in ids(jobs)]
         assert len(taken) == len(set(taken))
@@ -174,7 +174,7 @@ class TestClaiming:
 class TestLeases:
     async def test_a_worker_must_be_enlisted(self, store: JobStore) -> None:
         with pytest.raises(LeaseLost):
-            await store.claim("nobody", Wanted(slots=1))
+            await store.claim("nobody", Capacity(slots=1))
         with pytest.raises(LeaseLost):
             await store.renew("nobody", LEASE)
 
@@ -245,15 +245,15 @@ class TestLeases:
 
     async def test_a_worker_tells_what_it_takes_and_what_it_can_do(self, store: JobStore) -> None:
         told = replace(worker(), job_types=["pdf", "future"], handles=["pdf"])
-        await store.enlist(told, LEASE)
+        await store.register_worker(told, LEASE)
         (found,) = await store.workers()
         assert (found.job_types, found.handles) == (["pdf", "future"], ["pdf"])
 
     async def test_a_worker_is_seen_until_it_is_dismissed(self, store: JobStore) -> None:
-        await store.enlist(worker("worker-9"), LEASE)
+        await store.register_worker(worker("worker-9"), LEASE)
         (seen,) = await store.workers()
         assert (seen.worker_id, seen.slots, seen.host) == ("worker-9", 3, "here")
-        await store.dismiss("worker-9")
+        await store.unregister_worker("worker-9")
         assert await store.workers() == []
 
 

@@ -12,24 +12,24 @@ import yaml
 from pydantic import BaseModel
 from typer.core import TyperGroup, TyperOption
 
-from secretary import config, errors
+from secretary import config
 from secretary.api import create_api, event_job, ingress
-from secretary.api.doorway import JSON_HEADERS
 from secretary.api.errors import CODES, OLDER_ROUTES
-from secretary.api.events import NAMES, job_event, job_event_id
-from secretary.api.sse import encoded
+from secretary.api.middleware import JSON_HEADERS
+from secretary.api.streams import NAMES, encoded, job_event, job_event_id
 from secretary.cli import app
-from secretary.cli.exit_codes import ExitCode
+from secretary.cli.output import ExitCode
 from secretary.config import Settings
-from secretary.desk import Desk
-from secretary.errors import JobFailed
-from secretary.event_data import PARTS
-from secretary.files import JobFiles
+from secretary.core import errors
+from secretary.core.errors import JobFailed
+from secretary.core.job import Job, JobStatus, Progress
 from secretary.handlers.parameters import LanguageParameters
-from secretary.job import Job, JobStatus, Progress
-from secretary.metrics import Metrics
-from secretary.registry import Registry
-from secretary.vitals import Vitals
+from secretary.jobs.events import EVENT_FIELDS
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.observability.metrics import Metrics
+from secretary.observability.service_stats import ServiceStats
+from secretary.storage.artifacts import JobFiles
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -100,7 +100,7 @@ class TestStreams:
 
     def test_the_data_of_every_type_is_told(self) -> None:
         text = (REFERENCE / "streams.md").read_text()
-        for job_type, (always, sometimes) in PARTS.items():
+        for job_type, (always, sometimes) in EVENT_FIELDS.items():
             (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)
             assert re.findall("`(.*?)`", line) == [*always, *sometimes]
 
@@ -200,8 +200,8 @@ class TestIngress:
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    desk = Desk(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
-    for path, methods in create_api(desk).openapi()["paths"].items():
+    job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+    for path, methods in create_api(job_service).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path
 
@@ -211,8 +211,8 @@ class TestOperations:
     METRICS = (REFERENCE / "metrics.md").read_text()
 
     async def test_every_metric_has_its_line(self) -> None:
-        desk = Desk(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
-        text = (await Metrics((), Vitals(desk)).exposition()).decode()
+        job_service = JobService(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
+        text = (await Metrics((), ServiceStats(job_service)).exposition()).decode()
         there = {
             f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
             for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text)

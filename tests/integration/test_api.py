@@ -12,24 +12,24 @@ from fastapi import FastAPI
 
 from secretary.api import create_api
 from secretary.api.errors import CODES
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.files import JobFiles
-from secretary.handlers import BUILTIN
-from secretary.job import (
-    NO_RESULTS,
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import (
+    EMPTY_RESULTS,
     Completed,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     LogEntry,
     Outcome,
-    Try,
     utc_now,
 )
-from secretary.registry import Registry
+from secretary.handlers import BUILTIN
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobStore, open_store
-from secretary.store.outbox import EventsWanted
+from secretary.store.outbox import EventCapacity
 from tests.contract.given import LEASE, claim
 from tests.places import files_in
 
@@ -49,8 +49,8 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: JobStore, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 class Client(httpx.AsyncClient):
@@ -95,8 +95,8 @@ class Client(httpx.AsyncClient):
 
 
 @pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(create_api(desk)) as client:
+async def client(job_service: JobService) -> AsyncIterator[Client]:
+    async with Client(create_api(job_service)) as client:
         yield client
 
 
@@ -117,8 +117,8 @@ class TestDeliveries:
         self, client: Client, store: JobStore
     ) -> None:
         job_id = await self.ended(client, store, Completed())
-        (event,) = await store.take_events(EventsWanted(limit=1, per_endpoint=1, lease=LEASE))
-        tried = Try(at=utc_now(), error="timed out", duration_ms=30_000)
+        (event,) = await store.take_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
+        tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
         await store.settle_event(event, tried, next_try_at=utc_now())
         (told,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
         assert told == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
@@ -279,7 +279,7 @@ class TestReading:
         await end_next(store, Completed({"markdown_content": "# Hi"}))
         job = await client.data("GET", f"/api/jobs/{job_id}")
         assert job["status"] == "completed"
-        assert job["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
+        assert job["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
         assert [entry["message"] for entry in job["logs"]] == ["Hello"]
 
     async def test_an_answer_says_what_was_asked_and_how_long_it_took(self, client: Client) -> None:
@@ -297,7 +297,7 @@ class TestReading:
         (job,) = (await client.data("GET", "/api/jobs"))["jobs"]
         assert "results" not in job and "logs" not in job
         (job,) = (await client.data("GET", "/api/jobs?include=results,logs"))["jobs"]
-        assert job["results"] == {**NO_RESULTS, "a": 1} and len(job["logs"]) == 1
+        assert job["results"] == {**EMPTY_RESULTS, "a": 1} and len(job["logs"]) == 1
 
     async def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
         self, client: Client
@@ -508,8 +508,8 @@ class TestRefusals:
         error = await client.refusal("POST", "/api/jobs", 400, data={"job_type": "x"})
         assert "Content-Type: application/json" in error["message"]
 
-    async def test_a_body_that_is_too_large_is_refused(self, desk: Desk) -> None:
-        async with Client(create_api(desk, max_body_bytes=1000)) as client:
+    async def test_a_body_that_is_too_large_is_refused(self, job_service: JobService) -> None:
+        async with Client(create_api(job_service, max_body_bytes=1000)) as client:
             document = {"job_name": "x" * 1000}
             await client.refusal("POST", "/api/jobs", 413, json=document)
 
@@ -521,8 +521,8 @@ class TestRefusals:
             await client.refusal("POST", "/api/jobs", 413, content=pieces(), headers=kind)
 
     async def test_when_the_store_is_away_no_path_or_server_is_told(self, tmp_path: Path) -> None:
-        desk = Desk(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with Client(create_api(desk)) as client:
+        job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with Client(create_api(job_service)) as client:
             for method, path in (("POST", "/api/jobs"), ("GET", "/api/health/ready")):
                 response = await client.request(method, path, json={})
                 assert response.headers["retry-after"] == "5"
@@ -531,8 +531,8 @@ class TestRefusals:
             await client.data("GET", "/api/health/live")
 
     async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
-        desk = Desk(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
-        async with Client(create_api(desk)) as client:
+        job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
+        async with Client(create_api(job_service)) as client:
             error = await client.refusal("POST", "/api/jobs", 500, json={})
         assert error == {
             "code": "INTERNAL_ERROR",
@@ -551,8 +551,8 @@ class BrokenStore:
 
 class TestAccess:
     @pytest.fixture
-    def api(self, desk: Desk) -> FastAPI:
-        return create_api(desk, api_keys=["right", "bound:ann", "ümlaut"])
+    def api(self, job_service: JobService) -> FastAPI:
+        return create_api(job_service, api_keys=["right", "bound:ann", "ümlaut"])
 
     OPEN = ("/api/health", "/api/health/live", "/api/health/ready", "/api/doc", "/api/openapi.json")
 
@@ -587,8 +587,8 @@ class TestAccess:
         async with Client(api) as client:
             await client.data("GET", "/api/jobs", headers=headers)
 
-    async def test_an_empty_key_opens_nothing(self, desk: Desk) -> None:
-        async with Client(create_api(desk, api_keys=["", ":ann"])) as client:
+    async def test_an_empty_key_opens_nothing(self, job_service: JobService) -> None:
+        async with Client(create_api(job_service, api_keys=["", ":ann"])) as client:
             await client.refusal("GET", "/api/jobs", 401)
 
     async def test_a_user_may_have_any_name(self, client: Client) -> None:
@@ -679,8 +679,8 @@ class TestTrailingSlash:
             assert response.status_code in (201, 202), response.text
         assert len((await client.data("GET", "/api/jobs/?limit=9"))["jobs"]) == 4
 
-    async def test_every_route_is_there_with_one_too(self, desk: Desk) -> None:
-        api = create_api(desk)
+    async def test_every_route_is_there_with_one_too(self, job_service: JobService) -> None:
+        api = create_api(job_service)
         paths = [path for path in api.openapi()["paths"] if path.startswith("/api/")]
         async with Client(api) as client:
             for path in paths:
@@ -700,9 +700,11 @@ class TestHealth:
         assert data["workers"] == 1
         assert (data["jobs"]["pending"], data["jobs"]["processing"]) == (1, 1)
 
-    async def test_a_service_that_stops_is_alive_but_not_ready(self, desk: Desk) -> None:
+    async def test_a_service_that_stops_is_alive_but_not_ready(
+        self, job_service: JobService
+    ) -> None:
         stopping = asyncio.Event()
-        async with Client(create_api(desk, stopping=stopping.is_set)) as client:
+        async with Client(create_api(job_service, stopping=stopping.is_set)) as client:
             await client.data("GET", "/api/health/ready")
             stopping.set()
             await client.refusal("GET", "/api/health/ready", 503)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from secretary.processors.subtitles import read_subtitles
+from secretary.media.subtitles import read_subtitles
 
 from ..llm_server import KEY, Reads, Reply, heard, llm_server, says
 from ..sound_files import (

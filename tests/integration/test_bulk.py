@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
-from secretary import bulk
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.files import JobFiles
+from secretary.core.job import Batch, Completed, Failed, Job, JobError, JobStatus
 from secretary.handlers import BUILTIN
-from secretary.job import Batch, Completed, Failed, Job, JobError, JobStatus
-from secretary.registry import Registry
+from secretary.jobs import bulk
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, JobStore
 
 from ..contract.given import claim
@@ -23,7 +23,7 @@ FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 
 @pytest.fixture
 async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    api = create_api(Desk(store, Registry(BUILTIN), JobFiles(tmp_path)))
+    api = create_api(JobService(store, Registry(BUILTIN), JobFiles(tmp_path)))
     transport = httpx.ASGITransport(api, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
@@ -79,10 +79,10 @@ class TestFilters:
     async def test_more_than_a_part_is_done_in_parts(
         self, client: httpx.AsyncClient, store: JobStore
     ) -> None:
-        count = bulk.PART + 10
+        count = bulk.CHUNK_SIZE + 10
         await add(store, count)
         first = await told(client, action="cancel", filter={"job_type": "selftest"})
-        assert first["count"] == bulk.PART
+        assert first["count"] == bulk.CHUNK_SIZE
         cursor = first["next_cursor"]
         second = await told(client, action="cancel", filter={"job_type": "selftest"}, cursor=cursor)
         assert (second["count"], second["next_cursor"]) == (10, None)
@@ -118,7 +118,7 @@ class TestFilters:
             {"action": "explode", "filter": {}},
             {"action": "delete"},
             {"action": "delete", "filter": {}, "job_ids": []},
-            {"action": "delete", "job_ids": ["job-1"] * (bulk.PART + 1)},
+            {"action": "delete", "job_ids": ["job-1"] * (bulk.CHUNK_SIZE + 1)},
             {"action": "delete", "job_ids": ["job-1"], "cursor": "x"},
             {"action": "delete", "filter": {}, "cursor": "made up"},
         ],

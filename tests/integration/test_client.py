@@ -29,12 +29,12 @@ from secretary.client import (
     WaitTimeout,
     verify_webhook,
 )
-from secretary.desk import Desk
-from secretary.events import Hub
+from secretary.core.job import Completed, Failed, JobError
+from secretary.core.job import Progress as Reported
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, JobError
-from secretary.job import Progress as Reported
-from secretary.registry import Registry
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
 from secretary.store import JobQuery, JobStore, open_store
 from tests.contract.given import claim
 from tests.places import files_in, kept_uploads
@@ -63,15 +63,15 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 @pytest.fixture
 async def url(store: JobStore, tmp_path: Path) -> AsyncIterator[str]:
-    hub = Hub(store)
+    hub = EventHub(store)
     async with served(api_of(store, tmp_path, hub)) as (url, _):
         yield url
     await hub.close()
 
 
-def api_of(store: JobStore, directory: Path, hub: Hub, **options: Any) -> FastAPI:
-    desk = Desk(store, Registry(BUILTIN), files_in(directory, store))
-    return create_api(desk, hub=hub, heartbeat_seconds=0.1, **options)
+def api_of(store: JobStore, directory: Path, hub: EventHub, **options: Any) -> FastAPI:
+    job_service = JobService(store, Registry(BUILTIN), files_in(directory, store))
+    return create_api(job_service, hub=hub, heartbeat_seconds=0.1, **options)
 
 
 Kind = Callable[..., Client | AsyncClient]
@@ -289,7 +289,7 @@ class TestAccess:
     async def test_keys_and_users_are_those_of_the_client(
         self, kind: Kind, store: JobStore, tmp_path: Path
     ) -> None:
-        hub = Hub(store)
+        hub = EventHub(store)
         api = api_of(store, tmp_path, hub, api_keys=["key-1", "key-2:bert"])
         async with served(api) as (url, _):
             nobody, anna, bert = (

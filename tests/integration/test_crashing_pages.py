@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from secretary import processes
+from secretary.core import processes
 
 from ..documents import pdf
 from ..hostile_pdfs import second_of_three_for_ever

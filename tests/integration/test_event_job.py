@@ -13,12 +13,12 @@ from starlette.types import Message
 
 from secretary.api import create_api
 from secretary.api.errors import CODES, error_response
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.files import JobFiles
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import EMPTY_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.handlers import BUILTIN
-from secretary.job import NO_RESULTS, Completed, Failed, Job, JobError, Outcome
-from secretary.registry import Registry
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobStore
 from tests.contract.given import claim
 from tests.missing import needed
@@ -109,13 +109,13 @@ class Client(httpx.AsyncClient):
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: JobStore, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with serving(create_api(desk)) as url, Client(url) as client:
+async def client(job_service: JobService) -> AsyncIterator[Client]:
+    async with serving(create_api(job_service)) as url, Client(url) as client:
         yield client
 
 
@@ -158,7 +158,7 @@ class TestJobs:
         assert body == {"status": "success", "message": f"Job {job_id} is completed"}
         assert (job["status"], job["results"]) == (
             "completed",
-            {**NO_RESULTS, "markdown_content": "# Hi"},
+            {**EMPTY_RESULTS, "markdown_content": "# Hi"},
         )
         assert {"progress", "error", "batch_id", "user_id", "logs"} <= set(job)
         assert job == (await client.get(f"/api/jobs/{job_id}")).json()["data"]
@@ -292,7 +292,7 @@ class TestBatches:
         assert await client.listed("archived=true") == [job.job_id]
         assert await client.listed_batches("archived=true") == [batch_id]
         shown = (await client.told("GET", f"{JOBS}/{job.job_id}"))["job"]
-        assert shown["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
+        assert shown["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
 
     async def test_an_ended_batch_is_deleted_with_its_jobs(
         self, client: Client, store: JobStore
@@ -485,13 +485,13 @@ class TestErrors:
         body = await client.refusal("POST", BATCHES, 400, json={"jobs": []})
         assert body["error"]["details"]["problems"][0]["field"] == "jobs"
 
-    async def test_a_body_that_is_too_large_is_refused(self, desk: Desk) -> None:
-        api = create_api(desk, max_body_bytes=1000)
+    async def test_a_body_that_is_too_large_is_refused(self, job_service: JobService) -> None:
+        api = create_api(job_service, max_body_bytes=1000)
         async with serving(api) as url, Client(url) as client:
             await client.refusal("POST", JOBS, 413, json={"job_name": "x" * 1000})
 
-    async def test_a_missing_key_is_told_in_the_older_form(self, desk: Desk) -> None:
-        api = create_api(desk, api_keys=["right", "bound:ann"])
+    async def test_a_missing_key_is_told_in_the_older_form(self, job_service: JobService) -> None:
+        api = create_api(job_service, api_keys=["right", "bound:ann"])
         async with serving(api) as url, Client(url) as client:
             for method, path in (("GET", JOBS), ("POST", BATCHES), ("GET", f"{BATCHES}/x")):
                 await client.refusal(method, path, 401, json={"jobs": [{}]})
@@ -503,14 +503,14 @@ class TestErrors:
         await client.refusal("GET", JOBS, 403, headers={"Origin": "https://evil.example"})
 
     async def test_a_store_that_is_away_is_told_without_its_address(self, tmp_path: Path) -> None:
-        desk = Desk(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with serving(create_api(desk)) as url, Client(url) as client:
+        job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("POST", JOBS, 503, json={})
             assert "db.internal" not in body["message"]
 
     async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
-        desk = Desk(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with serving(create_api(desk)) as url, Client(url) as client:
+        job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("GET", f"{JOBS}/x", 500)
         assert body["message"] == "Internal error"
 

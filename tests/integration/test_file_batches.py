@@ -12,13 +12,13 @@ import pytest_asyncio
 
 from secretary.api import create_api
 from secretary.api.file_batches import MAX_FILES
-from secretary.desk import Desk
-from secretary.events import Hub
-from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.uploads import MEBIBYTE, Uploads
 from secretary.store import JobQuery, JobStore, open_store
-from secretary.uploads import MEBIBYTE, Uploads
 
 from ..documents import MP4, PNG, WAV, office, pdf
 from ..no_tls import NO_TLS
@@ -48,9 +48,9 @@ async def files(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
 
 @module_wide()
 async def url(store: JobStore, files: JobFiles) -> AsyncIterator[str]:
-    hub = Hub(store)
-    desk = Desk(store, Registry(BUILTIN), files)
-    async with served(create_api(desk, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
+    hub = EventHub(store)
+    job_service = JobService(store, Registry(BUILTIN), files)
+    async with served(create_api(job_service, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
         yield url
     await hub.close()
 

@@ -13,16 +13,16 @@ import pytest
 import pytest_asyncio
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.errors import FileCorrupt
-from secretary.files import JobFiles
+from secretary.core.errors import FileCorrupt
 from secretary.handlers import BUILTIN
+from secretary.jobs.conference_import import ConferenceImporter, ScheduleRequest
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
 from secretary.network.client import Network
-from secretary.registry import Registry
-from secretary.sandbox import Limits
-from secretary.schedules import ScheduleRequest, Schedules
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.uploads import Uploads
 from secretary.store import BatchQuery, JobStore, open_store
-from secretary.uploads import Uploads
+from secretary.worker.sandbox import Limits
 
 from ..no_tls import NO_TLS
 from ..schedules import FOSDEM, FRAB, pretalx
@@ -53,8 +53,10 @@ async def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def client(store: JobStore, data_dir: Path) -> AsyncIterator[httpx.AsyncClient]:
     check = partial(Network().check, https_only=True)
     files = JobFiles(data_dir, Uploads(data_dir))
-    desk = Desk(store, Registry(BUILTIN), files, check_url=check)
-    api = create_api(desk, schedules=Schedules(("127.0.0.1",)), max_body_bytes=200_000)
+    job_service = JobService(store, Registry(BUILTIN), files, check_url=check)
+    api = create_api(
+        job_service, schedules=ConferenceImporter(("127.0.0.1",)), max_body_bytes=200_000
+    )
     async with (
         served(api) as (url, _),
         httpx.AsyncClient(base_url=url, verify=NO_TLS, timeout=60) as client,
@@ -176,7 +178,7 @@ async def test_the_batch_belongs_to_the_caller(client: httpx.AsyncClient) -> Non
 
 
 async def test_a_schedule_that_takes_too_long_is_refused_and_holds_up_nobody() -> None:
-    schedules = Schedules(reading=Limits(wall_time=timedelta(seconds=0.01)))
+    schedules = ConferenceImporter(reading=Limits(wall_time=timedelta(seconds=0.01)))
     events = "<event><title>x</title></event>" * 15_000
     data = f"<schedule><day><room>{events}</room></day></schedule>".encode()
     beats = 0

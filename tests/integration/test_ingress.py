@@ -18,15 +18,15 @@ from secretary.api import create_api, ingress
 from secretary.api.errors import CODES
 from secretary.app import make_worker
 from secretary.config import load
-from secretary.desk import Desk
-from secretary.events import Hub
-from secretary.files import JobFiles
+from secretary.core.job import Completed, Failed, Job, JobError
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, Job, JobError
-from secretary.registry import Registry
-from secretary.running import run_worker
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.serve import run_worker
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.uploads import MEBIBYTE
 from secretary.store import JobQuery, JobStore, open_store
-from secretary.uploads import MEBIBYTE
 
 from ..contract.given import claim, claimed
 from ..documents import MP4, PNG, WAV, office, pdf, zipped
@@ -81,9 +81,9 @@ async def files(data_dir: Path, store: JobStore) -> JobFiles:
 @module_wide()
 async def url(store: JobStore, files: JobFiles) -> AsyncIterator[str]:
     """One server for all tests: to start and stop one takes longer than most of them."""
-    hub = Hub(store)
-    desk = Desk(store, Registry(BUILTIN), files)
-    async with served(create_api(desk, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
+    hub = EventHub(store)
+    job_service = JobService(store, Registry(BUILTIN), files)
+    async with served(create_api(job_service, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
         yield url
     await hub.close()
 
@@ -159,15 +159,15 @@ def refused(response: httpx.Response, status: int) -> str:
 async def uploads_left(files: JobFiles) -> list[str]:
     root = files.uploads.root
     left = {path.name for path in root.iterdir()} if root.exists() else set()
-    if files.depot is not None:
-        left |= {kept.key.split("/")[1] async for kept in files.depot.below("uploads/")}
+    if files.blob_store is not None:
+        left |= {kept.key.split("/")[1] async for kept in files.blob_store.below("uploads/")}
     return sorted(left)
 
 
 async def carried(files: JobFiles, job: Job) -> None:
     """What the executor does before it tells the end."""
-    if (shipment := files.shipment(job)) is not None:
-        await shipment.ship()
+    if (artifact_sync := files.artifact_sync(job)) is not None:
+        await artifact_sync.ship()
 
 
 class TestRoutes:

@@ -10,7 +10,7 @@ import pymongo
 import pytest
 from pymongo.collection import Collection
 
-from secretary.job import (
+from secretary.core.job import (
     Batch,
     Completed,
     Failed,
@@ -130,7 +130,7 @@ async def test_what_this_version_does_not_know_stays(shop: Shop) -> None:
     (waiting,) = await claim(store, slots=3)
     await store.report(waiting, Progress(percent=90, message="nearly"))
     await store.finish(waiting, Completed({}))
-    await store.enlist(worker(), LEASE)
+    await store.register_worker(worker(), LEASE)
     for name in ("jobs", "batches", "workers"):
         (collection,) = (one for one in shop.collections() if one.name == name)
         assert list(collection.find({next(iter(NEWER)): {"$exists": False}})) == [], name

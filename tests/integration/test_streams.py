@@ -8,13 +8,13 @@ import pytest
 from fastapi import FastAPI
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.events import Hub
-from secretary.files import JobFiles
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
 from secretary.handlers import BUILTIN
-from secretary.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
-from secretary.registry import Registry
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, JobStore, Page
 from secretary.store.sqlite import SqliteStore
 from tests.contract.given import add_batch, claim, claimed
@@ -28,20 +28,20 @@ ERROR = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
 
 
 @pytest.fixture
-async def hub(store: JobStore) -> AsyncIterator[Hub]:
-    hub = Hub(store)
+async def hub(store: JobStore) -> AsyncIterator[EventHub]:
+    hub = EventHub(store)
     yield hub
     await hub.close()
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: JobStore, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @pytest.fixture
-def api(desk: Desk, hub: Hub) -> FastAPI:
-    return create_api(desk, hub=hub, heartbeat_seconds=0.1)
+def api(job_service: JobService, hub: EventHub) -> FastAPI:
+    return create_api(job_service, hub=hub, heartbeat_seconds=0.1)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ class TestOneJob:
             await stream.until_comment("heartbeat")
             await stream.until_comment("heartbeat")
 
-    async def test_an_unknown_job_is_not_found(self, client: StreamClient, hub: Hub) -> None:
+    async def test_an_unknown_job_is_not_found(self, client: StreamClient, hub: EventHub) -> None:
         response = await client.get("/api/jobs/job-none/stream")
         assert response.status_code == 404
         assert response.json()["error"]["code"] == "NOT_FOUND"
@@ -231,7 +231,7 @@ class TestWhoMay:
                 assert response.status_code == status
 
     async def test_a_stream_ends_when_its_job_is_deleted(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: JobStore, hub: EventHub
     ) -> None:
         job = Job()
         await store.add([job])
@@ -245,7 +245,7 @@ class TestWhoMay:
 
 class TestLeaving:
     async def test_a_client_that_leaves_leaves_nothing_behind(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: JobStore, hub: EventHub
     ) -> None:
         job = await claimed(store)
         batch, _ = await add_batch(store, 1)
@@ -258,7 +258,7 @@ class TestLeaving:
         await until(lambda: len(asyncio.all_tasks()) <= before)
 
     async def test_streams_end_when_the_service_stops(
-        self, api: FastAPI, store: JobStore, hub: Hub
+        self, api: FastAPI, store: JobStore, hub: EventHub
     ) -> None:
         job = await claimed(store)
         async with (
@@ -275,7 +275,7 @@ class TestLeaving:
             assert await everything.rest(seconds=2) == []
 
     async def test_a_service_that_stops_still_tells_the_state(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: JobStore, hub: EventHub
     ) -> None:
         hub.end()
         job = await claimed(store)
@@ -346,7 +346,7 @@ class TestOneBatch:
                 assert event is not None and event.name == "pending"
 
     async def test_unknown_and_strangers_batches_are_not_found(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: JobStore, hub: EventHub
     ) -> None:
         batch, _ = await add_batch(store, 1, user_id="ann")
         for batch_id in ("batch-none", batch.batch_id):
@@ -357,13 +357,13 @@ class TestOneBatch:
         assert hub.subscribers == 0
 
     async def test_it_ends_when_its_batch_is_deleted(
-        self, client: StreamClient, store: JobStore, desk: Desk
+        self, client: StreamClient, store: JobStore, job_service: JobService
     ) -> None:
         batch, _ = await add_batch(store, 2)
         async with client.opened(f"/api/batches/{batch.batch_id}/stream") as stream:
             await stream.next()
-            await desk.cancel_batch(batch.batch_id)
-            await desk.delete_batch(batch.batch_id)
+            await job_service.cancel_batch(batch.batch_id)
+            await job_service.delete_batch(batch.batch_id)
             await stream.rest()
 
 
@@ -459,8 +459,8 @@ class TestTrouble:
         """Seen from the stream: a read that fails is made again."""
         flaky = FlakyStore(f"sqlite://{tmp_path}/flaky.db")
         await flaky.open()
-        hub = Hub(flaky)
-        api = create_api(Desk(flaky, Registry(BUILTIN), JobFiles(tmp_path)), hub=hub)
+        hub = EventHub(flaky)
+        api = create_api(JobService(flaky, Registry(BUILTIN), JobFiles(tmp_path)), hub=hub)
         job = await claimed(flaky)
         async with served(api) as (url, _), StreamClient(url) as own:
             flaky.failures = 1
@@ -486,9 +486,9 @@ class FlakyStore(SqliteStore):
         return await super().find(query)
 
 
-async def test_without_a_key_there_is_no_stream(desk: Desk) -> None:
+async def test_without_a_key_there_is_no_stream(job_service: JobService) -> None:
     async with (
-        served(create_api(desk, api_keys=["right"])) as (url, _),
+        served(create_api(job_service, api_keys=["right"])) as (url, _),
         StreamClient(url) as client,
     ):
         for address in ("/api/jobs/x/stream", "/api/batches/x/stream", "/api/events"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secretary.templates import Library
+from secretary.llm.templates import Library
 
 from ..documents import pdf
 from ..llm_server import KEY, LlmServer, Reads, Reply, fails, llm_server, says

@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from secretary.files import JobFiles
-from secretary.job import (
+from secretary.core.job import (
     Batch,
     Cancelled,
     Completed,
@@ -34,6 +33,7 @@ from secretary.job import (
     Webhook,
 )
 from secretary.network.client import Network
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, JobStore, open_store
 from secretary.webhooks import BreakerOptions, Schedule, Sender, SenderOptions
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.store.activity import (
+from secretary.store.throughput import (
     EVERYBODY,
     RUNGS_PER_OCTAVE,
     SHORTEST_S,

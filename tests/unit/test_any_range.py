@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
 from secretary.api.files import MOST_RANGES, _ranges, _sent
-from secretary.files import Found
+from secretary.storage.artifacts import Found
 
 CONTENT = bytes(range(256)) * 3
 NUMBER = st.integers(0, len(CONTENT) + 3).map(str) | st.sampled_from(

@@ -7,8 +7,8 @@ import jsonschema_rs
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.templates import (
+from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
+from secretary.llm.templates import (
     Field,
     Kind,
     Template,
@@ -16,9 +16,9 @@ from secretary.templates import (
     messages,
     parse,
     render,
-    schema,
     without_model,
 )
+from secretary.llm.templates.template import schema
 
 from ..any_values import ANY_TEXT, JSON, TEXT
 from .test_template_documents import front_matter

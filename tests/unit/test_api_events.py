@@ -2,9 +2,8 @@
 
 import json
 
-from secretary.api.events import Event, batch_event, job_event, job_event_id
-from secretary.api.sse import encoded
-from secretary.job import Batch, Job, JobStatus, Progress
+from secretary.api.streams import Event, batch_event, encoded, job_event, job_event_id
+from secretary.core.job import Batch, Job, JobStatus, Progress
 
 
 def test_an_event_is_four_lines_and_a_blank_one() -> None:

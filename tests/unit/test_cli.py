@@ -8,27 +8,26 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from secretary import job as jobs
 from secretary.cli import app
+from secretary.cli.backend import FINAL, WAITING, Advance, Backend, Status, name_in
 from secretary.cli.batches import _read_document
-from secretary.cli.exit_codes import ExitCode, exit_code
-from secretary.cli.here import Here
-from secretary.cli.live import drawn, left
-from secretary.cli.meter import gist
-from secretary.cli.options import Where
-from secretary.cli.place import FINAL, WAITING, Advance, Place, Status, name_in
-from secretary.cli.refusals import error_of
+from secretary.cli.live_table import drawn, left
+from secretary.cli.local import LocalBackend
+from secretary.cli.options import Target
+from secretary.cli.output import ExitCode, exit_code
+from secretary.cli.progress_bar import gist
+from secretary.cli.remote import RemoteBackend, error_of
 from secretary.cli.submit import read_parameters
 from secretary.cli.tables import console
-from secretary.cli.there import There
 from secretary.client.errors import ApiError, NotFound
 from secretary.config import Settings
-from secretary.depot.directory import DirectoryDepot
-from secretary.desk import Desk
-from secretary.errors import InvalidParameters, JobFailed
-from secretary.files import JobFiles
-from secretary.job import Job, JobStatus, Progress, utc_now
-from secretary.registry import Registry
+from secretary.core import job as jobs
+from secretary.core.errors import InvalidParameters, JobFailed
+from secretary.core.job import Job, JobStatus, Progress, utc_now
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.blob_store import DirectoryBlobStore
 
 
 def running(**more: Any) -> dict[str, Any]:
@@ -40,11 +39,13 @@ def running(**more: Any) -> dict[str, Any]:
 class TestPlaces:
     def test_the_states_are_those_of_jobs(self) -> None:
         assert [status.value for status in Status] == [status.value for status in JobStatus]
-        assert {status.value for status in FINAL} == {status.value for status in jobs.FINAL}
+        assert {status.value for status in FINAL} == {
+            status.value for status in jobs.FINAL_STATUSES
+        }
 
-    @pytest.mark.parametrize("kind", [Here, There])
+    @pytest.mark.parametrize("kind", [LocalBackend, RemoteBackend])
     def test_each_does_all_that_commands_ask_for(self, kind: type) -> None:
-        wanted = inspect.getmembers(Place, inspect.iscoroutinefunction)
+        wanted = inspect.getmembers(Backend, inspect.iscoroutinefunction)
         assert len(wanted) > 10
         for name, method in wanted:
             own = inspect.signature(getattr(kind, name)).parameters
@@ -71,12 +72,12 @@ class TestPlaces:
         assert name_in("job-1", link) == name
 
     async def test_a_file_that_is_not_on_this_machine_is_fetched(self, tmp_path: Path) -> None:
-        depot = DirectoryDepot(tmp_path / "elsewhere")
-        kept = depot.path_of("jobs/job-1/1/frames/1.jpg")
+        blob_store = DirectoryBlobStore(tmp_path / "elsewhere")
+        kept = blob_store.path_of("jobs/job-1/1/frames/1.jpg")
         kept.parent.mkdir(parents=True)
         kept.write_bytes(b"a picture")
-        desk = Desk(None, Registry(), JobFiles(tmp_path, depot=depot))  # type: ignore[arg-type]  # nobody asks it
-        here, job = Here(Settings(), desk), Job(job_id="job-1", attempt=1).document()
+        job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # nobody asks it
+        here, job = LocalBackend(Settings(), job_service), Job(job_id="job-1", attempt=1).document()
         found = await here.file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
         assert found == tmp_path / "1.jpg"
         assert found.read_bytes() == b"a picture"
@@ -90,26 +91,26 @@ class TestWhere:
         monkeypatch.setenv("SECRETARY_API_KEY", "key")
 
     def test_the_environment_counts_unless_the_command_line_says_more(self) -> None:
-        assert Where().service == "http://there"
-        assert Where(url="http://else").service == "http://else"
-        assert Where(data_dir=Path("x")).service is None
-        assert Where(config=Path("x")).service is None
+        assert Target().service == "http://there"
+        assert Target(url="http://else").service == "http://else"
+        assert Target(data_dir=Path("x")).service is None
+        assert Target(config=Path("x")).service is None
 
     def test_both_are_refused(self) -> None:
         with pytest.raises(InvalidParameters, match="goes without --data-dir"):
-            _ = Where(url="http://else", data_dir=Path("x")).service
+            _ = Target(url="http://else", data_dir=Path("x")).service
 
     def test_a_key_may_be_in_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "key").write_text(" secret\n")
-        assert Where().key == "key"
-        assert Where(api_key=f"@{tmp_path}/key").key == "secret"
+        assert Target().key == "key"
+        assert Target(api_key=f"@{tmp_path}/key").key == "secret"
 
     def test_so_may_that_of_a_model(self, tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["mcp", "--api-key", f"@{tmp_path}/none"])
         assert isinstance(result.exception, InvalidParameters)
 
     def test_another_command_is_told_how_to_find_the_place_but_not_the_key(self) -> None:
-        assert Where(url="http://else", api_key="secret").again() == " --url http://else"
+        assert Target(url="http://else", api_key="secret").again() == " --url http://else"
 
 
 @pytest.mark.parametrize(

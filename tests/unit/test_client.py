@@ -20,16 +20,15 @@ from standardwebhooks.webhooks import Webhook as Standard
 
 from secretary import client
 from secretary.client import Client, Retries, Task, WebhookRefused, verify_webhook
-from secretary.client.documents import Event, Results
-from secretary.client.downloads import path_of, target_of
-from secretary.client.portal import Portal
-from secretary.client.retries import seconds_until
-from secretary.client.sse import EventReader
-from secretary.client.tasks import task_documents
+from secretary.client.connection import EventReader, seconds_until
+from secretary.client.jobs import path_of, target_of
+from secretary.client.models import Event, Results
+from secretary.client.requests import task_documents
+from secretary.client.sync import Portal
 from secretary.client.uploads import Form, as_text, opened
-from secretary.job import Job, JobStatus, Webhook, utc_now
-from secretary.webhooks.headers import headers_for
+from secretary.core.job import Job, JobStatus, Webhook, utc_now
 from secretary.webhooks.payload import body as payload_of
+from secretary.webhooks.request import headers_for
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 SOURCE = str(Path(client.__file__).parents[2])
@@ -205,8 +204,8 @@ class TestResults:
 
 DRAWING = """
 import sys
-from secretary.client.documents import Progress
-from secretary.client.meter import meter
+from secretary.client.models import Progress
+from secretary.client.jobs import meter
 
 with meter(True, "report.pdf") as tell:
     tell(Progress(percent=40, message="Page 4"))
@@ -242,7 +241,7 @@ def drawn(*, on_terminal: bool) -> str:
 
 INTERRUPTED = """
 import asyncio, signal
-from secretary.client.portal import Portal
+from secretary.client.sync import Portal
 
 async def numbers():
     try:

@@ -6,8 +6,8 @@ import pytest
 from secretary import config
 from secretary.app import llm_options
 from secretary.config import Settings, load
-from secretary.engines.llm import Model, Price, Provider
-from secretary.errors import InvalidSettings
+from secretary.core.errors import InvalidSettings
+from secretary.llm import Model, Price, Provider
 
 
 @pytest.fixture

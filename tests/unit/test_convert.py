@@ -7,21 +7,28 @@ from typing import get_args
 
 import pytest
 
-from secretary.cli.convert import Method, Wish, page_range, request_for
-from secretary.cli.converted import Converted, Output, gathered
-from secretary.cli.here import Here
+from secretary.cli.convert import (
+    Converted,
+    ConvertOptions,
+    Method,
+    Output,
+    gathered,
+    page_range,
+    request_for,
+)
+from secretary.cli.ephemeral_runtime import run_directory, user_directory
+from secretary.cli.local import LocalBackend
 from secretary.config import Settings
-from secretary.desk import Desk
-from secretary.errors import InvalidParameters, UnsupportedFile
-from secretary.files import JobFiles
+from secretary.core.errors import InvalidParameters, UnsupportedFile
+from secretary.core.job import Job
 from secretary.handlers.pdf import PdfParameters
-from secretary.job import Job
-from secretary.registry import Registry
-from secretary.workshop import run_directory, user_directory
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 
 from ..documents import MP4, PNG, office, pdf
 
-PLAIN = Wish(Method.AUTO, (None, None), None, None, False)
+PLAIN = ConvertOptions(Method.AUTO, (None, None), None, None, False)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +56,14 @@ def test_others_are_refused(text: str) -> None:
 
 class TestTheJob:
     def request(
-        self, file: Path, content: bytes, wish: Wish = PLAIN
+        self, file: Path, content: bytes, wish: ConvertOptions = PLAIN
     ) -> tuple[str, dict[str, object]]:
         file.write_bytes(content)
         request = request_for(file, wish)
         return request["job_type"], request["parameters"]
 
     def test_of_a_pdf_has_all_that_was_asked_for(self, tmp_path: Path) -> None:
-        wish = Wish(Method.BOTH, (2, None), "deu", "secret", True)
+        wish = ConvertOptions(Method.BOTH, (2, None), "deu", "secret", True)
         job_type, parameters = self.request(tmp_path / "a.docx", pdf(), wish)
         assert job_type == "pdf"
         assert parameters == {
@@ -73,7 +80,7 @@ class TestTheJob:
         assert (job_type, parameters) == ("office", {"include_images": False})
 
     def test_of_an_office_file_with_pages_prints_it_first(self, tmp_path: Path) -> None:
-        wish = Wish(Method.AUTO, (2, 3), None, None, False)
+        wish = ConvertOptions(Method.AUTO, (2, 3), None, None, False)
         job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), wish)
         assert (job_type, parameters["via_pdf"], parameters["page_end"]) == ("office", True, 3)
 
@@ -95,9 +102,9 @@ class TestTheJob:
 
 class TestOutput:
     async def converted(self, file: Path, data: Path, **results: object) -> Converted:
-        desk = Desk(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
+        job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
         job = Job(job_id="job-1", attempt=1, results=results).document()
-        return await gathered(Here(Settings(), desk), file, job, data / "unused")
+        return await gathered(LocalBackend(Settings(), job_service), file, job, data / "unused")
 
     async def test_pictures_are_put_beside_and_linked(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"

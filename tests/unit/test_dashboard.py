@@ -8,14 +8,14 @@ from typing import get_args
 import httpx
 import pytest
 
-from secretary import errors
 from secretary.api import create_api
 from secretary.api.dashboard import KINDS
 from secretary.api.errors import CODES
-from secretary.desk import Desk
+from secretary.core import errors
 from secretary.handlers import BUILTIN
-from secretary.handlers.kept_recording import WhyNot
-from secretary.registry import Registry
+from secretary.handlers.media_pipeline import WhyNot
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
 from secretary.store import JobStore
 from tests.no_tls import NO_TLS
 from tests.places import files_in
@@ -33,9 +33,9 @@ JOB_CODES = {kind.code for kind in KINDS_OF_ERROR if issubclass(kind, errors.Job
 
 @pytest.fixture
 async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+    job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
     async with (
-        serving(create_api(desk, api_keys=["right"])) as url,
+        serving(create_api(job_service, api_keys=["right"])) as url,
         httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client,
     ):
         yield client

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from secretary.cli.ephemeral_runtime import run_directory, workshop
 from secretary.config import Settings, Storage
-from secretary.errors import StoreUnavailable
-from secretary.running import require_writable
+from secretary.core.errors import StoreUnavailable
+from secretary.serve import require_writable
 from secretary.store import open_store
-from secretary.workshop import run_directory, workshop
 
 
 def mode(path: Path) -> int:

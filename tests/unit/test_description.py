@@ -12,20 +12,20 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from pydantic import BaseModel
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.files import JobFiles
-from secretary.handler import JobContext, handles
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
+from secretary.jobs.handler import JobContext, handles
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.jobs.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobStore
-from secretary.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
 from tests.places import files_in
 
 
 @pytest.fixture
 def document(store: JobStore, tmp_path: Path) -> dict[str, Any]:
-    desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
-    return create_api(desk).openapi()
+    job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
+    return create_api(job_service).openapi()
 
 
 def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -51,8 +51,8 @@ def test_it_stays_so_with_handlers_from_elsewhere(store: JobStore, tmp_path: Pat
     @handles("pdf", Parameters)
     async def pdf(ctx: JobContext[Parameters]) -> None: ...
 
-    desk = Desk(store, Registry([pdf]), JobFiles(tmp_path))
-    document = create_api(desk).openapi()
+    job_service = JobService(store, Registry([pdf]), JobFiles(tmp_path))
+    document = create_api(job_service).openapi()
     validate(document, cls=OpenAPIV31SpecValidator)
     assert references(document) <= {f"#/components/schemas/{name}" for name in schemas(document)}
 

@@ -11,17 +11,16 @@ import pytest
 from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
-from secretary.engines.llm import Endpoints
-from secretary.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
-from secretary.executor import Executor, Stop, backoff
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Job, JobError, JobStatus, Progress, Webhook
-from secretary.resources import ResourceCalculator
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
+from secretary.core.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
+from secretary.core.job import Job, JobError, JobStatus, Progress, ResourceCalculator, Webhook
+from secretary.jobs.handler import AnyParameters
+from secretary.llm import Endpoints
+from secretary.llm.templates import Library
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
 from secretary.store import JobStore
-from secretary.templates import Library
+from secretary.worker.executor import Executor, Stop, backoff
+from secretary.worker.sandbox import Sandbox
 
 from ..contract.given import LAPSED, LEASE, claim
 from ..llm_server import llm_server, says

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from secretary.app import download_limits, make_network
-from secretary.config import Settings
-from secretary.download_limits import DownloadLimits
-from secretary.errors import AddressRefused, DownloadFailed
-from secretary.fetch import download
+from secretary.config import DownloadLimits, Settings
+from secretary.core.errors import AddressRefused, DownloadFailed
 from secretary.network.client import Network
+from secretary.network.downloads import download
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from secretary.api.forms import MAX_FIELDS, Form, read_files, read_form
-from secretary.errors import FileTooLarge, InvalidParameters
-from secretary.uploads import Uploads
+from secretary.core.errors import FileTooLarge, InvalidParameters
+from secretary.storage.uploads import Uploads
 
 MULTIPART = "multipart/form-data; boundary=XX"
 URLENCODED = "application/x-www-form-urlencoded"

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from secretary.job import Batch, Completed, Job, JobStatus, utc_now
-from secretary.store import JobStore, Wanted, open_store
+from secretary.core.job import Batch, Completed, Job, JobStatus, utc_now
+from secretary.store import Capacity, JobStore, open_store
 
 from ..contract.given import LEASE, worker
 
@@ -22,8 +22,8 @@ class Hand:
         self.wanted = wanted
         self.taken: list[Job] = []
 
-    def ready_for(self) -> tuple[str, Wanted] | None:
-        return ("worker-1", Wanted(slots=self.free, **self.wanted)) if self.free else None  # type: ignore[arg-type]
+    def ready_for(self) -> tuple[str, Capacity] | None:
+        return ("worker-1", Capacity(slots=self.free, **self.wanted)) if self.free else None  # type: ignore[arg-type]
 
     def take(self, jobs: list[Job]) -> None:
         self.free -= len(jobs)
@@ -43,11 +43,11 @@ async def store() -> AsyncIterator[JobStore]:
 
 @pytest.fixture
 async def hand(store: JobStore) -> Hand:
-    await store.enlist(worker(), LEASE)
+    await store.register_worker(worker(), LEASE)
     # The first commits tell the store how fast the disk is.
     for _ in range(30):
         await store.add([Job()])
-        (job,) = await store.claim("worker-1", Wanted(slots=1))
+        (job,) = await store.claim("worker-1", Capacity(slots=1))
         await store.finish(job, Completed())
     hand = Hand()
     store.employ(hand)
@@ -60,7 +60,7 @@ async def test_a_job_is_handed_over_as_a_claim_would_have_given_it(
     job = Job(job_type="pdf", user_id="ann", parameters={"a": [1, None]}, run_at=utc_now())
     await store.add([job])
     if not hand.taken:  # a slow disk: it waits for a claim
-        hand.taken = await store.claim("worker-1", Wanted(slots=1))
+        hand.taken = await store.claim("worker-1", Capacity(slots=1))
     (taken,) = hand.taken
     assert taken.model_dump() == (await store.get(job.job_id)).model_dump()
     await store.finish(taken, Completed({"x": 1}))
@@ -82,7 +82,7 @@ async def test_no_more_jobs_are_handed_over_than_there_are_free_slots(
     hand.free = 3
     await asyncio.gather(*(store.add([Job()]) for _ in range(50)))
     assert len(hand.taken) <= 3
-    rest = await store.claim("worker-1", Wanted(slots=100))
+    rest = await store.claim("worker-1", Capacity(slots=100))
     assert len({job.job_id for job in [*hand.taken, *rest]}) == 50
 
 
@@ -92,7 +92,7 @@ async def test_who_waited_longer_goes_first(store: JobStore, hand: Hand) -> None
     await store.add([older])
     hand.free = 1
     await store.add([Job()])
-    first = hand.taken or await store.claim("worker-1", Wanted(slots=1))
+    first = hand.taken or await store.claim("worker-1", Capacity(slots=1))
     assert [job.job_id for job in first] == [older.job_id]
 
 
@@ -106,7 +106,7 @@ async def test_a_job_for_later_and_a_paused_batch_are_not_handed_over(
 
 
 async def test_a_worker_whose_lease_was_lost_gets_nothing(store: JobStore, hand: Hand) -> None:
-    await store.dismiss("worker-1")
+    await store.unregister_worker("worker-1")
     job = Job()
     await store.add([job])
     assert hand.taken == []

@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from secretary.engines.llm import Llm, Price
-from secretary.engines.llm.json_text import Unfit, read_object
-from secretary.engines.llm.schema import STRICT, Form, closed
-from secretary.errors import (
+from secretary.core.errors import (
     ContextExceeded,
     EngineUnavailable,
     JobFailed,
     UpstreamFailed,
     UpstreamRefused,
 )
+from secretary.llm import Llm, Price
+from secretary.llm.structured import STRICT, Form, Unfit, closed, read_object
 
 from ..asking import asking
 from ..llm_server import KEY, Reply, fails, hangs, says

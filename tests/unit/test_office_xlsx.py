@@ -9,8 +9,8 @@ from openpyxl.drawing.image import Image as SheetPicture
 from openpyxl.worksheet.worksheet import Worksheet
 from PIL import Image
 
-from secretary.errors import FileTooLarge, UnsupportedFile
-from secretary.processors.office.number_formats import shown
+from secretary.core.errors import FileTooLarge, UnsupportedFile
+from secretary.documents.office.number_formats import shown
 
 from ..documents import zipped
 from ..office_files import TYPES, R, markdown, read, relations

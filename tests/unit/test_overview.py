@@ -10,13 +10,13 @@ import pytest
 
 from secretary.api import create_api
 from secretary.api.overview import Span, series
-from secretary.desk import Desk
-from secretary.files import JobFiles
+from secretary.core.job import Completed, Failed, JobError, new_id
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, JobError, new_id
-from secretary.registry import Registry
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobStore
-from secretary.store.activity import Activity, rung_of
+from secretary.store.throughput import Throughput, rung_of
 from tests.no_tls import NO_TLS
 from tests.serving import serving
 
@@ -28,9 +28,9 @@ CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")
 
 @pytest.fixture
 async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    desk = Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+    job_service = JobService(store, Registry(BUILTIN), JobFiles(tmp_path))
     async with (
-        serving(create_api(desk, api_keys=["all", "anns:ann"])) as url,
+        serving(create_api(job_service, api_keys=["all", "anns:ann"])) as url,
         httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client,
     ):
         yield client
@@ -60,9 +60,9 @@ class TestSpans:
     def test_every_part_is_told_all_together_and_by_type(self) -> None:
         second, minute = (rung_of(timedelta(seconds=n)) for n in (1, 60))
         ended = [
-            Activity(part=0, job_type="pdf", completed=3, waits={second: 3}),
-            Activity(part=0, job_type="audio", failed={"X": 2, "Y": 1}, waits={minute: 3}),
-            Activity(part=29, job_type="pdf", cancelled=1, failed={"X": 1}),
+            Throughput(part=0, job_type="pdf", completed=3, waits={second: 3}),
+            Throughput(part=0, job_type="audio", failed={"X": 2, "Y": 1}, waits={minute: 3}),
+            Throughput(part=29, job_type="pdf", cancelled=1, failed={"X": 1}),
         ]
         told = series(ended, Span.up_to(NOON, timedelta(minutes=60)))
         assert len(told) == 30
@@ -110,7 +110,7 @@ class TestOverview:
         self, client: httpx.AsyncClient, store: JobStore
     ) -> None:
         await claimed(store)
-        await store.enlist(worker("worker-2"), timedelta(seconds=60))
+        await store.register_worker(worker("worker-2"), timedelta(seconds=60))
         told = await ask(client, "/api/overview")
         crew = {one["worker_id"]: (one["busy"], one["slots"]) for one in told["crew"]}
         assert crew == {"worker-1": (1, 3), "worker-2": (0, 3)}

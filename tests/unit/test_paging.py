@@ -2,8 +2,8 @@
 
 import pytest
 
-from secretary.errors import InvalidParameters
-from secretary.handlers.paging import MANY, ONE, SOME, _pieces, page_numbers
+from secretary.core.errors import InvalidParameters
+from secretary.handlers.document_pipeline import MANY, ONE, SOME, _pieces, page_numbers
 
 
 @pytest.mark.parametrize("count", [1, 7, 15, 16, 17, 64, 65, 72, 200, 5000])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from secretary.processors.pdf.layout.letters import clean, is_clean, joined_lines
-from secretary.processors.pdf.layout.lists import item_mark
+from secretary.documents.pdf.layout.blocks import item_mark
+from secretary.documents.pdf.layout.runs import clean, is_clean, joined_lines
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from secretary.errors import (
+from secretary.core.errors import (
     FileTooLarge,
     InvalidParameters,
     OutOfMemory,
     ProcessingTimeout,
     WorkerCrashed,
 )
-from secretary.processes import is_alive
-from secretary.resources import ResourceCalculator
-from secretary.sandbox import Limits, RemoteError, Sandbox, SandboxClosed, inside
+from secretary.core.job import ResourceCalculator
+from secretary.core.processes import is_alive
+from secretary.worker.sandbox import Limits, RemoteError, Sandbox, SandboxClosed
+from secretary.worker.sandbox import child_main as inside
 from tests import sandboxed
 from tests.sandboxed import MIB
 from tests.waiting import until
@@ -619,7 +620,7 @@ async def test_a_sandbox_can_be_opened_again(sandboxes: Sandboxes) -> None:
 
 WORKER = """
 import asyncio, sys
-from secretary.sandbox import Sandbox
+from secretary.worker.sandbox import Sandbox
 from tests import sandboxed
 
 async def main():

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from secretary.handler import JobContext
-from secretary.handlers.listening import SoundProgress
+from secretary.handlers.transcription import SoundProgress
+from secretary.jobs.handler import JobContext
 
 
 @dataclass

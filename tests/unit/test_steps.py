@@ -1,7 +1,7 @@
 """How far a work is, told so that it never goes backwards."""
 
-from secretary.handlers.steps import ShareOfProgress
-from secretary.job import LogEntry, Progress
+from secretary.core.job import LogEntry, Progress
+from secretary.handlers.subjobs import ShareOfProgress
 
 
 class Told:

@@ -9,7 +9,7 @@ import pytest
 
 from secretary.cli import tables
 from secretary.cli.output import complain, printable, say
-from secretary.job import Batch, Job, JobError
+from secretary.core.job import Batch, Job, JobError
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[link=file:///etc/passwd]b[/link][/]"
 SHOWN = "[link=file:///etc/passwd]b[/link][/]"

@@ -5,10 +5,9 @@ from collections import Counter
 
 import pytest
 
-from secretary.errors import StoreUnavailable
-from secretary.job import utc_now
-from secretary.store.activity import EVERYBODY, Ending, Place
-from secretary.store.tallies import Tallies
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import utc_now
+from secretary.store.throughput import EVERYBODY, Ending, Place, StatsBuffer
 
 
 class Written:
@@ -35,7 +34,7 @@ def ending(user_id: str | None = None) -> Ending:
 
 async def test_it_is_written_by_itself_and_all_at_once() -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     for _ in range(5):
         tallies.note([ending("ann")])
     assert not written.counted
@@ -48,7 +47,7 @@ async def test_it_is_written_by_itself_and_all_at_once() -> None:
 
 async def test_what_could_not_be_written_is_written_later() -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     written.away = True
     tallies.note([ending()])
     with pytest.raises(StoreUnavailable):
@@ -63,7 +62,7 @@ async def test_what_could_not_be_written_is_written_later() -> None:
 
 async def test_the_last_of_it_is_written_at_the_end() -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     tallies.note([ending()])
     await tallies.close()
     assert written.of_all() == 1
@@ -73,7 +72,7 @@ async def test_a_store_that_is_away_does_not_keep_anybody_from_ending(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     written.away = True
     tallies.note([ending()])
     await tallies.close()

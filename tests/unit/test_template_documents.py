@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.templates import Rendered, faults_of, parse, render, without_model
+from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
+from secretary.llm.templates import Rendered, faults_of, parse, render, without_model
 from tests.unit.test_templates import PARTS
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from secretary.errors import InvalidTemplate, UnknownTemplate
-from secretary.templates import Kind, Library, Template, render, schema
-from secretary.templates.library import SHIPPED
+from secretary.core.errors import InvalidTemplate, UnknownTemplate
+from secretary.llm.templates import Kind, Library, Template, render
+from secretary.llm.templates.library import SHIPPED
+from secretary.llm.templates.template import schema
 
 GOLDEN = Path(__file__).parents[1] / "golden_documents"
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.md"))

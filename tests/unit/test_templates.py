@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import InvalidTemplate
-from secretary.templates import Kind, Template, messages, parse, schema
+from secretary.core.errors import InvalidTemplate
+from secretary.llm.templates import Kind, Template, messages, parse
+from secretary.llm.templates.template import schema
 
 TALK = """---
 # A talk

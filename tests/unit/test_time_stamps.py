@@ -2,7 +2,7 @@
 
 import pytest
 
-from secretary.engines.llm.time_stamps import put_right
+from secretary.llm.transcription import put_right
 
 Segments = list[tuple[float, float, str]]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from secretary.files import JobFiles
-from secretary.job import (
-    NO_RESULTS,
+from secretary.core.http_headers import read_retry_after, signing_keys, webhook_signature
+from secretary.core.job import (
+    EMPTY_RESULTS,
     Batch,
     Job,
     JobError,
@@ -20,13 +20,11 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.retry_after import read_retry_after
-from secretary.signatures import keys_of, signature
+from secretary.storage.artifacts import JobFiles
 from secretary.webhooks import BreakerOptions, Schedule
-from secretary.webhooks.archive import read_archive
-from secretary.webhooks.breaker import Breakers
-from secretary.webhooks.headers import as_bytes, headers_for
 from secretary.webhooks.payload import batch_payload, body, job_payload, phase_of
+from secretary.webhooks.request import as_bytes, headers_for, read_archive
+from secretary.webhooks.retry_policy import Breakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -81,7 +79,7 @@ class TestPayload:
                 "extracted_text": "--- Seite 1 ---\nHallo",
                 "metadata": {"text_contents": [{"page": 1, "content": "Hallo"}]},
             },
-            "results": {**NO_RESULTS, **RESULTS},
+            "results": {**EMPTY_RESULTS, **RESULTS},
             "error": None,
         }
 
@@ -216,7 +214,7 @@ class TestHeaders:
     def test_the_signature_is_the_one_of_the_standard(self) -> None:
         """The example of the specification."""
         secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-        told = signature(
+        told = webhook_signature(
             secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}'
         )
         assert told == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -230,10 +228,10 @@ class TestHeaders:
 
     @pytest.mark.parametrize("secret", ["plain text", "whsec_", "whsec_!!", "c2VjcmV0"])
     def test_a_secret_of_another_form_is_the_key_itself(self, secret: str) -> None:
-        assert keys_of(secret) == [secret.encode()]
+        assert signing_keys(secret) == [secret.encode()]
 
     def test_base64_may_lack_its_padding(self) -> None:
-        assert keys_of("whsec_a2V5MQ") == [b"key1"]
+        assert signing_keys("whsec_a2V5MQ") == [b"key1"]
 
     def test_without_a_secret_there_is_no_signature(self) -> None:
         headers = headers_for(HOOK, message_id="msg_1", at=NOW, body=b"{}")

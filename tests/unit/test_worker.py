@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from secretary import JobContext, Registry, handles
-from secretary.executor import Executor
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Batch, Job, JobStatus
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
+from secretary.core.job import Batch, Job, JobStatus
+from secretary.jobs.handler import AnyParameters
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
 from secretary.store import JobQuery, JobStore
-from secretary.worker import Worker, WorkerOptions
+from secretary.worker.executor import Executor
+from secretary.worker.sandbox import Sandbox
+from secretary.worker.worker import Worker, WorkerOptions
 from tests.waiting import until
 
 Context = JobContext[AnyParameters]

@@ -5,15 +5,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..errors import InvalidParameters
-from ..job import Batch
+from ..core.errors import InvalidParameters
+from ..core.job import Batch
+from ..jobs.submission import BatchRequest
 from ..store import BatchQuery
-from ..submission import BatchRequest
-from .access import Caller
-from .asked import ARCHIVED, BIG, Archived, Key, Limit, Number, desk_of, listed
+from .auth import Caller
+from .dependencies import (
+    ARCHIVED,
+    BIG,
+    Archived,
+    Key,
+    Limit,
+    Number,
+    job_service_of,
+    listed,
+    traced,
+)
 from .envelope import enqueued, success
 from .jobs import shown
-from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
 
@@ -27,7 +36,7 @@ async def submit_batch(
 ) -> JSONResponse:
     """Hand in several jobs, all or none."""
     asked = traced(request, batch)
-    return answered(request, *await desk_of(request).submit_batch(asked, user=user, key=key))
+    return answered(request, *await job_service_of(request).submit_batch(asked, user=user, key=key))
 
 
 def answered(request: Request, stored: Batch, job_ids: list[str]) -> JSONResponse:
@@ -49,7 +58,7 @@ async def list_batches(
 ) -> JSONResponse:
     """Batches, the newest first."""
     query = BatchQuery(user_id=user_id, archived=ARCHIVED[archived], limit=limit, cursor=cursor)
-    page = await desk_of(request).batches(query, user=user)
+    page = await job_service_of(request).batches(query, user=user)
     batches = [batch.document() for batch in page.items]
     return success(request, "batches", {"batches": batches, "next_cursor": page.next_cursor})
 
@@ -67,10 +76,10 @@ async def get_batch(
     names = listed(include)
     if names - {"jobs"}:
         raise InvalidParameters("include: a batch has nothing more than jobs")
-    batch = await desk_of(request).batch(batch_id, user=user)
+    batch = await job_service_of(request).batch(batch_id, user=user)
     document = batch.document()
     if "jobs" in names:
-        jobs = await desk_of(request).jobs_of_batch(batch_id, user=user)
+        jobs = await job_service_of(request).jobs_of_batch(batch_id, user=user)
         document["jobs"] = [job.document(without=BIG) for job in jobs]
     return success(request, "batches", document, process_id=batch_id)
 
@@ -78,7 +87,7 @@ async def get_batch(
 @router.delete("/batches/{batch_id}")
 async def delete_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Delete a batch that has ended, its jobs and their files."""
-    await desk_of(request).delete_batch(batch_id, user=user)
+    await job_service_of(request).delete_batch(batch_id, user=user)
     data = {"batch_id": batch_id, "deleted": True}
     return success(request, "batches", data, process_id=batch_id)
 
@@ -86,14 +95,14 @@ async def delete_batch(request: Request, batch_id: str, user: Caller) -> JSONRes
 @router.post("/batches/{batch_id}/archive")
 async def archive_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Hide a batch and its jobs from lists; nothing is deleted."""
-    return _told(request, await desk_of(request).archive_batch(batch_id, user=user))
+    return _told(request, await job_service_of(request).archive_batch(batch_id, user=user))
 
 
 @router.post("/batches/{batch_id}/unarchive")
 async def unarchive_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Show a batch and its jobs in lists again."""
-    desk = desk_of(request)
-    return _told(request, await desk.archive_batch(batch_id, user=user, archived=False))
+    job_service = job_service_of(request)
+    return _told(request, await job_service.archive_batch(batch_id, user=user, archived=False))
 
 
 @router.post("/batches/{batch_id}/toggle-active")
@@ -101,30 +110,30 @@ async def toggle_active(
     request: Request, batch_id: str, user: Caller, active: Active = None
 ) -> JSONResponse:
     """Pause or resume a batch: as the body says, else the other way round than it is now."""
-    desk = desk_of(request)
-    return _told(request, await desk.set_batch_active(batch_id, active, user=user))
+    job_service = job_service_of(request)
+    return _told(request, await job_service.set_batch_active(batch_id, active, user=user))
 
 
 @router.post("/batches/{batch_id}/cancel")
 async def cancel_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Cancel all jobs of a batch that have not ended."""
-    desk = desk_of(request)
-    job_ids = await desk.cancel_batch(batch_id, user=user)
-    return _told(request, await desk.batch(batch_id, user=user), job_ids)
+    job_service = job_service_of(request)
+    job_ids = await job_service.cancel_batch(batch_id, user=user)
+    return _told(request, await job_service.batch(batch_id, user=user), job_ids)
 
 
 @router.post("/batches/{batch_id}/restart-failed")
 async def restart_failed(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Run the failed jobs of a batch again."""
-    desk = desk_of(request)
-    job_ids = await desk.restart_failed(batch_id, user=user)
-    return _told(request, await desk.batch(batch_id, user=user), job_ids)
+    job_service = job_service_of(request)
+    job_ids = await job_service.restart_failed(batch_id, user=user)
+    return _told(request, await job_service.batch(batch_id, user=user), job_ids)
 
 
 @router.get("/batches/{batch_id}/deliveries")
 async def list_deliveries_of_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """What the batch's webhook was told, or could not be told."""
-    batch = await desk_of(request).batch(batch_id, user=user)
+    batch = await job_service_of(request).batch(batch_id, user=user)
     data = {"deliveries": shown(batch.deliveries)}
     return success(request, "batches", data, process_id=batch_id)
 
@@ -134,7 +143,7 @@ async def replay_delivery_of_batch(
     request: Request, batch_id: str, n: Number, user: Caller
 ) -> JSONResponse:
     """Tell the webhook once more how the batch ended."""
-    delivery = await desk_of(request).replay_batch(batch_id, n, user=user)
+    delivery = await job_service_of(request).replay_batch(batch_id, n, user=user)
     return success(request, "batches", shown([delivery])[0], process_id=batch_id)
 
 

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from .. import bulk
-from ..bulk import Wish
-from ..errors import InvalidParameters
-from ..job import utc_now
+from ..core.errors import InvalidParameters
+from ..core.job import utc_now
+from ..jobs import bulk
+from ..jobs.bulk import BulkAction
+from ..jobs.submission import UtcDatetime
 from ..store import JobQuery
-from ..submission import Moment
-from .access import Caller
-from .asked import ARCHIVED, desk_of, statuses
+from .auth import Caller
+from .dependencies import ARCHIVED, job_service_of, statuses
 from .envelope import in_utc, success
 from .errors import code_of
 
@@ -45,8 +45,8 @@ class Filter(BaseModel):
     archived: Literal["false", "true", "all"] = "false"
     q: Text = None
     error_code: Text = None
-    created_after: Moment | None = None
-    created_before: Moment | None = None
+    created_after: UtcDatetime | None = None
+    created_before: UtcDatetime | None = None
 
     def query(self, cursor: str | None) -> JobQuery:
         return JobQuery(
@@ -70,8 +70,8 @@ class BulkRequest(BaseModel):
         frozen=True, extra="forbid", json_schema_extra={"examples": [EXAMPLE]}
     )
 
-    action: Wish
-    job_ids: list[Id] | None = Field(None, max_length=bulk.PART)
+    action: BulkAction
+    job_ids: list[Id] | None = Field(None, max_length=bulk.CHUNK_SIZE)
     filter: Filter | None = None
     dry_run: bool = Field(False, description="Only tell how many jobs it would concern")
     cursor: str | None = Field(None, min_length=1, description="`next_cursor` of the answer before")
@@ -97,14 +97,14 @@ async def change_jobs(request: Request, asked: BulkRequest, user: Caller) -> JSO
     return success(request, "jobs", told)
 
 
-async def _done(request: Request, asked: BulkRequest, user: str | None) -> bulk.Outcome:
-    desk = desk_of(request)
+async def _done(request: Request, asked: BulkRequest, user: str | None) -> bulk.BulkResult:
+    job_service = job_service_of(request)
     if asked.job_ids is not None and asked.filter is None:
         if asked.cursor is not None:
             raise InvalidParameters("cursor: only a filter has one")
-        named = bulk.count_named if asked.dry_run else bulk.change_named
-        return await named(desk, asked.action, asked.job_ids, user=user)
+        named = bulk.count_by_ids if asked.dry_run else bulk.apply_to_ids
+        return await named(job_service, asked.action, asked.job_ids, user=user)
     if asked.filter is None or asked.job_ids is not None:
         raise InvalidParameters("job_ids: either these or a filter is needed")
-    fitting = bulk.count_fitting if asked.dry_run else bulk.change_fitting
-    return await fitting(desk, asked.action, asked.filter.query(asked.cursor), user=user)
+    fitting = bulk.count_matching if asked.dry_run else bulk.apply_to_matching
+    return await fitting(job_service, asked.action, asked.filter.query(asked.cursor), user=user)

@@ -8,18 +8,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from ..errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
-from ..job import JobError, new_id
-from ..schedules import ScheduleRequest, Schedules, batch_of
-from ..submission import read
-from .access import Caller
-from .asked import Key, desk_of
+from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
+from ..core.job import JobError, new_id
+from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
+from ..jobs.submission import parse_request
+from .auth import Caller
 from .batches import answered
+from .dependencies import Key, job_service_of, traced
 from .errors import job_error_response
-from .fields import Fields, callback
-from .forms import Form, read_form
+from .forms import Fields, Form, callback, read_form
 from .schemas import ADDRESS, FILE, TEXT, TEXTS, Schema, ref
-from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
 
@@ -39,10 +37,10 @@ OF_THE_CALL = (*SOURCES, "callback_url", "callback_token", "job_id")
 @router.post("/batches/from-schedule", status_code=202)
 async def submit_schedule(request: Request, user: Caller, key: Key = None) -> JSONResponse:
     """Hand in a session job for each talk of a conference's schedule, all or none."""
-    desk, place = desk_of(request), new_id("job")
+    job_service, place = job_service_of(request), new_id("job")
     form = await read_form(
         request,
-        desk.files.uploads.of_this_machine(),
+        job_service.files.uploads.of_this_machine(),
         job_id=place,
         max_fields_bytes=request.app.state.max_body_bytes,
     )
@@ -53,17 +51,17 @@ async def submit_schedule(request: Request, user: Caller, key: Key = None) -> JS
         told = JobError(code=error.code, message=error.message, details=error.details)
         return job_error_response(told)
     finally:
-        await desk.files.uploads.put_away(place)
-    batch = traced(request, batch_of(asked, talks))
-    return answered(request, *await desk.submit_batch(batch, user=user, key=key))
+        await job_service.files.uploads.put_away(place)
+    batch = traced(request, batch_request(asked, talks))
+    return answered(request, *await job_service.submit_batch(batch, user=user, key=key))
 
 
 async def _talks(
     request: Request, form: Form, place: str, asked: ScheduleRequest, source: Any
 ) -> list[dict[str, Any]]:
-    schedules: Schedules = request.app.state.schedules
+    schedules: ConferenceImporter = request.app.state.schedules
     if form.upload is not None:
-        path = desk_of(request).files.uploads.path_of(place, form.upload.source())
+        path = job_service_of(request).files.uploads.path_of(place, form.upload.source())
         return await schedules.read(await asyncio.to_thread(path.read_bytes), asked)
     if isinstance(source, bytes):
         return await schedules.read(source, asked)
@@ -76,7 +74,7 @@ def _asked(form: Form) -> tuple[ScheduleRequest, Any]:
     control, about = fields.take(OF_THE_CALL), fields.take(ScheduleRequest.model_fields)
     if "webhook" not in about and "callback_url" in control:
         about["webhook"] = callback(control)
-    return read(ScheduleRequest, {**fields.rest, **about}), _source(control, form)
+    return parse_request(ScheduleRequest, {**fields.rest, **about}), _source(control, form)
 
 
 def _source(control: Mapping[str, Any], form: Form) -> Any:

@@ -9,7 +9,7 @@ from importlib.resources import as_file, files
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 
-from .sending import is_known
+from .files import is_known
 
 router = APIRouter(include_in_schema=False)
 

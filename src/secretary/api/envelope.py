@@ -8,15 +8,15 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from ..job import NO_RESULTS, Job
-from ..json_bytes import json_bytes
+from ..core.job import EMPTY_RESULTS, Job
+from ..core.json_codec import encode_json
 
 
 class JsonAnswer(JSONResponse):
     """Whatever came in as JSON goes out again, half a surrogate pair too."""
 
     def render(self, content: Any) -> bytes:
-        return json_bytes(content)
+        return encode_json(content)
 
 
 def success(
@@ -78,7 +78,7 @@ def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
 
 def finished(request: Request, job: Job) -> JSONResponse:
     """The answer to a client that has waited for its job: what came of it."""
-    results = {**NO_RESULTS, **(job.results or {})}
+    results = {**EMPTY_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
     asked = {

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..errors import (
+from ..core.errors import (
     AccessDenied,
     AddressRefused,
     Conflict,
@@ -26,8 +26,8 @@ from ..errors import (
     Unauthorized,
     UnsupportedFile,
 )
-from ..job import JobError
-from ..submission import invalid_request
+from ..core.job import JobError
+from ..jobs.submission import invalid_request
 
 logger = logging.getLogger(__name__)
 

@@ -5,16 +5,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..desk import MAX_SKIP, Part
-from ..job import Batch, Job
+from ..core.job import Batch, Job
+from ..jobs.service import MAX_SKIP, OffsetPage
+from ..jobs.submission import BatchRequest, JobRequest
 from ..store import BatchQuery, JobQuery
-from ..submission import BatchRequest, JobRequest
-from .access import Caller
-from .asked import ARCHIVED, BIG, Archived, Key, Limit, Statuses, desk_of, statuses
+from .auth import Caller
 from .batches import Active
+from .dependencies import (
+    ARCHIVED,
+    BIG,
+    Archived,
+    Key,
+    Limit,
+    Statuses,
+    job_service_of,
+    statuses,
+    traced,
+)
 from .envelope import JsonAnswer
 from .errors import OLDER_ROUTES
-from .tracing import traced
 
 router = APIRouter(prefix=OLDER_ROUTES, tags=["event-job"])
 
@@ -27,7 +36,7 @@ async def create_event_job(
     request: Request, job: JobRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in a job; without a type it is a session."""
-    stored = await desk_of(request).submit(traced(request, job), user=user, key=key)
+    stored = await job_service_of(request).submit(traced(request, job), user=user, key=key)
     response = _told(f"Job {stored.job_id} was created", 201, job=stored.document())
     response.headers["Location"] = f"{OLDER_ROUTES}/jobs/{stored.job_id}"
     return response
@@ -53,7 +62,7 @@ async def list_event_jobs(
         archived=ARCHIVED[archived],
         limit=limit,
     )
-    part = await desk_of(request).jobs_from(skip, query, user=user)
+    part = await job_service_of(request).jobs_by_offset(skip, query, user=user)
     jobs = [job.document(without=BIG) for job in part.items]
     return _told(_found(part, "jobs"), **_extent(part, query.limit, skip), jobs=jobs)
 
@@ -62,23 +71,23 @@ async def list_event_jobs(
 @router.get("/jobs/{job_id}")
 async def get_event_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """One job with its results and logs."""
-    job = await desk_of(request).job(job_id, user=user)
+    job = await job_service_of(request).job(job_id, user=user)
     return _told(f"Job {job_id} is {job.status}", job=job.document())
 
 
 @router.delete("/jobs/{job_id}")
 async def delete_event_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Delete an ended job and its files; the answer shows it for the last time."""
-    desk = desk_of(request)
-    job = await desk.job(job_id, user=user)
-    await desk.delete(job_id, user=user)
+    job_service = job_service_of(request)
+    job = await job_service.job(job_id, user=user)
+    await job_service.delete(job_id, user=user)
     return _told(f"Job {job_id} was deleted", job=job.document(without=BIG))
 
 
 @router.post("/{job_id}/restart")
 async def restart_event_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Run an ended job again; its results, error and progress are cleared."""
-    job = await desk_of(request).restart(job_id, user=user)
+    job = await job_service_of(request).restart(job_id, user=user)
     return _told(f"Job {job_id} was restarted", job=job.document())
 
 
@@ -87,7 +96,7 @@ async def create_event_batch(
     request: Request, batch: BatchRequest, user: Caller, key: Key = None
 ) -> JSONResponse:
     """Hand in several jobs, all or none."""
-    stored, job_ids = await desk_of(request).submit_batch(
+    stored, job_ids = await job_service_of(request).submit_batch(
         traced(request, batch), user=user, key=key
     )
     text = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
@@ -114,7 +123,7 @@ async def list_event_batches(
     def wanted(batch: Batch) -> bool:
         return (among is None or batch.status in among) and active in (None, batch.is_active)
 
-    part = await desk_of(request).batches_from(skip, query, user=user, wanted=wanted)
+    part = await job_service_of(request).batches_by_offset(skip, query, user=user, wanted=wanted)
     batches = [batch.document() for batch in part.items]
     return _told(_found(part, "batches"), **_extent(part, limit, skip), batches=batches)
 
@@ -122,23 +131,23 @@ async def list_event_batches(
 @router.get("/batches/{batch_id}")
 async def get_event_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """One batch."""
-    batch = await desk_of(request).batch(batch_id, user=user)
+    batch = await job_service_of(request).batch(batch_id, user=user)
     return _told(f"Batch {batch_id} is {batch.status}", batch=batch.document())
 
 
 @router.delete("/batches/{batch_id}")
 async def delete_event_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Delete a batch that has ended, its jobs and their files."""
-    desk = desk_of(request)
-    batch = await desk.batch(batch_id, user=user)
-    await desk.delete_batch(batch_id, user=user)
+    job_service = job_service_of(request)
+    batch = await job_service.batch(batch_id, user=user)
+    await job_service.delete_batch(batch_id, user=user)
     return _told(f"Batch {batch_id} was deleted", batch=batch.document())
 
 
 @router.post("/batches/{batch_id}/archive")
 async def archive_event_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
     """Hide a batch and its jobs from lists; nothing is deleted."""
-    batch = await desk_of(request).archive_batch(batch_id, user=user)
+    batch = await job_service_of(request).archive_batch(batch_id, user=user)
     return _told(f"Batch {batch_id} was archived", batch=batch.document())
 
 
@@ -147,7 +156,7 @@ async def toggle_event_batch(
     request: Request, batch_id: str, user: Caller, active: Active = None
 ) -> JSONResponse:
     """Pause or resume a batch: as the body says, else the other way round than it is now."""
-    batch = await desk_of(request).set_batch_active(batch_id, active, user=user)
+    batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
     now = "active" if batch.is_active else "paused"
     return _told(f"Batch {batch_id} is {now}", batch=batch.document())
 
@@ -156,7 +165,7 @@ def _told(message: str, status: int = 200, **content: Any) -> JSONResponse:
     return JsonAnswer({"status": "success", **content, "message": message}, status)
 
 
-def _extent(part: Part[Any], limit: int, skip: int) -> dict[str, Any]:
+def _extent(part: OffsetPage[Any], limit: int, skip: int) -> dict[str, Any]:
     return {
         "total": part.total,
         "total_is_exact": part.is_exact,
@@ -166,6 +175,6 @@ def _extent(part: Part[Any], limit: int, skip: int) -> dict[str, Any]:
     }
 
 
-def _found(part: Part[Job] | Part[Batch], what: str) -> str:
+def _found(part: OffsetPage[Job] | OffsetPage[Batch], what: str) -> str:
     total = f"{part.total}" if part.is_exact else f"more than {part.total}"
     return f"{len(part.items)} of {total} {what}"

@@ -6,18 +6,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from ..errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
-from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
-from ..submission import BatchRequest, read
-from ..uploads import Upload, Uploads
-from .access import Caller
-from .asked import Key, desk_of
+from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
+from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..jobs.submission import BatchRequest, parse_request
+from ..storage.uploads import Upload, Uploads
+from .auth import Caller
 from .batches import answered
-from .fields import Fields, callback, from_json
-from .forms import FilesForm, read_files
+from .dependencies import Key, job_service_of, traced
+from .forms import Fields, FilesForm, callback, from_json, read_files
 from .ingress import ROUTES, SOURCES, require_kind
 from .schemas import ADDRESS, FILE, TEXT, Schema
-from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["batches"])
 
@@ -27,7 +25,7 @@ MAX_FILES = 500
 #: Which files a job type takes.
 KINDS = {ingress.job_type: ingress.kinds for ingress in ROUTES if ingress.kinds}
 #: Containers for sound as well as for moving pictures: there the name is asked.
-EITHER = SOUND & MOVING
+EITHER = AUDIO_TYPES & VIDEO_TYPES
 ENDINGS_OF_SOUND = (".m4a", ".m4b", ".oga", ".ogg", ".opus", ".weba", ".mka", ".wma", ".aac")
 
 #: Said once for all jobs; what a job says itself wins.
@@ -39,25 +37,25 @@ OF_THE_BATCH = ("batch_name", "user_id", "access_control", "webhook", "tracepare
 @router.post("/batches/from-files", status_code=202)
 async def submit_files(request: Request, user: Caller, key: Key = None) -> JSONResponse:
     """Hand in a job for each of several files, all or none."""
-    desk = desk_of(request)
+    job_service = job_service_of(request)
     form = await read_files(
         request,
-        desk.files.uploads,
+        job_service.files.uploads,
         max_files=MAX_FILES,
         max_fields_bytes=request.app.state.max_body_bytes,
     )
     try:
         batch, uploads = _asked(form)
-        stored, job_ids = await desk.submit_batch(
+        stored, job_ids = await job_service.submit_batch(
             traced(request, batch), user=user, key=key, uploads=uploads
         )
     except SecretaryError as error:
         # A store that broke off may have the jobs all the same; then they need their files.
         if not isinstance(error, StoreUnavailable):
-            await _remove(desk.files.uploads, form.uploads)
+            await _remove(job_service.files.uploads, form.uploads)
         raise
     if form.uploads[0].job_id not in job_ids:  # the same request came before, with its own files
-        await _remove(desk.files.uploads, form.uploads)
+        await _remove(job_service.files.uploads, form.uploads)
     return answered(request, stored, job_ids)
 
 
@@ -71,15 +69,15 @@ def job_type_of(upload: Upload) -> str | None:
     kind = upload.kind
     if kind == "pdf":
         return "pdf"
-    if kind in PICTURES:
+    if kind in IMAGE_TYPES:
         return "imageocr"
-    if kind in OFFICE:
+    if kind in OFFICE_TYPES:
         return "office"
     if kind in EITHER:
         return "audio" if upload.name.lower().endswith(ENDINGS_OF_SOUND) else "video"
-    if kind in SOUND:
+    if kind in AUDIO_TYPES:
         return "audio"
-    return "video" if kind in MOVING else None
+    return "video" if kind in VIDEO_TYPES else None
 
 
 def _asked(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
@@ -98,7 +96,7 @@ def _asked(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
     # As on the routes for one file: whatever else a form has is a parameter.
     each["parameters"] = fields.rest | _object("parameters", control.get("parameters"))
     jobs, uploads = _jobs(control.get("jobs"), each, form.uploads)
-    return read(BatchRequest, {**about, "jobs": jobs}), uploads
+    return parse_request(BatchRequest, {**about, "jobs": jobs}), uploads
 
 
 def _jobs(

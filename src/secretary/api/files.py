@@ -1,22 +1,84 @@
 """The files that jobs have made, for those who may read the job."""
 
+import hashlib
 import mimetypes
 import re
+from collections.abc import AsyncIterator, Mapping
+from email.utils import formatdate
 from pathlib import PurePath
+from secrets import token_hex
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from ..errors import NotFound
-from ..files import Found
-from ..job import FINAL
-from .access import Caller
-from .asked import desk_of
+from ..core.errors import NotFound
+from ..core.job import FINAL_STATUSES
+from ..storage.artifacts import Found, JobFiles
+from .auth import Caller
+from .dependencies import job_service_of
 from .envelope import success
 from .errors import OLDER_ROUTES
-from .sending import Ranges, is_known, sent_from_depot, validators
+
+Ranges = list[tuple[int, int]]
+
+
+def is_known(etag: str, request: Request) -> bool:
+    """Whether the client has this version. On the way an ETag can become a weak one, which here
+    means the same."""
+    header = request.headers.get("if-none-match", "")
+    known = (part.strip().removeprefix("W/") for part in header.split(","))
+    return header.strip() == "*" or etag in known
+
+
+def validators(found: Found) -> dict[str, str]:
+    """By which a client knows whether it has the file already."""
+    assert found.kept is not None
+    mark = hashlib.sha256(found.kept.tag.encode()).hexdigest()[:32]
+    return {"ETag": f'"{mark}"', "Last-Modified": formatdate(found.made_at, usegmt=True)}
+
+
+def sent_from_depot(
+    files: JobFiles, found: Found, ranges: Ranges, *, kind: str, headers: Mapping[str, str]
+) -> StreamingResponse:
+    told = {**headers, "Accept-Ranges": "bytes"}
+    if not ranges:
+        told["Content-Length"] = str(found.size)
+        return StreamingResponse(files.pieces(found), 200, told, kind)
+    if len(ranges) == 1:
+        start, end = ranges[0]
+        told["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
+        told["Content-Length"] = str(end - start)
+        return StreamingResponse(files.pieces(found, start, end), 206, told, kind)
+    boundary = token_hex(13)
+    parts = [(_heading(found, kind, boundary, one), one) for one in ranges]
+    last = f"--{boundary}--".encode()
+    size = sum(len(heading) + end - start + 2 for heading, (start, end) in parts) + len(last)
+    told["Content-Length"] = str(size)
+
+    async def body() -> AsyncIterator[bytes]:
+        for heading, (start, end) in parts:
+            yield heading
+            async for piece in files.pieces(found, start, end):
+                yield piece
+            yield b"\r\n"
+        yield last
+
+    return StreamingResponse(body(), 206, told, f"multipart/byteranges; boundary={boundary}")
+
+
+def _heading(found: Found, kind: str, boundary: str, part: tuple[int, int]) -> bytes:
+    start, end = part
+    lines = (
+        f"--{boundary}",
+        f"Content-Type: {kind}",
+        f"Content-Range: bytes {start}-{end - 1}/{found.size}",
+        "",
+        "",
+    )
+    return "\r\n".join(lines).encode()
+
 
 router = APIRouter(tags=["files"])
 
@@ -70,19 +132,19 @@ async def get_file(request: Request, path: str, user: Caller) -> Response:
 @router.get("/api/jobs/{job_id}/download-archive")
 async def download_archive(request: Request, job_id: str, user: Caller) -> Response:
     """The ZIP with everything a job made."""
-    desk = desk_of(request)
-    job = await desk.outline(job_id, user=user)
-    if job.status not in FINAL:
+    job_service = job_service_of(request)
+    job = await job_service.get_without_results(job_id, user=user)
+    if job.status not in FINAL_STATUSES:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
-    return _sent(request, await desk.files.archive(job), saved=True)
+    return _sent(request, await job_service.files.archive(job), saved=True)
 
 
 @router.get("/api/jobs/{job_id}/files")
 async def list_files(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """The files that a job has made, also while it runs: a page is there as soon as it is done."""
-    desk = desk_of(request)
-    job = await desk.outline(job_id, user=user)
-    made = await desk.files.made_so_far(job)
+    job_service = job_service_of(request)
+    job = await job_service.get_without_results(job_id, user=user)
+    made = await job_service.files.made_so_far(job)
     files = [
         {"name": name, "url": f"/api/files/{job_id}/{quote(name)}", "size": size}
         for name, size in made
@@ -92,10 +154,10 @@ async def list_files(request: Request, job_id: str, user: Caller) -> JSONRespons
 
 async def _located(request: Request, path: str, user: str | None) -> Found:
     """`<job_id>/<name>`, for clients that like it also with `jobs/` before it."""
-    desk = desk_of(request)
+    job_service = job_service_of(request)
     job_id, _, name = path.removeprefix("jobs/").partition("/")
-    job = await desk.outline(job_id, user=user)
-    return await desk.files.find(job, name)
+    job = await job_service.get_without_results(job_id, user=user)
+    return await job_service.files.find(job, name)
 
 
 async def _text(
@@ -104,7 +166,7 @@ async def _text(
     found = await _located(request, path, user)
     if PurePath(found.name).suffix.lower() not in kinds or found.size > MAX_TEXT_BYTES:
         raise NotFound("There is no such text")
-    content = await desk_of(request).files.content(found)
+    content = await job_service_of(request).files.content(found)
     return JSONResponse({"file_path": path, "content": content.decode("utf-8", "replace")})
 
 
@@ -138,7 +200,7 @@ def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
     if here is not None:
         return here
     headers["Content-Disposition"] = f"{disposition}; {_named(found.name)}"
-    files = desk_of(request).files
+    files = job_service_of(request).files
     return sent_from_depot(files, found, ranges, kind=kind, headers=headers)
 
 

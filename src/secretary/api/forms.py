@@ -2,21 +2,22 @@
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import Request
+from pydantic.alias_generators import to_snake
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
-from ..errors import InvalidParameters
-from ..file_names import disposed_name
-from ..job import new_id
-from ..uploads import Upload, Uploads
+from ..core.errors import InvalidParameters
+from ..core.file_types import disposed_name
+from ..core.job import new_id
+from ..storage.uploads import Upload, Uploads
 
 #: A form has this many fields at the most.
 MAX_FIELDS = 200
@@ -290,3 +291,45 @@ def _as_invalid() -> Iterator[None]:
         yield
     except FormParserError:
         raise InvalidParameters("The form cannot be read") from None
+
+
+#: No field is called longer; to find the words in a name takes time by the square of its length.
+LONGEST_NAME = 100
+#: A form has only texts: these are JSON in it.
+JSON_IN_FORMS = ("webhook", "access_control")
+
+
+class Fields:
+    """Those that say something. They are taken by their names in snake case; `rest` are those that
+    nobody took, as the client spelled them."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.rest = {name: value for name, value in given.items() if value not in ("", None)}
+        self._spelled = {to_snake(name): name for name in self.rest if len(name) <= LONGEST_NAME}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._spelled
+
+    def take(self, names: Iterable[str]) -> dict[str, Any]:
+        found = [name for name in names if name in self._spelled]
+        taken = {name: self.rest.pop(self._spelled.pop(name)) for name in found}
+        read = {name: from_json(name, taken[name]) for name in JSON_IN_FORMS if name in taken}
+        return taken | read
+
+
+def from_json(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise InvalidParameters(f"{name}: it must be JSON") from None
+
+
+def callback(taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The webhook that `callback_url` and its companions name."""
+    return {
+        "url": taken["callback_url"],
+        "token": taken.get("callback_token"),
+        "jobId": taken.get("job_id"),
+    }

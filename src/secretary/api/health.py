@@ -6,10 +6,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from ..errors import StoreUnavailable
-from ..job import JobStatus
+from ..core.errors import StoreUnavailable
+from ..core.job import JobStatus
+from ..observability.service_stats import ServiceStats
 from ..version import __version__
-from ..vitals import Vitals
 from .envelope import success
 from .errors import error_response
 
@@ -28,22 +28,22 @@ async def ready(request: Request) -> JSONResponse:
     stopping: Callable[[], bool] = request.app.state.stopping
     if stopping():
         return error_response(503, "The service is shutting down")
-    await _vitals(request).crew()  # a question that is quickly answered
+    await _vitals(request).worker_stats()  # a question that is quickly answered
     return success(request, "health", {"ready": True})
 
 
 @router.get("")
 async def health(request: Request) -> JSONResponse:
     """The version, the store, the workers that are alive and the jobs that wait and run."""
-    vitals = _vitals(request)
+    service_stats = _vitals(request)
     told: dict[str, Any] = {
         "version": __version__,
-        "uptime_s": round(vitals.uptime.total_seconds(), 1),
+        "uptime_s": round(service_stats.uptime.total_seconds(), 1),
         "stopping": request.app.state.stopping(),
-        "store": {"kind": vitals.store_kind, "answers": True},
+        "store": {"kind": service_stats.store_kind, "answers": True},
     }
     try:
-        crew, counts = await vitals.crew(), await vitals.jobs()
+        crew, counts = await service_stats.worker_stats(), await service_stats.jobs()
     except StoreUnavailable:
         told["store"]["answers"] = False
         return error_response(503, "The job store does not answer", details=told)
@@ -55,6 +55,6 @@ async def health(request: Request) -> JSONResponse:
     return success(request, "health", told)
 
 
-def _vitals(request: Request) -> Vitals:
-    vitals: Vitals = request.app.state.vitals
-    return vitals
+def _vitals(request: Request) -> ServiceStats:
+    service_stats: ServiceStats = request.app.state.service_stats
+    return service_stats

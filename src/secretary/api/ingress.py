@@ -7,18 +7,79 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from ..errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
-from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
-from ..job import Job, new_id
-from ..submission import JobRequest, read
-from ..uploads import Upload
-from .access import Caller
-from .asked import Key, desk_of
-from .envelope import accepted
-from .fields import Fields, callback
-from .forms import Form, read_form
-from .tracing import traced
-from .waiting import patience_of, say_what_was_preferred, told_in_time
+from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
+from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..core.job import Job, JobStatus, new_id
+from ..jobs.events import EventHub
+from ..jobs.submission import JobRequest, parse_request
+from ..storage.uploads import Upload
+from .auth import Caller
+from .dependencies import Key, job_service_of, traced
+from .envelope import accepted, finished
+from .errors import job_error_response
+from .forms import Fields, Form, callback, read_form
+
+LONGEST_SECONDS = 60.0
+TRUE = frozenset({"true", "1", "yes", "on"})
+FALSE = frozenset({"false", "0", "no", "off", ""})
+
+
+def patience_of(request: Request, fields: Mapping[str, Any]) -> float:
+    """How many seconds the client wants to wait; 0: not at all."""
+    told = {name.replace("_", "").lower(): value for name, value in fields.items()}
+    if _is_true(told.get("sync")):
+        return LONGEST_SECONDS
+    milliseconds = _number("wait_ms", told.get("waitms") or 0)
+    return min(max(milliseconds / 1000, _preferred(request)), LONGEST_SECONDS)
+
+
+def _is_true(value: Any) -> bool:
+    text = str(value if value is not None else "").lower()
+    if text not in TRUE | FALSE:
+        raise InvalidParameters("sync: it must be true or false")
+    return text in TRUE
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not 0 <= number < float("inf"):
+        raise InvalidParameters(f"{name}: it must be a number of at least 0")
+    return number
+
+
+def _preferred(request: Request) -> float:
+    """`Prefer: respond-async, wait=10` (RFC 7240). What is not understood is ignored."""
+    for part in request.headers.get("prefer", "").replace(";", ",").split(","):
+        name, _, value = part.partition("=")
+        seconds = value.strip().strip('"')
+        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
+            return min(float(seconds[:6]), LONGEST_SECONDS)
+    return 0
+
+
+async def told_in_time(request: Request, job: Job, seconds: float) -> JSONResponse | None:
+    """How the job ended, or None when it has not after so many seconds."""
+    hub: EventHub = request.app.state.hub
+    ended = await hub.ended(job.job_id, seconds)
+    if ended is None:
+        return None
+    if ended.status is JobStatus.COMPLETED:
+        response = finished(request, await job_service_of(request).with_results(ended))
+    else:
+        assert ended.error is not None
+        response = job_error_response(ended.error)
+    response.headers["Location"] = f"/api/jobs/{job.job_id}"
+    return response
+
+
+def say_what_was_preferred(request: Request, response: JSONResponse) -> None:
+    """Also an answer that the end of the job did not come in time for has waited."""
+    if seconds := _preferred(request):
+        response.headers["Preference-Applied"] = f"wait={seconds:g}"
+
 
 router = APIRouter(prefix="/api", tags=["ingress"])
 
@@ -45,17 +106,17 @@ class Ingress:
 
 
 PDF = frozenset({"pdf", "pptx", "odp", "ole"})
-TEXTS = OFFICE | {"pdf"}
+TEXTS = OFFICE_TYPES | {"pdf"}
 
 ROUTES = (
     Ingress("/pdf/process", "pdf", PDF),
     Ingress("/pdf/process-url", "pdf", PDF),
-    Ingress("/office/process", "office", OFFICE),
-    Ingress("/office/process-via-pdf", "office", OFFICE, {"via_pdf": True}),
-    Ingress("/imageocr/process", "imageocr", PICTURES),
-    Ingress("/imageocr/process-url", "imageocr", PICTURES),
-    Ingress("/audio/process", "audio", SOUND | MOVING),
-    Ingress("/video/process", "video", MOVING),
+    Ingress("/office/process", "office", OFFICE_TYPES),
+    Ingress("/office/process-via-pdf", "office", OFFICE_TYPES, {"via_pdf": True}),
+    Ingress("/imageocr/process", "imageocr", IMAGE_TYPES),
+    Ingress("/imageocr/process-url", "imageocr", IMAGE_TYPES),
+    Ingress("/audio/process", "audio", AUDIO_TYPES | VIDEO_TYPES),
+    Ingress("/video/process", "video", VIDEO_TYPES),
     Ingress("/video/youtube", "video"),
     Ingress(
         "/transformer/template",
@@ -84,25 +145,25 @@ UPLOAD_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES if ingress.
 async def _receive(
     request: Request, ingress: Ingress, user: str | None, key: str | None
 ) -> JSONResponse:
-    desk = desk_of(request)
+    job_service = job_service_of(request)
     job_id = new_id("job")
     form = await read_form(
         request,
-        desk.files.uploads,
+        job_service.files.uploads,
         job_id=job_id,
         max_fields_bytes=request.app.state.max_body_bytes,
     )
     try:
         asked = traced(request, _asked(form, ingress))
         patience = patience_of(request, form.fields)
-        job = await desk.submit(asked, user=user, key=key, job_id=job_id, upload=form.upload)
+        job = await job_service.submit(asked, user=user, key=key, job_id=job_id, upload=form.upload)
     except SecretaryError as error:
         # A store that broke off may have the job all the same; then it needs its file.
         if not isinstance(error, StoreUnavailable):
-            await desk.files.uploads.remove(job_id)
+            await job_service.files.uploads.remove(job_id)
         raise
     if job.job_id != job_id:  # the same request came before, with its own upload
-        await desk.files.uploads.remove(job_id)
+        await job_service.files.uploads.remove(job_id)
     told = await told_in_time(request, job, patience) if patience else None
     answer = told or accepted(request, job, _client_id(job))
     say_what_was_preferred(request, answer)
@@ -123,7 +184,9 @@ def _asked(form: Form, ingress: Ingress) -> JobRequest:
     if form.upload is not None:
         parameters["file_source"] = form.upload.source()
     parameters |= ingress.parameters
-    return read(JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters})
+    return parse_request(
+        JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters}
+    )
 
 
 def _require_source(fields: Fields, form: Form, ingress: Ingress) -> None:

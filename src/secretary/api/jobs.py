@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from ..errors import InvalidParameters
-from ..handler import Handler
-from ..job import Delivery, Job
+from ..core.errors import InvalidParameters
+from ..core.job import Delivery, Job
+from ..jobs.handler import Handler
+from ..jobs.submission import JobRequest, UtcDatetime
 from ..store import JobQuery
-from ..submission import JobRequest, Moment
-from .access import Caller
-from .asked import (
+from .auth import Caller
+from .dependencies import (
     ARCHIVED,
     BIG,
     Archived,
@@ -23,12 +23,12 @@ from .asked import (
     Limit,
     Number,
     Statuses,
-    desk_of,
+    job_service_of,
     listed,
     statuses,
+    traced,
 )
 from .envelope import enqueued, in_utc, success
-from .tracing import traced
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -43,7 +43,7 @@ async def submit_job(
 ) -> JSONResponse:
     """Hand in a job."""
     return _enqueued(
-        request, await desk_of(request).submit(traced(request, job), user=user, key=key)
+        request, await job_service_of(request).submit(traced(request, job), user=user, key=key)
     )
 
 
@@ -70,8 +70,8 @@ async def list_jobs(
     archived: Archived = "false",
     q: Annotated[str | None, Query(description="Found in ids and names", max_length=200)] = None,
     error_code: str | None = None,
-    created_after: Moment | None = None,
-    created_before: Moment | None = None,
+    created_after: UtcDatetime | None = None,
+    created_before: UtcDatetime | None = None,
     include: Annotated[list[str] | None, Query(description="`results`, `logs`")] = None,
     limit: Limit = 100,
     cursor: str | None = None,
@@ -94,7 +94,7 @@ async def list_jobs(
         limit=limit,
         cursor=cursor,
     )
-    page = await desk_of(request).jobs(by_whole_id(query), user=user)
+    page = await job_service_of(request).jobs(by_whole_id(query), user=user)
     jobs = [job.document(without=BIG - included) for job in page.items]
     searched_to = in_utc(page.searched_to) if page.searched_to else None
     data = {"jobs": jobs, "next_cursor": page.next_cursor, "searched_to": searched_to}
@@ -114,26 +114,26 @@ def by_whole_id(query: JobQuery) -> JobQuery:
 @router.get("/jobs/{job_id}")
 async def get_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """One job with its results and logs."""
-    return _told(request, await desk_of(request).job(job_id, user=user))
+    return _told(request, await job_service_of(request).job(job_id, user=user))
 
 
 @router.delete("/jobs/{job_id}")
 async def delete_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Delete an ended job and its files."""
-    await desk_of(request).delete(job_id, user=user)
+    await job_service_of(request).delete(job_id, user=user)
     return success(request, "jobs", {"job_id": job_id, "deleted": True}, process_id=job_id)
 
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Cancel a job: a waiting one at once, a running one within two seconds."""
-    return _told(request, await desk_of(request).cancel(job_id, user=user))
+    return _told(request, await job_service_of(request).cancel(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/restart")
 async def restart_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Run an ended job again; its results, error and progress are cleared."""
-    return _told(request, await desk_of(request).restart(job_id, user=user))
+    return _told(request, await job_service_of(request).restart(job_id, user=user))
 
 
 class Changes(BaseModel):
@@ -151,40 +151,42 @@ async def do_again(
 ) -> JSONResponse:
     """Hand in another job like this one, with changed parameters. It has the file that came with
     this one as long as that is kept, and no webhook."""
-    desk = desk_of(request)
-    return _enqueued(request, await desk.again(job_id, changes.parameters, user=user, key=key))
+    job_service = job_service_of(request)
+    return _enqueued(
+        request, await job_service.rerun(job_id, changes.parameters, user=user, key=key)
+    )
 
 
 @router.post("/jobs/{job_id}/archive")
 async def archive_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Hide a job from lists; nothing is deleted."""
-    return _told(request, await desk_of(request).archive(job_id, user=user))
+    return _told(request, await job_service_of(request).archive(job_id, user=user))
 
 
 @router.post("/jobs/{job_id}/unarchive")
 async def unarchive_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """Show a job in lists again."""
-    return _told(request, await desk_of(request).archive(job_id, user=user, archived=False))
+    return _told(request, await job_service_of(request).archive(job_id, user=user, archived=False))
 
 
 @router.get("/jobs/{job_id}/deliveries")
 async def list_deliveries(request: Request, job_id: str, user: Caller) -> JSONResponse:
     """What the job's webhook was told, or could not be told."""
-    job = await desk_of(request).job(job_id, user=user)
+    job = await job_service_of(request).job(job_id, user=user)
     return success(request, "jobs", {"deliveries": shown(job.deliveries)}, process_id=job_id)
 
 
 @router.post("/jobs/{job_id}/deliveries/{n}/replay")
 async def replay_delivery(request: Request, job_id: str, n: Number, user: Caller) -> JSONResponse:
     """Tell the webhook once more how the job ended, with the same `webhook-id`."""
-    delivery = await desk_of(request).replay(job_id, n, user=user)
+    delivery = await job_service_of(request).replay(job_id, n, user=user)
     return success(request, "jobs", shown([delivery])[0], process_id=job_id)
 
 
 @router.get("/job-types")
 async def job_types(request: Request, user: Caller) -> JSONResponse:
     """The job types there are handlers for, with the JSON Schema of their parameters."""
-    registry = desk_of(request).registry
+    registry = job_service_of(request).registry
     described = [_described(registry[name]) for name in sorted(registry.job_types)]
     return success(request, "job-types", {"job_types": described})
 

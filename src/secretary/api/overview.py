@@ -10,13 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 
-from ..colleagues import is_alive
-from ..job import JobStatus, utc_now
-from ..store.activity import EPOCH, Activity, quantile
-from ..vitals import Vitals
-from ..worker_document import worker_document
-from .access import Caller
-from .asked import desk_of
+from ..core.job import JobStatus, utc_now
+from ..observability.service_stats import ServiceStats
+from ..store.throughput import EPOCH, Throughput, quantile
+from ..store.workers import is_alive, worker_document
+from .auth import Caller
+from .dependencies import job_service_of
 from .envelope import in_utc, success
 
 router = APIRouter(prefix="/api", tags=["overview"])
@@ -49,12 +48,12 @@ class Span:
 async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) -> JSONResponse:
     """Jobs by state, the longest wait, the workers, and what ended lately; of jobs a user is told
     of their own."""
-    vitals: Vitals = request.app.state.vitals
+    service_stats: ServiceStats = request.app.state.service_stats
     span = Span.up_to(utc_now(), timedelta(minutes=minutes))
-    store = desk_of(request).store
+    store = job_service_of(request).store
     counts, waiting, workers, busy, ended = await asyncio.gather(
-        vitals.jobs_by_state(user),
-        vitals.waiting(),
+        service_stats.jobs_by_state(user),
+        service_stats.waiting(),
         store.workers(),
         store.busy_slots(),
         store.activity(span.since, step=span.step, parts=span.parts, user_id=user),
@@ -78,13 +77,13 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
 @router.get("/workers")
 async def get_workers(request: Request, user: Caller) -> JSONResponse:
     """The workers of all machines, the one that has run longest first."""
-    workers = sorted(await desk_of(request).store.workers(), key=lambda one: one.started_at)
+    workers = sorted(await job_service_of(request).store.workers(), key=lambda one: one.started_at)
     return success(request, "workers", {"workers": [worker_document(one) for one in workers]})
 
 
-def series(ended: Iterable[Activity], span: Span) -> list[dict[str, Any]]:
+def series(ended: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
     """What ended in each part of a span of time, all together and by type."""
-    parts: dict[int, dict[str, Activity]] = defaultdict(dict)
+    parts: dict[int, dict[str, Throughput]] = defaultdict(dict)
     for one in ended:
         parts[one.part][one.job_type] = one
     return [
@@ -93,7 +92,7 @@ def series(ended: Iterable[Activity], span: Span) -> list[dict[str, Any]]:
     ]
 
 
-def _part(types: Mapping[str, Activity]) -> dict[str, Any]:
+def _part(types: Mapping[str, Throughput]) -> dict[str, Any]:
     codes: Counter[str] = Counter()
     for one in types.values():
         codes.update(one.failed)
@@ -104,7 +103,7 @@ def _part(types: Mapping[str, Activity]) -> dict[str, Any]:
     }
 
 
-def _counts(ended: Iterable[Activity]) -> dict[str, Any]:
+def _counts(ended: Iterable[Throughput]) -> dict[str, Any]:
     ended = list(ended)
     waits: Counter[int] = Counter()
     for one in ended:

@@ -6,9 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import JSONResponse
 
-from ..errors import NotFound, UnknownTemplate
-from ..templates import Library, schema
-from .access import Caller
+from ..core.errors import NotFound, UnknownTemplate
+from ..llm.templates import Library
+from ..llm.templates.template import schema
+from .auth import Caller
 from .envelope import success
 
 router = APIRouter(prefix="/api/templates", tags=["templates"])

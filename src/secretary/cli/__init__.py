@@ -1,4 +1,4 @@
-"""The command line: `secretary --help` shows what there is."""
+"""The command line: `secretary --help` lists the commands."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SecretaryError
+from ..core.errors import SecretaryError
 from ..version import __version__
 from . import (
     batches,
@@ -18,14 +18,13 @@ from . import (
     jobs,
     legacy,
     mcp,
-    start,
+    serve,
     store,
     submit,
     templates,
     workers,
 )
-from .exit_codes import ExitCode, exit_code
-from .output import complain
+from .output import ExitCode, complain, exit_code
 
 app = typer.Typer(
     help="Durable background jobs behind one HTTP API.",
@@ -34,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 convert.add_to(app)
-start.add_to(app)
+serve.add_to(app)
 submit.add_to(app)
 imports.add_to(app)
 legacy.add_to(app)

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import Conflict, InvalidParameters
+from ..core.errors import Conflict, InvalidParameters
 from . import watch
-from .options import AsJson, Where, somewhere
+from .backend import BatchFilter, BatchVerb, Document
+from .options import AsJson, Target, somewhere
 from .output import complain, print_json, say
-from .place import BatchFilter, BatchVerb, Document
 
 app = typer.Typer(help="Look at batches, make them and change them.", no_args_is_help=True)
 
@@ -18,7 +18,7 @@ app = typer.Typer(help="Look at batches, make them and change them.", no_args_is
 @app.command("list")
 @somewhere
 def list_batches(
-    where: Where,
+    where: Target,
     user: Annotated[str | None, typer.Option(help="Whose batches")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on behind an earlier list")] = None,
@@ -40,7 +40,7 @@ def list_batches(
 
 @app.command()
 @somewhere
-def show(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def show(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show one batch."""
     _tell(where.work(lambda place: place.batch(batch_id)), as_json=as_json)
 
@@ -51,7 +51,7 @@ watch.add_batches_to(app)
 @app.command()
 @somewhere
 def create(
-    where: Where,
+    where: Target,
     file: Annotated[
         str, typer.Argument(help="JSON or YAML of {batch_name, jobs: […]}; - reads standard input")
     ],
@@ -68,55 +68,55 @@ def create(
 
 @app.command()
 @somewhere
-def pause(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def pause(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Start no more of its jobs; those that run go on."""
     _tell(_changed(where, batch_id, "pause"), as_json=as_json)
 
 
 @app.command()
 @somewhere
-def resume(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def resume(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Start its jobs again."""
     _tell(_changed(where, batch_id, "resume"), as_json=as_json)
 
 
 @app.command()
 @somewhere
-def archive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def archive(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Hide a batch and its jobs from lists; nothing is deleted."""
     _tell(_changed(where, batch_id, "archive"), as_json=as_json)
 
 
 @app.command()
 @somewhere
-def unarchive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def unarchive(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show a batch and its jobs in lists again."""
     _tell(_changed(where, batch_id, "unarchive"), as_json=as_json)
 
 
 @app.command()
 @somewhere
-def cancel(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def cancel(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Cancel all its jobs that have not ended."""
     _tell_jobs(_changed(where, batch_id, "cancel"), "cancelled", as_json=as_json)
 
 
 @app.command("restart-failed")
 @somewhere
-def restart_failed(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def restart_failed(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Run its failed jobs again."""
     _tell_jobs(_changed(where, batch_id, "restart-failed"), "restarted", as_json=as_json)
 
 
 @app.command()
 @somewhere
-def delete(where: Where, batch_id: str) -> None:
+def delete(where: Target, batch_id: str) -> None:
     """Delete a batch that has ended, its jobs and their files."""
     where.work(lambda place: place.delete_batch(batch_id))
     say(f"{batch_id} is deleted")
 
 
-def _changed(where: Where, batch_id: str, verb: BatchVerb) -> Document:
+def _changed(where: Target, batch_id: str, verb: BatchVerb) -> Document:
     return where.work(lambda place: place.change_batch(batch_id, verb))
 
 

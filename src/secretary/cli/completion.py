@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SecretaryError
-from .options import Where
+from ..core.errors import SecretaryError
+from .options import Target
 from .output import say
 
 #: Nobody waits longer for a suggestion.
@@ -46,5 +46,5 @@ def complete_job_type(incomplete: str) -> list[str]:
 
 
 async def _job_types() -> list[str]:
-    async with asyncio.timeout(PATIENCE), Where().opened() as place:
+    async with asyncio.timeout(PATIENCE), Target().opened() as place:
         return await place.job_types()

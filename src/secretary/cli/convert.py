@@ -2,24 +2,125 @@
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from ..errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
-from .converted import Output, gathered
-from .exit_codes import ExitCode
-from .meter import Meter, meter
-from .options import Where, log_quietly, somewhere
-from .output import complain
-from .place import Document, Place
+from ..core.errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
+from .backend import Backend, Document
+from .options import Target, log_quietly, somewhere
+from .output import ExitCode, complain, say
+from .progress_bar import ProgressBar, meter
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What came of a file: its text, "" when there is none, and the files beside it."""
+
+    file: Path
+    markdown: str
+    pictures: Sequence[Path] = ()
+    subtitles: Sequence[Path] = ()
+
+
+async def gathered(place: Backend, file: Path, job: Document, directory: Path) -> Converted:
+    """What an ended job has made; what must be fetched goes to the directory."""
+    results = job["results"] or {}
+
+    async def found(links: Iterable[str]) -> list[Path]:
+        paths = [await place.file(job, link, directory) for link in links]
+        return [path for path in paths if path is not None]
+
+    texts = await found([results["markdown_file"]] if results.get("markdown_file") else [])
+    if texts:
+        text = texts[0].read_text(encoding="utf-8", errors="replace")
+    else:
+        text = results.get("markdown_content") or results.get("extracted_text") or ""
+    markdown = text.strip("\n") + "\n" if text.strip() else ""
+    pictures = await found(results.get("assets") or [])
+    subtitles = await found(link for link in (results.get("subtitles") or {}).values() if link)
+    return Converted(file, markdown, pictures, subtitles)
+
+
+class Output:
+    """`directory` None means standard output."""
+
+    def __init__(
+        self, directory: Path | None, files: Sequence[Path], *, subtitles: bool = False
+    ) -> None:
+        self._directory = directory
+        self._subtitles = subtitles
+        self._several = len(files) > 1
+        #: Nothing is written over: neither what is being read nor what was just written.
+        self._taken = {file.resolve() for file in files}
+
+    @property
+    def is_printing(self) -> bool:
+        return self._directory is None
+
+    def put(self, converted: Converted) -> None:
+        markdown = converted.markdown
+        pictures = converted.pictures if self._directory is not None else []
+        if not markdown and not pictures:
+            raise UnsupportedFile("There is no text in it")
+        if self._directory is None:
+            head = f"<!-- {converted.file.name.replace('--', '- -')} -->\n\n"
+            sys.stdout.write((head if self._several else "") + markdown)
+            sys.stdout.flush()
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._free_path(converted.file)
+        if not markdown:  # pictures alone were asked for
+            markdown = "".join(f"![]({picture.name})\n\n" for picture in pictures)
+        _write(path, _put_pictures(path.with_name(f"{path.stem}_files"), pictures, markdown))
+        say(str(path))
+        for subtitles in converted.subtitles if self._subtitles else []:
+            beside = path.with_suffix(subtitles.suffix)
+            if beside.exists():  # someone's own, by which we may have gone
+                complain(f"{beside} is there already and stays as it is")
+                continue
+            _write(beside, subtitles.read_text(encoding="utf-8"))
+            say(str(beside))
+
+    def _free_path(self, file: Path) -> Path:
+        assert self._directory is not None
+        names = [f"{file.stem}.md", f"{file.name}.md"]
+        names += [f"{file.name}-{number}.md" for number in range(2, len(self._taken) + 2)]
+        paths = (self._directory / name for name in names)
+        path = next(path for path in paths if path.resolve() not in self._taken)
+        self._taken.add(path.resolve())
+        return path
+
+
+def _put_pictures(directory: Path, pictures: Sequence[Path], markdown: str) -> str:
+    """The Markdown with links that lead there."""
+    for picture in pictures:
+        directory.mkdir(exist_ok=True)
+        shutil.copyfile(picture, directory / picture.name)
+        link = f"]({quote(directory.name)}/{picture.name})"
+        markdown = markdown.replace(f"]({picture.name})", link)
+    return markdown
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
 
 #: A service must protect itself; here someone is watching.
 UNLIMITED = {"max_attempts": 1, "timeout_s": 30 * 86400}
@@ -48,7 +149,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ConvertOptions:
     """What is wanted of every file."""
 
     method: Method
@@ -60,7 +161,7 @@ class Wish:
 
 @somewhere
 def convert(
-    where: Where,
+    where: Target,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Documents, pictures, sound, video")
     ],
@@ -84,7 +185,7 @@ def convert(
     if stdout and (output is not None or images or subtitles):
         text = "--stdout prints Markdown alone: it goes without -o, --images and --subtitles"
         raise InvalidParameters(text)
-    wish = Wish(method, page_range(pages), language, password, images)
+    wish = ConvertOptions(method, page_range(pages), language, password, images)
     out = Output(None if stdout else output or Path(), files, subtitles=subtitles)
     try:
         went_well = asyncio.run(_convert(where, files, wish, out))
@@ -110,7 +211,7 @@ def page_range(text: str | None) -> tuple[int | None, int | None]:
     return start, end
 
 
-async def _convert(where: Where, files: Sequence[Path], wish: Wish, out: Output) -> bool:
+async def _convert(where: Target, files: Sequence[Path], wish: ConvertOptions, out: Output) -> bool:
     """Whether all went well."""
     _stop_on_signals()
     with meter(printing=out.is_printing) as show:
@@ -124,11 +225,11 @@ async def _convert(where: Where, files: Sequence[Path], wish: Wish, out: Output)
 
 
 @asynccontextmanager
-async def _workshop(where: Where, files: Sequence[Path]) -> AsyncIterator[Place]:
+async def _workshop(where: Target, files: Sequence[Path]) -> AsyncIterator[Backend]:
     """A store and a worker for this run alone."""
     # Loaded here: a service elsewhere has its own.
-    from ..workshop import keep_cache, run_directory, user_directory, workshop
-    from .here import Here
+    from .ephemeral_runtime import keep_cache, run_directory, user_directory, workshop
+    from .local import LocalBackend as Here
 
     home = where.data_dir or user_directory()
     with run_directory(home) as directory:
@@ -140,10 +241,10 @@ async def _workshop(where: Where, files: Sequence[Path]) -> AsyncIterator[Place]
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
         media = {"keep_recording_mb": 0}  # who converts a recording has it
-        settings = Where(config=where.config).settings(storage=storage, media=media)
+        settings = Target(config=where.config).settings(storage=storage, media=media)
         log_quietly(settings)
-        async with workshop(settings, slots=_slots()) as desk:
-            yield Here(settings, desk)
+        async with workshop(settings, slots=_slots()) as job_service:
+            yield Here(settings, job_service)
 
 
 def _slots() -> int:
@@ -159,7 +260,10 @@ def _stop_on_signals() -> None:
 
 
 async def _put_all(
-    place: Place, files: Sequence[Path], runs: Sequence[Coroutine[Any, Any, Document]], out: Output
+    place: Backend,
+    files: Sequence[Path],
+    runs: Sequence[Coroutine[Any, Any, Document]],
+    out: Output,
 ) -> bool:
     """In the order of the files, each as soon as it and all before it have ended."""
     tasks = [asyncio.create_task(run) for run in runs]
@@ -181,7 +285,7 @@ async def _put_all(
     return well
 
 
-async def _put(place: Place, file: Path, job: Document, out: Output) -> None:
+async def _put(place: Backend, file: Path, job: Document, out: Output) -> None:
     if (error := job["error"]) is not None:
         failed = JobFailed(error["message"])
         failed.code = error["code"]
@@ -191,12 +295,12 @@ async def _put(place: Place, file: Path, job: Document, out: Output) -> None:
 
 
 async def _run(
-    place: Place,
+    place: Backend,
     file: Path,
-    wish: Wish,
+    wish: ConvertOptions,
     limits: Document,
     room: asyncio.Semaphore,
-    show: Meter,
+    show: ProgressBar,
 ) -> Document:
     """The job when it has ended."""
     async with room:
@@ -218,16 +322,16 @@ def _light(job: Document) -> Document:
     return {**job, "results": results}
 
 
-async def _give_up(place: Place, job_id: str) -> None:
+async def _give_up(place: Backend, job_id: str) -> None:
     """Nobody would fetch what comes of it."""
     with suppress(SecretaryError, TimeoutError):
         async with asyncio.timeout(FAREWELL_SECONDS):
             await place.change(job_id, "cancel")
 
 
-def request_for(file: Path, wish: Wish) -> Document:
+def request_for(file: Path, wish: ConvertOptions) -> Document:
     """The job that converts a file: what it is says its content."""
-    from ..file_kinds import kind_of
+    from ..core.file_types import detect_file_type as kind_of
 
     try:
         kind = kind_of(file)
@@ -242,9 +346,12 @@ def request_for(file: Path, wish: Wish) -> Document:
     }
 
 
-def _job_for(kind: str | None, wish: Wish) -> tuple[str, dict[str, Any]]:
+def _job_for(kind: str | None, wish: ConvertOptions) -> tuple[str, dict[str, Any]]:
     """The job type, and the parameters that hold for it."""
-    from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
+    from ..core.file_types import AUDIO_TYPES as SOUND
+    from ..core.file_types import IMAGE_TYPES as PICTURES
+    from ..core.file_types import OFFICE_TYPES as OFFICE
+    from ..core.file_types import VIDEO_TYPES as MOVING
 
     first, last = wish.pages
     reading = {"extraction_method": wish.method.value, "ocr_language": wish.language}

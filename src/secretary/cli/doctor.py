@@ -2,9 +2,8 @@
 
 import typer
 
-from .exit_codes import ExitCode
-from .options import AsJson, Where, somewhere
-from .output import print_json
+from .options import AsJson, Target, somewhere
+from .output import ExitCode, print_json
 
 
 def add_to(app: typer.Typer) -> None:
@@ -12,13 +11,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 @somewhere
-def doctor(where: Where, as_json: AsJson = False) -> None:
+def doctor(where: Target, as_json: AsJson = False) -> None:
     """Check the installation; the exit code is 1 when there is a problem."""
     findings = where.work(lambda place: place.findings())
     # Loaded here, as all that only some commands need.
     from dataclasses import asdict
 
-    from ..doctor import Verdict, worst
+    from ..observability.doctor import Verdict, worst
 
     verdict = worst(findings)
     if as_json:

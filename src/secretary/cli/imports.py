@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InvalidParameters
-from .options import AsJson, Where, log_quietly, somewhere
+from ..core.errors import InvalidParameters
+from .backend import Document
+from .options import AsJson, Target, log_quietly, somewhere
 from .output import complain, print_json, say
-from .place import Document
 from .submit import read_parameters
 
 if TYPE_CHECKING:
     from ..config import Settings
-    from ..schedules import ScheduleRequest
+    from ..jobs.conference_import import ScheduleRequest
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 @somewhere
 def import_schedule(
-    where: Where,
+    where: Target,
     schedule: Annotated[
         str, typer.Argument(help="schedule.xml or schedule.json: a file, a URL, or - to read it")
     ],
@@ -65,24 +65,24 @@ def import_schedule(
         complain(f"{added['total_jobs']} jobs wait for a worker")
 
 
-def _batch(where: Where, source: str, wanted: Document) -> Document:
+def _batch(where: Target, source: str, wanted: Document) -> Document:
     """The schedule is read here, wherever its jobs go: as `batches create` and POST /api/batches
     take it."""
     # Loaded here: no other command needs it.
-    from ..schedules import ScheduleRequest, batch_of
-    from ..submission import read
+    from ..jobs.conference_import import ScheduleRequest, batch_request
+    from ..jobs.submission import parse_request
 
-    request = read(ScheduleRequest, wanted)
+    request = parse_request(ScheduleRequest, wanted)
     settings = where.settings()
     log_quietly(settings)
-    batch = batch_of(request, asyncio.run(_talks(settings, source, request)))
+    batch = batch_request(request, asyncio.run(_talks(settings, source, request)))
     return batch.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 async def _talks(
     settings: "Settings", source: str, request: "ScheduleRequest"
 ) -> list[dict[str, Any]]:
-    from ..app import make_schedules
+    from ..app import make_conference_importer as make_schedules
 
     schedules = make_schedules(settings)
     if re.match(r"https?://", source, re.IGNORECASE):
@@ -91,13 +91,13 @@ async def _talks(
 
 
 def _content(file: str) -> bytes:
-    from ..schedules import LIMITS
+    from ..jobs.conference_import import DOWNLOAD_LIMITS
 
     try:
         if file == "-":
-            return sys.stdin.buffer.read(LIMITS.max_bytes + 1)
+            return sys.stdin.buffer.read(DOWNLOAD_LIMITS.max_bytes + 1)
         with Path(file).open("rb") as stream:
-            return stream.read(LIMITS.max_bytes + 1)
+            return stream.read(DOWNLOAD_LIMITS.max_bytes + 1)
     except OSError as error:
         raise InvalidParameters(f"{file}: {error.strerror}") from None
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InvalidSettings
-from .options import Where
+from ..core.errors import InvalidSettings
+from .options import Target
 
 
 def add_to(app: typer.Typer) -> None:
@@ -16,7 +16,7 @@ def add_to(app: typer.Typer) -> None:
 
 def mcp(
     url: Annotated[
-        str, typer.Option(envvar="SECRETARY_URL", help="Where the service is")
+        str, typer.Option(envvar="SECRETARY_URL", help="Target the service is")
     ] = "http://127.0.0.1:5000",
     api_key: Annotated[
         str | None, typer.Option(envvar="SECRETARY_API_KEY", help="Its API key, or @FILE with it")
@@ -29,10 +29,10 @@ def mcp(
     """Offer the service to a language model, on standard input and output (MCP)."""
     # Loaded here: no other command needs them.
     try:
-        from ..mcp_tools import serve
+        from .mcp_server import serve
     except ModuleNotFoundError as error:
         raise InvalidSettings(f"There is no {error.name}; pip install 'secretary[mcp]'") from None
     from ..client import AsyncClient
 
-    client = AsyncClient(url, api_key=Where(api_key=api_key).key, user=user)
+    client = AsyncClient(url, api_key=Target(api_key=api_key).key, user=user)
     asyncio.run(serve(client, root or [Path.cwd()]))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 
 import typer
 
-from ..errors import InvalidParameters
-from .place import Place
+from ..core.errors import InvalidParameters
+from .backend import Backend
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -46,7 +46,7 @@ SHARED: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Target:
     """What the command line says of the place. With neither `url` nor a directory or settings,
     the environment says whether there is a service to ask."""
 
@@ -83,22 +83,22 @@ class Where:
         return read_settings(self.config, self.data_dir, **more)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Place]:
+    async def opened(self) -> AsyncIterator[Backend]:
         # Loaded here: each command needs one of them, and `--help` none.
         if (url := self.service) is not None:
-            from .there import There
+            from .remote import RemoteBackend as There
 
             async with There(url, self.key) as there:
                 yield there
             return
-        from .here import Here
+        from .local import LocalBackend as Here
 
         settings = self.settings()
         log_quietly(settings)
         async with Here(settings) as here:
             yield here
 
-    def work(self, work: Callable[[Place], Awaitable[T]]) -> T:
+    def work(self, work: Callable[[Backend], Awaitable[T]]) -> T:
         """Do this there."""
 
         async def run() -> T:
@@ -113,7 +113,7 @@ class Where:
         return "".join(f" {name} {value}" for name, value in given.items() if value is not None)
 
 
-def somewhere(command: Callable[Concatenate[Where, P], T]) -> Callable[..., T]:
+def somewhere(command: Callable[Concatenate[Target, P], T]) -> Callable[..., T]:
     """Gives a command the options that say where, instead of its first parameter."""
     signature = inspect.signature(command, eval_str=True)
     _, *own = signature.parameters.values()
@@ -124,7 +124,7 @@ def somewhere(command: Callable[Concatenate[Where, P], T]) -> Callable[..., T]:
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> T:
-        where = Where(**{name: kwargs.pop(name, None) for name in SHARED})
+        where = Target(**{name: kwargs.pop(name, None) for name in SHARED})
         return command(where, *args, **kwargs)
 
     parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + shared
@@ -144,9 +144,9 @@ def read_settings(config: Path | None, data_dir: Path | None, **more: dict[str, 
 
 
 def set_up_logging(settings: "Settings") -> None:
-    from .. import logs
+    from ..observability import logging as logs
 
-    logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
+    logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
 
 
 def log_quietly(settings: "Settings") -> None:

@@ -34,7 +34,8 @@ def copy(
     config: ConfigFile = None,
 ) -> None:
     """Copy jobs, batches and files to another store."""
-    from .store_copying import Wishes, copy_store  # loaded here: it is heavy
+    from .store_copy import CopyOptions as Wishes
+    from .store_copy import copy_store  # loaded here: it is heavy
 
     copy_store(
         source,

@@ -1,5 +1,6 @@
 """`secretary submit`: hand in a job, and wait for it if that is asked for."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -8,13 +9,55 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InvalidParameters
+from ..core.errors import InvalidParameters
+from .backend import Backend, Document, Status
 from .completion import complete_job_type
-from .exit_codes import ExitCode
-from .options import AsJson, Where, somewhere
-from .output import complain, print_json, say
-from .place import Document, Place, Status
-from .waiting import wait_for
+from .options import AsJson, Target, somewhere
+from .output import ExitCode, complain, print_json, say
+from .progress_bar import ProgressBar, meter
+
+#: A worker takes a job within milliseconds; a job that waits for longer may wait in vain.
+WONDER_AFTER = 2.0
+
+
+async def wait_for(where: Target, place: Backend, jobs: Sequence[Document]) -> list[Document]:
+    """The jobs when all have ended. Whoever interrupts this is told that they go on."""
+    wondering = asyncio.create_task(_wonder(where, place, jobs[0]["job_id"]))
+    tasks: list[asyncio.Task[Document]] = []
+    try:
+        with meter(lines=True) as show:
+            tasks += [asyncio.create_task(_follow(place, job, show)) for job in jobs]
+            return await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        ids = " ".join(job["job_id"] for job in jobs)
+        complain(
+            f"{'It goes' if len(jobs) == 1 else 'They go'} on without you."
+            f"\nFollow: secretary jobs watch {ids}{where.again()}"
+            f"\nStop:   secretary jobs cancel {ids}{where.again()}"
+        )
+        raise
+    finally:
+        for task in (wondering, *tasks):
+            task.cancel()
+        await asyncio.gather(wondering, *tasks, return_exceptions=True)
+
+
+async def _follow(place: Backend, job: Document, show: ProgressBar) -> Document:
+    complain(f"{job['job_id']} is handed in")
+    with show.job(job["job_name"] or job["job_type"], job["job_id"]) as tell:
+        return await place.follow(job["job_id"], tell)
+
+
+async def _wonder(where: Target, place: Backend, job_id: str) -> None:
+    await asyncio.sleep(WONDER_AFTER)
+    job = await place.job(job_id)
+    if job["status"] == Status.PENDING and not await place.has_workers():
+        complain(
+            "No worker is running, so the job waits. Start one in another terminal:"
+            " secretary worker (with the same --data-dir and --config)"
+            if where.service is None
+            else "No worker is running there, so the job waits until one is started."
+        )
 
 
 def add_to(app: typer.Typer) -> None:
@@ -23,7 +66,7 @@ def add_to(app: typer.Typer) -> None:
 
 @somewhere
 def submit(
-    where: Where,
+    where: Target,
     job_type: Annotated[str, typer.Argument(autocompletion=complete_job_type)],
     file: Annotated[
         list[Path] | None, typer.Option("--file", "-f", help="What to work on; may be given twice")
@@ -56,7 +99,7 @@ def submit(
     }
     files: Sequence[Path | None] = [_readable(path) for path in file or []] or [None]
 
-    async def work(place: Place) -> list[Document]:
+    async def work(place: Backend) -> list[Document]:
         await _warn_of_unknown(place, job_type)
         jobs = [await place.submit(_named(request, one), one) for one in files]
         return await wait_for(where, place, jobs) if wait else jobs
@@ -98,7 +141,7 @@ def _named(request: Document, file: Path | None) -> Document:
     return {**request, "job_name": file.name[:500]}
 
 
-async def _warn_of_unknown(place: Place, job_type: str) -> None:
+async def _warn_of_unknown(place: Backend, job_type: str) -> None:
     known = await place.job_types()
     if job_type in known:
         return

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .backend import Document, Status
 from .output import printable, say
-from .place import Document, Status
 
 if TYPE_CHECKING:
-    from ..doctor import Finding
+    from ..observability.doctor import Finding
 
 COLOURS = {
     "pending": "yellow",

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InvalidParameters, InvalidTemplate
-from .exit_codes import ExitCode
-from .options import AsJson, Where, somewhere
-from .output import print_json, say
+from ..core.errors import InvalidParameters, InvalidTemplate
+from .options import AsJson, Target, somewhere
+from .output import ExitCode, print_json, say
 
 app = typer.Typer(help="List templates, and check your own.", no_args_is_help=True)
 
@@ -18,7 +17,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 
 @app.command("list")
 @somewhere
-def list_templates(where: Where, as_json: AsJson = False) -> None:
+def list_templates(where: Target, as_json: AsJson = False) -> None:
     """List the templates that jobs can use: those of the program and your own."""
     templates = where.work(lambda place: place.templates())
     if as_json:
@@ -43,7 +42,7 @@ def check(files: Files, as_json: AsJson = False) -> None:
 
 
 def _checked(path: Path) -> dict[str, Any]:
-    from ..templates import parse, read  # loaded here: no other command needs them
+    from ..llm.templates import parse, read
 
     try:
         template = parse(read(path), path.stem)

@@ -3,21 +3,69 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from ..errors import NotFound
-from .board import Show, as_documents, as_lines
+from ..core.errors import NotFound
+from .backend import FINAL, OPEN, Advance, Backend, Document, JobFilter, Status
 from .completion import complete_job_type
-from .exit_codes import ExitCode
-from .meter import meter
-from .options import AsJson, Where, somewhere
-from .output import print_json
-from .place import FINAL, OPEN, Advance, Document, JobFilter, Place, Status
+from .options import AsJson, Target, somewhere
+from .output import ExitCode, print_json, print_json_line, say
+from .progress_bar import gist, meter
+
+Show = Callable[[Sequence[Document]], None]
+
+
+def as_lines() -> Show:
+    told: dict[str, object] = {}
+
+    def show(jobs: Sequence[Document]) -> None:
+        for job in jobs:
+            advance = Advance.of(job)
+            now = (job["status"], gist(advance))
+            if told.get(job["job_id"]) != now:
+                told[job["job_id"]] = now
+                say(_line(job, advance))
+
+    return show
+
+
+def as_documents() -> Show:
+    told: dict[str, object] = {}
+
+    def show(jobs: Sequence[Document]) -> None:
+        for job in jobs:
+            now = (job["status"], job["progress"])
+            if told.get(job["job_id"]) != now:
+                told[job["job_id"]] = now
+                print_json_line(job)
+
+    return show
+
+
+def what_of(job: Document, advance: Advance) -> str:
+    """What a job is at, or how it ended."""
+    if job["error"] and job["status"] in FINAL:
+        return f"{job['error']['code']}: {job['error']['message']}"
+    return "" if job["status"] in FINAL else advance.text
+
+
+def _line(job: Document, advance: Advance) -> str:
+    told = (
+        f"{datetime.now():%H:%M:%S}",
+        job["job_id"],
+        job["job_type"],
+        job["status"],
+        f"{advance.percent} %",
+        what_of(job, advance),
+    )
+    return " ".join(told).rstrip()
+
 
 LOOK_EVERY = 1.0
 #: As many as can be taken in at a glance.
@@ -35,7 +83,7 @@ def add_batches_to(app: typer.Typer) -> None:
 
 @somewhere
 def watch_jobs(
-    where: Where,
+    where: Target,
     job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB_ID]...")] = None,
     job_type: Annotated[
         str | None, typer.Option("--type", autocompletion=complete_job_type)
@@ -48,7 +96,7 @@ def watch_jobs(
     exit code is 0 if all completed, else 1."""
     wanted = JobFilter(job_type=job_type, batch_id=batch, user_id=user)
 
-    async def work(place: Place) -> list[Document]:
+    async def work(place: Backend) -> list[Document]:
         with _board(as_json=as_json) as show:
             if job_ids:
                 return await _until_ended(place, job_ids, show)
@@ -59,10 +107,10 @@ def watch_jobs(
 
 
 @somewhere
-def watch_batch(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+def watch_batch(where: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Show how far a batch is until its jobs have ended; the exit code is 0 if all completed."""
 
-    async def work(place: Place) -> Document:
+    async def work(place: Backend) -> Document:
         with meter(lines=True) as show, show.job(batch_id) as tell:
             while True:
                 batch = await place.batch(batch_id)
@@ -82,7 +130,7 @@ def watch_batch(where: Where, batch_id: str, as_json: AsJson = False) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _until_ended(place: Place, job_ids: Sequence[str], show: Show) -> list[Document]:
+async def _until_ended(place: Backend, job_ids: Sequence[str], show: Show) -> list[Document]:
     jobs: dict[str, Document] = {}
     while True:
         for job_id in job_ids:
@@ -94,7 +142,7 @@ async def _until_ended(place: Place, job_ids: Sequence[str], show: Show) -> list
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def _for_ever(place: Place, wanted: JobFilter, show: Show) -> list[Document]:
+async def _for_ever(place: Backend, wanted: JobFilter, show: Show) -> list[Document]:
     """Jobs that go from the list have ended, or have too many others before them."""
     ended: deque[Document] = deque(maxlen=ENDED_SHOWN)
     before: dict[str, Document] = {}
@@ -108,7 +156,7 @@ async def _for_ever(place: Place, wanted: JobFilter, show: Show) -> list[Documen
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def _open_jobs(place: Place, wanted: JobFilter) -> list[Document]:
+async def _open_jobs(place: Backend, wanted: JobFilter) -> list[Document]:
     """First those that run: however many wait, they must be seen."""
     found: list[Document] = []
     for status in OPEN:
@@ -118,7 +166,7 @@ async def _open_jobs(place: Place, wanted: JobFilter) -> list[Document]:
     return found
 
 
-async def _looked_up(place: Place, job: Document) -> Document:
+async def _looked_up(place: Backend, job: Document) -> Document:
     try:
         return await place.job(job["job_id"])
     except NotFound:  # deleted meanwhile
@@ -132,7 +180,7 @@ def _board(*, as_json: bool) -> Iterator[Show]:
     elif not sys.stdout.isatty():
         yield as_lines()
     else:
-        from .live import table
+        from .live_table import table
 
         with table() as show:
             yield show

@@ -5,11 +5,22 @@ from typing import Any
 from urllib.parse import quote
 
 from .connection import Connection
-from .documents import FINAL, BatchDocument, JobDocument, Progress, Status
-from .jobs import AsyncJob
-from .meter import Tell, meter
-from .paging import paged
-from .watching import updates
+from .jobs import AsyncJob, Tell, meter, updates
+from .models import FINAL, BatchDocument, JobDocument, Progress, Status
+
+
+async def paged(
+    connection: Connection, what: str, **query: Any
+) -> AsyncGenerator[dict[str, Any], None]:
+    """All that fit; the next page is asked for when the one before is used up."""
+    cursor: str | None = None
+    while True:
+        page = await connection.get(f"/api/{what}", cursor=cursor, **query)
+        for document in page[what]:
+            yield document
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return
 
 
 class BatchView:

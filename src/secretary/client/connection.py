@@ -2,20 +2,101 @@
 
 import asyncio
 import ipaddress
+import json
+import random
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import httpx
 from pydantic_core import to_json
 
+from ..core.http_headers import read_retry_after
 from ..version import __version__
-from .documents import Event
 from .errors import ApiError, ClientError, NotFound, Unreachable
-from .retries import BUSY, Retries, seconds_until
-from .sse import EventReader
+from .models import Event
 from .uploads import Form
+
+#: The service, or what stands before it, cannot answer now.
+BUSY = frozenset({429, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """`attempts` in all; the waits between them double from `first_wait` to `longest_wait`
+    seconds, each up to a half shorter so that many clients do not come back at once. A
+    `Retry-After` makes a wait longer, up to `longest_retry_after`."""
+
+    attempts: int = 8
+    first_wait: float = 0.5
+    longest_wait: float = 15.0
+    longest_retry_after: float = 120.0
+    chance: Callable[[], float] = random.random
+
+    def wait(self, failures: int, retry_after: float | None = None) -> float:
+        """Seconds to wait after so many failures in a row."""
+        grown = min(self.first_wait * 2.0 ** min(failures - 1, 30), self.longest_wait)
+        jittered = grown * (1 - self.chance() / 2)
+        return max(jittered, min(retry_after or 0.0, self.longest_retry_after))
+
+
+def seconds_until(header: str | None) -> float | None:
+    """`Retry-After`: seconds, or a date."""
+    wait = read_retry_after(header, datetime.now(UTC))
+    return None if wait is None else wait.total_seconds()
+
+
+class EventReader:
+    """What is not complete when a connection breaks is never given out, and its id not kept: so
+    it comes again."""
+
+    def __init__(self, last_id: str | None = None) -> None:
+        self.last_id = last_id
+        #: All has been told.
+        self.is_over = False
+        #: Seconds to wait before coming back, as the service asks.
+        self.pause: float | None = None
+        #: Something has come on this connection, if only a heartbeat.
+        self.is_alive = False
+        self._rest: list[bytes] = []
+        self._fields: dict[str, str] = {}
+
+    def restart(self) -> None:
+        """On a new connection; where it was is kept."""
+        self.is_alive = False
+        self._rest, self._fields = [], {}
+
+    def feed(self, piece: bytes) -> Iterator[Event]:
+        self.is_alive = True
+        if b"\n" not in piece:  # of a long line, which is put together once
+            self._rest.append(piece)
+            return
+        *lines, rest = b"".join([*self._rest, piece]).split(b"\n")
+        self._rest = [rest]
+        for line in lines:
+            event = self._line(line.removesuffix(b"\r").decode(errors="replace"))
+            if event is not None:
+                yield event
+
+    def _line(self, line: str) -> Event | None:
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "data" and "data" in self._fields:
+                value = f"{self._fields['data']}\n{value}"
+            self._fields[name] = value
+            return None
+        fields, self._fields = self._fields, {}
+        if fields.get("retry", "").isdecimal():
+            self.pause = int(fields["retry"]) / 1000
+        self.last_id = fields.get("id", self.last_id)
+        if "data" not in fields:
+            return None
+        return Event.read(fields.get("event", "message"), self.last_id, json.loads(fields["data"]))
+
 
 #: A stream is silent for 15 seconds at the most; after this it is dead.
 STREAM_SILENCE = 45.0

@@ -11,26 +11,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..cache import Entry
-from ..engines.language_names import is_same_language, language_code
-from ..engines.speech import Heard, Said
-from ..errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
-from ..handler import JobContext
-from ..processors import records
-from ..remote import Remote
+from ..core.callables import LazyCallable
+from ..core.errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
+from ..core.languages import is_same_language, language_code
+from ..jobs.handler import JobContext
+from ..media.speech.engines import Transcription, Word
+from ..storage import append_log
+from ..storage.cache import CacheEntry
 from ..version import __version__
-from .documents import Document
-from .freshness import made_after
-from .recordings import GRACE
+from .cache_policy import made_after
+from .document_pipeline import Document
+from .transcription import GRACE
 
 if TYPE_CHECKING:
-    from ..processors.media.recording import Recording, SubtitleTrack
-    from ..processors.transcript_files import Spoken
+    from ..media.recording import Recording, SubtitleTrack
+    from ..media.transcript import Spoken
 
-LOAD: Remote[list[Said]] = Remote("processors.subtitles", "load_subtitles")
-EXTRACT: Remote[str] = Remote("processors.media.subtitle_tracks", "subtitles_of")
-READ: Remote[list[Said]] = Remote("processors.subtitles", "read_subtitles")
-TELL_LANGUAGE: Remote[str | None] = Remote("processors.subtitles", "language_of")
+LOAD: LazyCallable[list[Word]] = LazyCallable("media.subtitles", "load_subtitles")
+EXTRACT: LazyCallable[str] = LazyCallable("media.subtitles", "subtitles_of")
+READ: LazyCallable[list[Word]] = LazyCallable("media.subtitles", "read_subtitles")
+TELL_LANGUAGE: LazyCallable[str | None] = LazyCallable("media.subtitles", "language_of")
 
 LOAD_TIMEOUT = timedelta(minutes=2)
 EXTRACT_TIMEOUT = timedelta(minutes=15)
@@ -104,7 +104,7 @@ def fitting(found: Sequence[Subtitles], spoken: str | None) -> list[Subtitles]:
 
 async def spoken_by_subtitles(
     ctx: JobContext[Any], document: Document, found: Sequence[Subtitles], spoken: str | None
-) -> "tuple[Spoken, Entry, str] | None":
+) -> "tuple[Spoken, CacheEntry, str] | None":
     """What is said by the first subtitles that can be read; None where there are none."""
     for one in fitting(found, spoken):
         try:
@@ -124,7 +124,7 @@ async def spoken_by_subtitles(
     return None
 
 
-async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list[Said]:
+async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list[Word]:
     if found.track is None:
         return await ctx.run(LOAD, str(found.path), wall_time=LOAD_TIMEOUT)
     seconds = EXTRACT_TIMEOUT.total_seconds()
@@ -136,11 +136,11 @@ async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> l
 
 
 async def _kept(
-    ctx: JobContext[Any], document: Document, said: Sequence[Said], language: str
-) -> "tuple[Spoken, Entry]":
-    from ..processors.transcript_files import Spoken, record_of
+    ctx: JobContext[Any], document: Document, said: Sequence[Word], language: str
+) -> "tuple[Spoken, CacheEntry]":
+    from ..media.transcript import Spoken, record_of
 
-    heard = Heard(language=language, confidence=1.0, said=tuple(said))
+    heard = Transcription(language=language, confidence=1.0, said=tuple(said))
     record = await asyncio.to_thread(record_of, heard)
     entry = await ctx.entry(
         "speech",
@@ -152,8 +152,8 @@ async def _kept(
     since, directory = made_after(ctx), str(entry.directory)
 
     def keep() -> None:
-        if 0 not in records.places(directory, made_after=since):
-            records.append(directory, 0, record, not_before=since)
+        if 0 not in append_log.index(directory, made_after=since):
+            append_log.append(directory, 0, record, not_before=since)
             entry.note({})
 
     await asyncio.to_thread(keep)

@@ -4,22 +4,25 @@ from typing import Any
 
 from pydantic import Field
 
-from ..file_kinds import OFFICE
-from ..handler import JobContext, handles
-from ..remote import Remote
-from .document_results import archives_of
-from .documents import (
+from ..core.callables import LazyCallable
+from ..core.file_types import OFFICE_TYPES
+from ..documents.page_task import DocumentInfo
+from ..jobs.handler import JobContext, handles
+from .cache_policy import made_after
+from .document_pipeline import (
     Document,
+    archives_of,
     check_pages,
     conclude,
     find,
     opened_entry,
     version_of,
 )
-from .freshness import made_after
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
-MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")
+MAKE_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
+    "documents.office.pages", "process_office_document"
+)
 
 
 class OfficeParameters(PdfParameters):
@@ -33,7 +36,7 @@ class OfficeParameters(PdfParameters):
 async def office(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
     if ctx.parameters.via_pdf:
         return await read_pdf(ctx, ctx.parameters.wish(), CONVERTIBLE | {"html", "text"})
-    document = await find(ctx, OFFICE)
+    document = await find(ctx, OFFICE_TYPES)
     return await read_office(ctx, document, images=ctx.parameters.include_images)
 
 
@@ -42,7 +45,7 @@ async def read_office(
 ) -> dict[str, Any]:
     # Of a text only its name tells whether it is a table.
     ending = document.source.path.suffix.lower() if document.kind == "text" else None
-    entry, shelf = await opened_entry(
+    entry, page_store = await opened_entry(
         ctx,
         document,
         "office",
@@ -54,16 +57,17 @@ async def read_office(
     facts = entry.facts
     made = facts is None or bool(made_after(ctx))
     if facts is None or made:
-        facts = await ctx.run(
+        info = await ctx.run(
             MAKE_PAGES,
             document.path,
             document.kind,
             document.source.name,
-            shelf,
+            page_store,
             str(ctx.scratch),
             images,
             wall_time=ctx.documents.conversion_timeout,
         )
+        facts = dict[str, Any](info)
         entry.note(facts)
     count = int(facts["page_count"])
     check_pages(ctx, count)
@@ -71,7 +75,7 @@ async def read_office(
         ctx,
         document,
         entry,
-        shelf,
+        page_store,
         range(1, count + 1),
         facts=facts,
         made=made,

@@ -14,8 +14,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from ..errors import InvalidTemplate
-from ..templates import parse
+from ..core.errors import InvalidTemplate
+from ..llm.templates import parse
 
 MAX_TEXT = 10_000_000
 #: `deu`, `deu+eng`, `de-DE`: how languages are named to an OCR engine.

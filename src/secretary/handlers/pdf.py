@@ -7,14 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ..cache import Entry
-from ..handler import JobContext, handles
-from ..processors.methods import ALIASES, METHODS
-from ..processors.office_desk import clear_desks
-from ..processors.page_task import Unfinished
-from ..remote import Remote
-from .documents import Document, find
-from .paged import Opened, Wish, read_pages
+from ..core.callables import LazyCallable
+from ..documents.office.libreoffice import clear_profiles
+from ..documents.page_task import METHOD_ALIASES, METHODS, DocumentInfo, PendingPage
+from ..jobs.handler import JobContext, handles
+from ..storage.cache import CacheEntry
+from .document_pipeline import Document, Opened, PageOptions, find, read_pages
 from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
 
 MethodName = Literal[
@@ -30,9 +28,11 @@ TIMEOUT = timedelta(hours=12)
 #: How long LibreOffice gets to end by itself before its process is killed.
 GRACE = timedelta(seconds=10)
 
-INSPECT: Remote[dict[str, Any]] = Remote("processors.pdf.pages", "inspect_pdf")
-MAKE_PAGES: Remote[list[Unfinished]] = Remote("processors.pdf.pages", "make_pdf_pages")
-TO_PDF: Remote[str] = Remote("processors.libreoffice", "to_pdf")
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.pdf.pages", "inspect_pdf")
+MAKE_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.pdf.pages", "process_pdf_pages"
+)
+TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "convert_to_pdf")
 
 
 class PdfParameters(LanguageParameters):
@@ -50,9 +50,9 @@ class PdfParameters(LanguageParameters):
     )
     ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
-    def wish(self) -> Wish:
-        return Wish(
-            method=ALIASES.get(self.extraction_method, self.extraction_method),
+    def wish(self) -> PageOptions:
+        return PageOptions(
+            method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
             images=self.include_images,
             languages=self.ocr_language,
             password=self.password,
@@ -66,19 +66,23 @@ async def pdf(ctx: JobContext[PdfParameters]) -> dict[str, Any]:
     return await read_pdf(ctx, ctx.parameters.wish(), CONVERTIBLE | {"pdf"})
 
 
-async def read_pdf(ctx: JobContext[Any], wish: Wish, kinds: frozenset[str]) -> dict[str, Any]:
+async def read_pdf(
+    ctx: JobContext[Any], wish: PageOptions, kinds: frozenset[str]
+) -> dict[str, Any]:
     if METHODS[wish.method].llm:
         ctx.llm.model("vision")  # before any work: is there one?
     return await read_pdf_document(ctx, await find(ctx, kinds), wish)
 
 
-async def read_pdf_document(ctx: JobContext[Any], document: Document, wish: Wish) -> dict[str, Any]:
+async def read_pdf_document(
+    ctx: JobContext[Any], document: Document, wish: PageOptions
+) -> dict[str, Any]:
     opened = partial(_opened, ctx, document, wish.password)
     return await read_pages(ctx, document, wish, kind="pdf", make=MAKE_PAGES, opened=opened)
 
 
 async def _opened(
-    ctx: JobContext[Any], document: Document, password: str | None, entry: Entry
+    ctx: JobContext[Any], document: Document, password: str | None, entry: CacheEntry
 ) -> Opened:
     """Converted, if it is no PDF, and looked at, unless all that is known already."""
     path = document.path
@@ -88,7 +92,7 @@ async def _opened(
             await _convert(ctx, document, path)
     facts = entry.facts
     if facts is None:
-        facts = await ctx.run(INSPECT, path, password, wall_time=ctx.documents.page_timeout)
+        facts = dict(await ctx.run(INSPECT, path, password, wall_time=ctx.documents.page_timeout))
         entry.note(facts)
     return Opened(path, facts)
 
@@ -105,5 +109,5 @@ async def _convert(ctx: JobContext[Any], document: Document, path: str) -> None:
             wall_time=limit + GRACE,
         )
     finally:
-        clear_desks(str(ctx.scratch))
+        clear_profiles(str(ctx.scratch))
     os.replace(made, path)

@@ -5,7 +5,7 @@ import platform
 
 from pydantic import BaseModel, Field
 
-from ..handler import JobContext, handles
+from ..jobs.handler import JobContext, handles
 
 
 class SelftestParameters(BaseModel):

@@ -7,19 +7,18 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from ..engines.language_names import language_code
-from ..errors import InvalidParameters, JobFailed, UnsupportedFile
-from ..handler import JobContext, handles
-from ..job import MORE_IN
-from ..processors.assembly import RESULTS_FILE
-from ..processors.web.links import best_attachment, best_subtitles, best_video
-from ..processors.web.paths import ROOT, SessionPaths, session_paths
-from ..processors.web.talk_page import TalkPage
-from ..templates import Rendered, Template, render, without_model
+from ..core.errors import InvalidParameters, JobFailed, UnsupportedFile
+from ..core.job import RESULTS_FILE_KEY
+from ..core.languages import language_code
+from ..documents.assembly import RESULTS_FILE
+from ..jobs.handler import JobContext, handles
+from ..llm.templates import Rendered, Template, render, without_model
+from ..web.links import best_attachment, best_subtitles, best_video
+from ..web.paths import ROOT, SessionPaths, session_paths
+from ..web.talk import TalkPage
 from .audio import TIMEOUT
-from .file_links import archive_url, file_url
+from .cache_policy import archive_url, file_url
 from .parameters import LanguageParameters, Words
-from .parts import Missing, had, part_of
 from .session_document import (
     Talk,
     appendix,
@@ -39,7 +38,8 @@ from .session_parts import (
     transcript_of_video,
     video_part,
 )
-from .templating import apply_template, named_template
+from .subjobs import Missing, had, part_of
+from .text_generation import apply_template, named_template
 
 T = TypeVar("T")
 
@@ -244,5 +244,5 @@ async def _results(
             "slides": len(talk.slides),
         },
         "llm_info": ctx.llm.info(),
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }

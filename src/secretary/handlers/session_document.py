@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from ..json_bytes import json_bytes
-from ..processors.assembly import MAX_RESULTS_BYTES
-from ..processors.transcript import short_clock
-from ..processors.web.paths import SessionPaths
-from .parts import Missing
+from ..core.json_codec import encode_json
+from ..documents.assembly import MAX_RESULTS_BYTES
+from ..media.transcript import short_clock
+from ..web.paths import SessionPaths
 from .session_parts import Slide, Transcribed
+from .subjobs import Missing
 
 #: What is written by us and by nobody else, by the language of the document.
 WORDS: Mapping[str, Mapping[str, str]] = {
@@ -184,7 +184,7 @@ def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> by
             continue
         room -= len(text)
         told[name] = text
-    return json_bytes(told)
+    return encode_json(told)
 
 
 def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str) -> list[str]:

@@ -8,30 +8,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..engines.language_names import language_code
-from ..engines.speech import Heard, Said
-from ..errors import EngineUnavailable
-from ..handler import JobContext, as_json
-from ..processors import records
-from ..processors.assembly import RESULTS_FILE
-from ..processors.transcript_files import (
-    SRT_FILE,
-    TEXT_FILE,
-    VTT_FILE,
-    Spoken,
-    Transcript,
-    record_of,
-)
-from ..processors.web.talk_page import TalkPage
-from ..remote import Remote
+from ..core.callables import LazyCallable
+from ..core.errors import EngineUnavailable
+from ..core.languages import language_code
+from ..documents.assembly import RESULTS_FILE
+from ..jobs.handler import JobContext, results_as_json
+from ..media.speech.engines import Transcription, Word
+from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, Spoken, Transcript, record_of
+from ..storage import append_log
+from ..web.talk import TalkPage
 from .existing_subtitles import LOAD, LOAD_TIMEOUT, TELL_LANGUAGE
+from .media_pipeline import PUT_TOGETHER
 from .office import OfficeParameters, office
-from .parts import part_of
 from .pdf import PdfParameters, pdf
-from .recorded import PUT_TOGETHER
+from .subjobs import part_of
 from .video import VideoParameters, video
 
-READ_PAGE: Remote[TalkPage] = Remote("processors.web.page", "read_talk_page")
+READ_PAGE: LazyCallable[TalkPage] = LazyCallable("web.page", "read_talk_page")
 PAGE_TIMEOUT = timedelta(minutes=2)
 
 
@@ -78,13 +71,13 @@ async def transcript_of_subtitles(
     return await asyncio.to_thread(_transcribed, ctx.directory, ())
 
 
-def _keep(directory: Path, said: Sequence[Said], language: str) -> None:
-    heard = Heard(language=language, said=tuple(said), confidence=1.0)
-    records.append(str(directory), 0, record_of(heard))
+def _keep(directory: Path, said: Sequence[Word], language: str) -> None:
+    heard = Transcription(language=language, said=tuple(said), confidence=1.0)
+    append_log.append(str(directory), 0, record_of(heard))
 
 
 async def transcript_of_video(ctx: JobContext[Any]) -> Transcribed:
-    results = as_json(await video.run(ctx)) or {}
+    results = results_as_json(await video.run(ctx)) or {}
     return await asyncio.to_thread(_transcribed, ctx.directory, results["frames"])
 
 

@@ -1,30 +1,34 @@
 """The text that a job is to work on: in the request, in a file, or on a page of the web."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..errors import FileTooLarge, UnsupportedFile
-from ..file_kinds import OFFICE
-from ..handler import JobContext
-from ..processors.assembly import MARKDOWN_FILE
-from ..remote import Remote
-from ..sources import url_of
-from .documents import Document, checked
+from ..core.callables import LazyCallable
+from ..core.errors import FileTooLarge, UnsupportedFile
+from ..core.file_types import OFFICE_TYPES, safe_name
+from ..core.job import RESULTS_FILE_KEY
+from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
+from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
+from ..jobs.handler import JobContext
+from ..llm.templates import Rendered
+from ..storage.sources import url_of
+from .cache_policy import archive_url, file_url
+from .document_pipeline import Document, PageOptions, checked
 from .office import read_office
-from .paged import Wish
 from .parameters import MAX_TEXT
 from .pdf import read_pdf_document
-from .steps import ShareOfProgress
+from .subjobs import ShareOfProgress
 
 if TYPE_CHECKING:
-    from ..processors.web.article import Article
+    from ..web.page import Article
 
-READ_ARTICLE: Remote["Article"] = Remote("processors.web.article", "read_article")
+READ_ARTICLE: LazyCallable["Article"] = LazyCallable("web.page", "read_article")
 
-READABLE = OFFICE | {"pdf"}
+READABLE = OFFICE_TYPES | {"pdf"}
 #: Texts that are tables, by their names.
 TABLES = frozenset({".csv", ".tsv"})
 
@@ -76,7 +80,7 @@ async def _article(
 
 
 def _plain(path: str) -> str:
-    from ..processors.office.encodings import decoded, text_at
+    from ..documents.office.text import decoded, text_at
 
     return _bounded(decoded(text_at(path)))
 
@@ -91,7 +95,7 @@ async def _document(ctx: JobContext[Any], document: Document, source: SourceText
         reporter=ShareOfProgress(ctx.reporter, 5, 20),
     )
     if document.kind == "pdf":
-        results = await read_pdf_document(aside, document, Wish(method="auto"))
+        results = await read_pdf_document(aside, document, PageOptions(method="auto"))
     else:
         results = await read_office(aside, document)
     text = await asyncio.to_thread(_markdown, aside.directory / MARKDOWN_FILE)
@@ -111,3 +115,53 @@ def _bounded(text: str) -> str:
         told = f"The text has {len(text):,} characters; {MAX_TEXT:,} at the most can be worked on"
         raise FileTooLarge(told, characters=len(text), limit=MAX_TEXT)
     return text
+
+
+WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_text_output")
+
+
+async def text_results(
+    ctx: JobContext[Any],
+    source: SourceText,
+    *,
+    markdown: str,
+    rendered: Rendered | None,
+    facts: Mapping[str, Any],
+    is_from_cache: bool,
+) -> dict[str, Any]:
+    wanted: TargetFormat = ctx.parameters.target_format or "markdown"
+    made = TextOutput(
+        directory=str(ctx.directory),
+        markdown=markdown,
+        structured_data=rendered.structured_data if rendered else None,
+        target_format=wanted,
+        front_matter=rendered.front_matter if rendered else None,
+        title=_title(rendered) or source.title,
+        language=facts.get("target_language") or facts.get("source_language"),
+    )
+    if wanted in ("html", "text"):  # to read Markdown takes time
+        await ctx.run(WRITE, made, wall_time=ctx.documents.conversion_timeout)
+    else:
+        await asyncio.to_thread(WRITE, made)
+
+    told = {"file_name": source.file_name, "title": source.title, "url": source.url}
+    known = {name: value for name, value in {**told, **facts}.items() if value is not None}
+    return {
+        "text": None,
+        "text_file": file_url(ctx.job, OUTPUT_FILES[wanted]),
+        "markdown_content": None,
+        "markdown_file": file_url(ctx.job, RESULT_FILE),
+        "structured_data": None,
+        "archive_url": archive_url(ctx.job),
+        "archive_filename": safe_name(f"{source.name}_files.zip"),
+        "context": ctx.parameters.context,
+        "is_from_cache": is_from_cache,
+        "metadata": {**known, "target_format": wanted, "characters": len(source.text)},
+        "llm_info": ctx.llm.info(),
+        RESULTS_FILE_KEY: RESULTS_FILE,
+    }
+
+
+def _title(rendered: Rendered | None) -> str | None:
+    title = rendered.front_matter.get("title") if rendered else None
+    return title if isinstance(title, str) and title else None

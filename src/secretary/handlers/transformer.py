@@ -7,20 +7,24 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from ..engines.language_names import UNTOLD, is_same_language, language_code
-from ..handler import JobContext, handles
-from ..processors.text_files import TargetFormat
-from ..templates import Rendered, Template
-from .answers import Answers, answers_about
-from .freshness import is_from_cache
+from ..core.languages import UNSPECIFIED, is_same_language, language_code
+from ..documents.text_output import TargetFormat
+from ..jobs.handler import JobContext, handles
+from ..llm.templates import Rendered, Template
+from .cache_policy import is_from_cache
+from .llm_cache import LlmCache, answers_about
 from .parameters import MAX_TEXT, LanguageParameters
-from .prompts import DetailLevel
-from .rewriting import rewritten, summarised
-from .steps import Steps
-from .templating import apply_template, told_about, wanted_template
-from .text_results import text_results
-from .text_sources import SourceText, source_text
-from .text_translation import language_of_text, translated_text
+from .subjobs import Steps
+from .text_generation import (
+    DetailLevel,
+    apply_template,
+    rewritten,
+    summarised,
+    told_about,
+    wanted_template,
+)
+from .text_sources import SourceText, source_text, text_results
+from .translation import language_of_text, translated_text
 
 #: Of a text with hundreds of parts, on a slow endpoint.
 TIMEOUT = timedelta(hours=12)
@@ -54,7 +58,7 @@ class TransformerParameters(LanguageParameters):
     def _is_known(cls, language: str | None, info: ValidationInfo) -> str | None:
         told = (language or "").strip().lower()
         if told and language_code(told) is None:
-            if info.field_name == "target_language" or told not in UNTOLD:
+            if info.field_name == "target_language" or told not in UNSPECIFIED:
                 raise ValueError(f"{language!r} is no language that is known")
             return None
         return language if told else None
@@ -127,7 +131,7 @@ class _Work:
     text: str = ""
     rendered: Rendered | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-    answers: Answers | None = None
+    answers: LlmCache | None = None
 
     @property
     def is_from_cache(self) -> bool:
@@ -157,7 +161,7 @@ class _Work:
         told = told or await asyncio.to_thread(language_of_text, self.text)
         return told or language_code(self.source.language or "")
 
-    async def _answers(self) -> Answers:
+    async def _answers(self) -> LlmCache:
         self.answers = self.answers or await answers_about(self.ctx, self.source.text)
         return self.answers
 

@@ -4,21 +4,20 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from ..errors import UnsupportedFile
-from ..file_kinds import MOVING, SOUND
-from ..handler import JobContext, handles
+from ..core.errors import UnsupportedFile
+from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..jobs.handler import JobContext, handles
 from .audio import TIMEOUT
-from .documents import Document
-from .looking import Frames, Looking
-from .origins import find_recording
+from .document_pipeline import Document
+from .media_pipeline import RecordingParameters, concluded, find_recording, words_of
 from .parameters import LANGUAGES, OCR_LANGUAGE
-from .recorded import RecordingParameters, concluded, words_of
-from .recordings import look_into
-from .translating import check_translation
+from .slide_extraction import Frames, SlideExtraction
+from .transcription import look_into
+from .translation import check_translation
 
 if TYPE_CHECKING:
-    from ..processors.media.recording import Recording
-    from ..sites.media import Want
+    from ..media.recording import Recording
+    from ..media.ytdlp.media import Want
 
 #: Where listening ends and looking begins.
 HALF_PERCENT = 65
@@ -39,7 +38,7 @@ class VideoParameters(RecordingParameters):
 async def video(ctx: JobContext[VideoParameters]) -> dict[str, Any]:
     check_translation(ctx)
     want: Want = "video" if ctx.parameters.is_watched else "audio"
-    kinds = MOVING if ctx.parameters.is_watched else MOVING | SOUND
+    kinds = VIDEO_TYPES if ctx.parameters.is_watched else VIDEO_TYPES | AUDIO_TYPES
     document, origin = await find_recording(ctx, kinds, want)
     recording = await look_into(ctx, document)
     words, frames = None, None
@@ -59,7 +58,7 @@ async def _frames(
             raise UnsupportedFile("There are no pictures in the file")
         await ctx.log("There are no pictures in the file, only sound")
         return None
-    looking = Looking(
+    looking = SlideExtraction(
         ctx=ctx,
         document=document,
         recording=recording,

@@ -1,19 +1,52 @@
 """HTTP clients that reach public addresses and allowed hosts only."""
 
+import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
+from threading import Thread
+from typing import Any
 
 import httpx
 
-from ..errors import AddressRefused
-from .addresses import IPAddress, as_host, is_private_name, is_public, unmapped
-from .allow_list import AllowList
-from .resolver import system_addresses
-from .transport import CheckedTransport, Connect, Line, line_to, tcp_connection
+from ..core.errors import AddressRefused
+from .addresses import AllowList, IPAddress, as_host, is_private_name, is_public, unmapped
+from .transport import CheckedTransport, Connect, TcpStream, line_to, tcp_connection
+
+RESOLVE_SECONDS = 10.0
+
+
+async def system_addresses(host: str, port: int) -> Sequence[str]:
+    """
+    What the system's resolver says. It cannot be stopped while it waits for a name server, so it
+    gets a thread of its own: those that everyone shares would soon all be waiting.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Sequence[str]] = loop.create_future()
+
+    def settle(settled: Callable[[Any], None], value: object) -> None:
+        if not answer.done():
+            settled(value)
+
+    def look_up() -> None:
+        with suppress(RuntimeError):  # the loop has ended in the meantime
+            try:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError) as error:
+                loop.call_soon_threadsafe(settle, answer.set_exception, error)
+            else:
+                addresses = [str(address[0]) for *_, address in found]
+                loop.call_soon_threadsafe(settle, answer.set_result, addresses)
+
+    Thread(target=look_up, name=f"resolve {host}", daemon=True).start()
+    async with asyncio.timeout(RESOLVE_SECONDS):
+        return await answer
+
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +110,7 @@ class Network:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
-    async def dial(self, url: str | httpx.URL) -> Line:
+    async def dial(self, url: str | httpx.URL) -> TcpStream:
         """A bare connection to where `url` leads, if a request for it would be allowed."""
         self.check(url)
         _, host, port = _read(url)

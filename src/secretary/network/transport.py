@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpcore
 import httpx
 
-from ..errors import AddressRefused
+from ..core.errors import AddressRefused
 
 #: Raises AddressRefused for a URL that must not be asked for.
 Check = Callable[[httpx.URL], None]
@@ -22,7 +22,7 @@ CONNECT_SECONDS = 10.0
 CONNECT_SECONDS_EACH = 3.0
 
 
-class Line:
+class TcpStream:
     """A connection for bytes of any kind; what breaks it is a ConnectionError."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
@@ -41,9 +41,9 @@ class Line:
         await self._stream.aclose()
 
 
-async def line_to(addresses: Addresses, connect: Connect, host: str, port: int) -> Line:
+async def line_to(addresses: Addresses, connect: Connect, host: str, port: int) -> TcpStream:
     with _as_connection_error():
-        return Line(await _CheckedBackend(addresses, connect).connect_tcp(host, port))
+        return TcpStream(await _CheckedBackend(addresses, connect).connect_tcp(host, port))
 
 
 @contextmanager

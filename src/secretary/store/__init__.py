@@ -1,4 +1,4 @@
-"""The contract every job store keeps, and the way to open one by URL."""
+"""The protocols of the job store, and how to open one by URL."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import AwareDatetime, Field
 
-from ..depot import Depot
-from ..job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot, utc_now
-from .activity import Activity
+from ..core.job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, StoredModel, utc_now
+from ..storage.blob_store import BlobStore
 from .outbox import Outbox
+from .throughput import Throughput
 from .transfer import Transfer
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ RENEW_BELOW = 0.9
 KEY_LIFETIME = timedelta(days=1)
 
 
-class JobQuery(Snapshot):
+class JobQuery(StoredModel):
     """Which jobs: all given terms hold together. Newest first; `cursor` goes on behind a page."""
 
     job_id: str | None = None
@@ -56,7 +56,7 @@ class JobQuery(Snapshot):
     cursor: str | None = None
 
 
-class BatchQuery(Snapshot):
+class BatchQuery(StoredModel):
     user_id: str | None = None
     archived: bool | None = None
     visible_to: str | None = None
@@ -118,7 +118,7 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Capacity:
     """What a worker can take on now. The limits count all jobs that run, on any worker."""
 
     slots: int
@@ -158,7 +158,7 @@ class Rescued:
 class Taker(Protocol):
     """A worker of this process that takes jobs without having asked for each."""
 
-    def ready_for(self) -> tuple[str, Wanted] | None:
+    def ready_for(self) -> tuple[str, Capacity] | None:
         """Its id and what it can take on right now; None: nothing."""
         ...
 
@@ -270,7 +270,7 @@ class JobStore(Outbox, Transfer, Protocol):
 
     async def activity(
         self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
-    ) -> list[Activity]:
+    ) -> list[Throughput]:
         """What ended in each part of a span of time, by type: of all jobs, or of a user's own.
 
         `since` is the start of a slot and `step` some slots long (`activity.SLOT`); what was
@@ -285,12 +285,12 @@ class JobStore(Outbox, Transfer, Protocol):
 
     # Workers
 
-    async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
+    async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
         """Announce a worker, or what has changed about it. Everything it claims is its until
         its lease lapses."""
         ...
 
-    async def dismiss(self, worker_id: str) -> None:
+    async def unregister_worker(self, worker_id: str) -> None:
         """Forget a worker that holds no jobs any more."""
         ...
 
@@ -300,7 +300,7 @@ class JobStore(Outbox, Transfer, Protocol):
         """How many jobs each worker runs; who runs none is left out."""
         ...
 
-    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
         """Give the jobs that should start next to this worker.
 
         Higher priority first, first in first out within it, users in turn; a waiting class of
@@ -351,7 +351,7 @@ class JobStore(Outbox, Transfer, Protocol):
         """What the store needs from time to time: settle batches, drop old keys, checkpoint."""
         ...
 
-    def depot(self) -> Depot | None:
+    def blob_store(self) -> BlobStore | None:
         """Where the store can keep files too, for all machines that use it."""
         ...
 

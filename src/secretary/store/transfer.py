@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..job import Batch, Job
+from ..core.job import Batch, Job
 from .outbox import Pace
 
 Kind = Literal["jobs", "batches", "keys"]
@@ -95,7 +95,7 @@ class Transfer(Protocol):
         memory. Jobs and batches come oldest first. Keys that have expired are left out."""
         ...
 
-    async def take_in(self, records: Sequence[Record]) -> set[RecordId]:
+    async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
         """Store records of one kind as they are. What has its id already stays as it is; the ids
         of the others are given back. Each record is stored whole or not at all, so that one who
         was interrupted can begin anew."""

@@ -1,7 +1,6 @@
-"""Tells webhooks of the progress and the end of jobs and batches: signed, retried, recorded."""
+"""Delivers events to webhooks: signed, retried, recorded."""
 
-from .breaker import BreakerOptions
-from .schedule import Schedule
+from .retry_policy import BreakerOptions, Schedule
 from .sender import Sender, SenderOptions
 
 __all__ = ["BreakerOptions", "Schedule", "Sender", "SenderOptions"]

@@ -16,10 +16,9 @@ from pymongo import IndexModel, ReadPreference, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
-from ...depot import Kept, is_plain
-from ...depot.placing import Arrival
-from ...errors import NotFound
-from .errors import translated
+from ...core.errors import NotFound
+from ...storage.blob_store import Arrival, BlobInfo, is_plain
+from .client import translated
 from .schema import DURABLE, Document, Documents
 
 BUCKET = "files"
@@ -41,7 +40,7 @@ async def prepare(database: AsyncDatabase[Document]) -> None:
     )
 
 
-class GridFsDepot:
+class GridFsBlobStore:
     kind = "gridfs"
 
     def __init__(self, database: AsyncDatabase[Document], address: str) -> None:
@@ -101,12 +100,12 @@ class GridFsDepot:
         found = self._files.find({"filename": {"$in": list(new)}}, {"filename": 1})
         await self._drop([one["_id"] async for one in found if one["_id"] < new[one["filename"]]])
 
-    async def find(self, key: str) -> Kept | None:
+    async def find(self, key: str) -> BlobInfo | None:
         with translated(self._address):
             found = await self._files.find_one({"filename": key}, sort=[("_id", -1)])
             return _kept(found) if found else None
 
-    async def below(self, prefix: str) -> AsyncIterator[Kept]:
+    async def below(self, prefix: str) -> AsyncIterator[BlobInfo]:
         """Where two have written at once, the newer one counts."""
         last: Document | None = None
         with translated(self._address):
@@ -119,7 +118,7 @@ class GridFsDepot:
             yield _kept(last)
 
     async def read(
-        self, kept: Kept, start: int = 0, end: int | None = None
+        self, kept: BlobInfo, start: int = 0, end: int | None = None
     ) -> AsyncIterator[bytes]:
         end = kept.size if end is None else min(end, kept.size)
         if start >= end:
@@ -135,12 +134,12 @@ class GridFsDepot:
         if at < end:
             raise NotFound("There is no such file any more")
 
-    async def fetch(self, wanted: Sequence[Kept], place: Callable[[str], Path]) -> None:
+    async def fetch(self, wanted: Sequence[BlobInfo], place: Callable[[str], Path]) -> None:
         with translated(self._address):
             for group in _groups((kept, None, kept.size) for kept in wanted):
                 await self._fetch_group([kept for kept, _, _ in group], place)
 
-    async def _fetch_group(self, group: list[Kept], place: Callable[[str], Path]) -> None:
+    async def _fetch_group(self, group: list[BlobInfo], place: Callable[[str], Path]) -> None:
         known = {ObjectId(kept.tag): kept for kept in group}
         arrivals: dict[ObjectId, Arrival] = {}
         query = {"files_id": {"$in": list(known)}}
@@ -195,8 +194,8 @@ def _head(path: Path) -> Document:
     }
 
 
-def _kept(found: Document) -> Kept:
-    return Kept(
+def _kept(found: Document) -> BlobInfo:
+    return BlobInfo(
         key=found["filename"],
         size=found["length"],
         made_at=found["metadata"]["made_at"],

@@ -1,0 +1,452 @@
+"""What a job and a batch are: the data every other module passes around. No I/O here."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, computed_field
+
+from .parameters import mask_secrets
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+DEFAULT_JOB_TYPE = "session"
+MAX_PRIORITY = 100
+
+#: A job keeps this many log entries; older ones are dropped and the drop is marked.
+MAX_LOG_ENTRIES = 1000
+MAX_LOG_MESSAGE = 4000
+
+#: A job keeps this many of its ended attempts, the last ones.
+MAX_ATTEMPTS_KEPT = 10
+
+#: A delivery keeps this many of its last tries: a day has nine.
+MAX_DELIVERY_ATTEMPTS_KEPT = 10
+
+#: What a webhook can be told of while its job is open; a final state is `completed` or `error`.
+PROGRESS_PHASES = ("queued", "running", "postprocessing")
+#: Names in `webhook.events`, and the phases they stand for. The other names are those of states.
+EVENT_NAMES: Mapping[str, frozenset[str]] = {
+    **{phase: frozenset({phase}) for phase in (*PROGRESS_PHASES, "completed", "error")},
+    "progress": frozenset(PROGRESS_PHASES),
+    "failed": frozenset({"error"}),
+    "cancelled": frozenset({"error"}),
+}
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def iso(at: datetime) -> str:
+    """A time as clients read it."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def new_id(kind: Literal["job", "batch"]) -> str:
+    """`<kind>-<uuid>`, a version 7 one: new ids sort behind older ones and keep indexes dense."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = (milliseconds << 80) | int.from_bytes(os.urandom(10))
+    value = (value & ~(0xF << 76)) | (7 << 76)
+    value = (value & ~(0b11 << 62)) | (0b10 << 62)
+    return f"{kind}-{UUID(int=value)}"
+
+
+def new_delivery_id() -> str:
+    return f"msg_{uuid4().hex}"
+
+
+class JobStatus(StrEnum):
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL_STATUSES = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+class StoredModel(BaseModel):
+    """Base of the stored models: immutable, so what a handler holds cannot drift."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @classmethod
+    def from_stored(cls, value: Any) -> Self:
+        """What this version knows of what is stored: a newer one may have written it."""
+        return cls.model_validate(value, extra=cls._of_others())
+
+    @classmethod
+    def from_stored_json(cls, text: str) -> Self:
+        return cls.model_validate_json(text, extra=cls._of_others())
+
+    @classmethod
+    def _of_others(cls) -> Literal["ignore"] | None:
+        return "ignore" if cls.model_config.get("extra") == "forbid" else None
+
+
+def _replace_in_text(text: str) -> str:
+    """Half a character, which a file name or an answer of a model may hold, can be written
+    nowhere: it must not keep a job from ending."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def replace_lone_surrogates(value: Any) -> Any:
+    match value:
+        case str():
+            return _replace_in_text(value)
+        case dict():
+            return {
+                replace_lone_surrogates(key): replace_lone_surrogates(item)
+                for key, item in value.items()
+            }
+        case list() | tuple():
+            return [replace_lone_surrogates(item) for item in value]
+        case _:
+            return value
+
+
+#: What a worker tells of a job, in words that may come from anywhere.
+SafeText = Annotated[str, AfterValidator(_replace_in_text)]
+
+
+class Progress(StoredModel):
+    step: SafeText = "queued"
+    percent: int = Field(default=0, ge=0, le=100)
+    message: SafeText = ""
+
+
+QUEUED = Progress()
+
+
+class JobError(StoredModel):
+    code: SafeText
+    message: SafeText
+    details: Annotated[dict[str, Any] | None, AfterValidator(replace_lone_surrogates)] = None
+
+
+class LogEntry(StoredModel):
+    timestamp: AwareDatetime = Field(default_factory=utc_now)
+    level: LogLevel = "info"
+    message: SafeText
+
+
+class AccessControl(StoredModel):
+    visibility: Literal["private", "public"] = "private"
+    read_access: tuple[str, ...] = ()
+    write_access: tuple[str, ...] = ()
+    admin_access: tuple[str, ...] = ()
+
+
+OWNER_ONLY = AccessControl()
+
+
+class Webhook(StoredModel):
+    """Where the events of a job go. Unknown keys are kept: a client may send more than we read."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    url: str
+    token: str | None = None
+    job_id: Annotated[str | None, Field(alias="jobId")] = None
+    headers: dict[str, str] = {}
+    secret: str | None = None
+    include_markdown: bool = True
+    include_metadata: bool = True
+    include_archive: bool = False
+    token_in_body: bool = False
+    events: tuple[str, ...] | None = None
+
+    def public(self) -> dict[str, Any]:
+        """What a client may read back: no token, no secret, and header names without values."""
+        document = self.model_dump(mode="json", by_alias=True, include=set(Webhook.model_fields))
+        return document | {"token": None, "secret": None, "headers": dict.fromkeys(self.headers)}
+
+    def wants(self, phase: str) -> bool:
+        if self.events is None:
+            return True
+        return any(phase in EVENT_NAMES.get(name, ()) for name in self.events)
+
+    @property
+    def wants_progress(self) -> bool:
+        return any(self.wants(phase) for phase in PROGRESS_PHASES)
+
+    @property
+    def endpoint(self) -> str:
+        """The receiver behind the URL: all URLs of one endpoint share its limits."""
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # it will be refused when it is asked
+            return "unknown"
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+
+
+class Attempt(StoredModel):
+    """One claim of a job by a worker, from start to end."""
+
+    attempt: int
+    worker_id: str | None
+    started_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+    error: JobError | None = None
+
+
+class DeliveryAttempt(StoredModel):
+    """One request to a webhook: the status it was answered with, or why there was no answer."""
+
+    at: AwareDatetime
+    status: int | None = None
+    error: str | None = None
+    duration_ms: int
+
+
+class Delivery(StoredModel):
+    """The duty to tell a webhook how a job or batch ended; or, as `progress`, all that it was
+    told of one run of a job on the way there."""
+
+    n: int
+    delivery_id: str
+    event: Literal["progress", "completed", "error"]
+    created_at: AwareDatetime
+    replayed_at: AwareDatetime | None = None
+    delivered_at: AwareDatetime | None = None
+    next_try_at: AwareDatetime | None = None
+    #: How often it was tried since it was created or replayed; the last ones are in `tries`.
+    tried: int = 0
+    tries: tuple[DeliveryAttempt, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
+    @property
+    def gave_up(self) -> bool:
+        settled = self.delivered_at is not None or self.next_try_at is not None
+        return self.event != "progress" and not settled
+
+
+class OwnedResource(StoredModel):
+    """What jobs and batches share: an owner, and who else may touch it."""
+
+    user_id: str | None = None
+    access_control: AccessControl = OWNER_ONLY
+
+    def readers(self) -> frozenset[str] | None:
+        """The users that may read this; None when everybody may."""
+        access = self.access_control
+        if self.user_id is None or access.visibility == "public":
+            return None
+        listed = (*access.read_access, *access.write_access, *access.admin_access)
+        return frozenset({self.user_id, *listed})
+
+    def may_read(self, user: str | None) -> bool:
+        readers = self.readers()
+        return user is None or readers is None or user in readers
+
+    def may_write(self, user: str | None) -> bool:
+        access = self.access_control
+        writers = {self.user_id, *access.write_access, *access.admin_access}
+        return user is None or self.user_id is None or user in writers
+
+
+#: What the results of every job have, whatever its type, so that clients need not ask first.
+EMPTY_RESULTS: Mapping[str, Any] = {
+    "markdown_file": None,
+    "markdown_content": None,
+    "assets": [],
+    "web_text": None,
+    "video_transcript": None,
+    "attachments_text": None,
+    "attachments_url": None,
+    "archive_url": None,
+    "archive_filename": None,
+    "structured_data": None,
+    "target_dir": None,
+    "page_texts": [],
+    "asset_dir": None,
+    "context": None,
+}
+
+
+#: In stored results: the name of the job's file with the rest of them, which is too long for a
+#: store. Whoever tells a client of the results puts it back (`JobFiles.filled`).
+RESULTS_FILE_KEY = "more_in"
+
+
+class Job(OwnedResource):
+    job_id: str = Field(default_factory=lambda: new_id("job"))
+    job_type: str = Field(default=DEFAULT_JOB_TYPE, min_length=1, max_length=100)
+    job_name: str | None = None
+    status: JobStatus = JobStatus.PENDING
+    parameters: dict[str, Any] = {}
+    progress: Progress = QUEUED
+    results: dict[str, Any] | None = None
+    error: JobError | None = None
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    updated_at: AwareDatetime = Field(default_factory=utc_now)
+    processing_started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    batch_id: str | None = None
+    logs: tuple[LogEntry, ...] = ()
+    archived: bool = False
+
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    run_at: AwareDatetime | None = None
+    timeout_s: float | None = Field(default=None, gt=0)
+    max_attempts: int | None = Field(default=None, ge=1, le=100)
+    webhook: Webhook | None = None
+    deliveries: tuple[Delivery, ...] = ()
+    resources: dict[str, float] = {}
+    #: The W3C trace context of the request that added it.
+    traceparent: str | None = None
+
+    #: Counts claims. With `worker_id` it is the fence: a worker that lost the job
+    #: holds an old attempt number, and the store refuses its writes.
+    attempt: int = 0
+    worker_id: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    #: Attempts that ended in an error, and those that took their process down. An attempt
+    #: that a deploy interrupted is neither, so it costs nothing.
+    failures: int = 0
+    crashes: int = 0
+    cancel_requested: bool = False
+
+    @property
+    def past_attempts(self) -> tuple[Attempt, ...]:
+        """Those before the one that the job's own fields tell of."""
+        is_told = self.worker_id is not None and self.processing_started_at is not None
+        return self.attempts[:-1] if is_told else self.attempts
+
+    @property
+    def has_results_file(self) -> bool:
+        return self.results is not None and RESULTS_FILE_KEY in self.results
+
+    @property
+    def kept_recording(self) -> str | None:
+        """The name of the recording that came with it, where that is among its files."""
+        recording = (self.results or {}).get("recording")
+        url = recording.get("url") if isinstance(recording, dict) else None
+        return PurePosixPath(url).name if isinstance(url, str) else None
+
+    def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """The job as clients see it."""
+        hidden = {"failures", "crashes", "webhook", *without}
+        document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
+        document["webhook"] = self.webhook.public() if self.webhook else None
+        document["parameters"] = mask_secrets(document["parameters"])
+        if document.get("results") is not None:
+            document["results"] = {**EMPTY_RESULTS, **document["results"]}
+        return document
+
+
+class Batch(OwnedResource):
+    batch_id: str = Field(default_factory=lambda: new_id("batch"))
+    batch_name: str | None = None
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    updated_at: AwareDatetime = Field(default_factory=utc_now)
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    is_active: Annotated[bool, Field(alias="isActive")] = True
+    archived: bool = False
+    webhook: Webhook | None = None
+    deliveries: tuple[Delivery, ...] = ()
+
+    #: How many of its jobs are in each state. The store keeps it; nobody else writes it.
+    counts: Mapping[JobStatus, int] = {}
+
+    @property
+    def total_jobs(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def status(self) -> JobStatus:
+        open_jobs = self._count(JobStatus.PENDING) + self._count(JobStatus.PROCESSING)
+        if open_jobs:
+            idle = self.started_at is None and open_jobs == self.total_jobs
+            return JobStatus.PENDING if idle else JobStatus.PROCESSING
+        if self.total_jobs and not self._count(JobStatus.COMPLETED):
+            return JobStatus.FAILED
+        return JobStatus.COMPLETED
+
+    def document(self) -> dict[str, Any]:
+        """The batch as clients see it."""
+        document = self.model_dump(
+            mode="json", by_alias=True, exclude={"counts", "started_at", "webhook"}
+        )
+        counters = {f"{status}_jobs": self._count(status) for status in JobStatus}
+        return (
+            document
+            | counters
+            | {
+                "batch_name": self.batch_name or self.batch_id,
+                "status": self.status,
+                "total_jobs": self.total_jobs,
+                "webhook": self.webhook.public() if self.webhook else None,
+            }
+        )
+
+    def _count(self, status: JobStatus) -> int:
+        return self.counts.get(status, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    results: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """With `retry_at` the job becomes pending again and waits until then."""
+
+    error: JobError
+    retry_at: datetime | None = None
+    crashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    reason: str = "The job was cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker stops before the job is done: back to the queue, at no cost to the job."""
+
+
+Outcome = Completed | Failed | Cancelled | Released
+
+
+#: Of these the largest value counts; all others add up.
+PEAK_RESOURCES = frozenset({"peak_memory_bytes"})
+
+
+class ResourceCalculator:
+    """Filled by handlers and processes while a job runs; stored with the job when it ends."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, float] = {}
+
+    @property
+    def used(self) -> Mapping[str, float]:
+        return dict(self._used)
+
+    def add(self, resource: str, amount: float) -> None:
+        before = self._used.get(resource, 0)
+        self._used[resource] = (
+            max(before, amount) if resource in PEAK_RESOURCES else before + amount
+        )
+
+    def add_all(self, used: Mapping[str, float]) -> None:
+        for resource, amount in used.items():
+            self.add(resource, amount)

@@ -1,0 +1,159 @@
+"""Numbers of lists in the ways that office programs write them."""
+
+import re
+
+_ROMAN = (
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
+    (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+)  # fmt: skip
+_LARGEST = 10_000
+#: As HTML and OpenDocument call them, in the words of OOXML.
+LETTERED = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+_COUNTED = re.compile(r"\(?(\d+)[.)]?")
+
+
+def counted(label: str) -> str | None:
+    """`(3)` and `3` as Markdown counts, `3.`; None for what is more than a number."""
+    found = _COUNTED.fullmatch(label)
+    return f"{found[1]}." if found else None
+
+
+def numeral(number: int, form: str) -> str:
+    """`form` in the words of OOXML; those that are not known are written as decimals."""
+    if not 0 < number < _LARGEST:
+        return str(number)
+    match form:
+        case "lowerLetter":
+            return _letters(number)
+        case "upperLetter":
+            return _letters(number).upper()
+        case "lowerRoman":
+            return _roman(number)
+        case "upperRoman":
+            return _roman(number).upper()
+        case "decimalZero":
+            return f"{number:02}"
+        case _:
+            return str(number)
+
+
+def _letters(number: int) -> str:
+    """After z comes aa, then bb, as in Word."""
+    times, letter = divmod(number - 1, 26)
+    return chr(ord("a") + letter) * (times + 1)
+
+
+def _roman(number: int) -> str:
+    text = ""
+    for size, digits in _ROMAN:
+        times, number = divmod(number, size)
+        text += digits * times
+    return text
+
+
+_PLAIN = "0123456789+-=()n"
+_RAISED = dict(zip(_PLAIN, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ", strict=True))
+_LOWERED = dict(zip(_PLAIN, "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙ", strict=True))
+
+
+def raised(text: str) -> str:
+    return _written(text, _RAISED)
+
+
+def lowered(text: str) -> str:
+    return _written(text, _LOWERED)
+
+
+def _written(text: str, signs: dict[str, str]) -> str:
+    """As it is, where not all of it can be written so."""
+    return "".join(signs[c] for c in text) if all(c in signs for c in text) else text
+
+
+#: In Wingdings and its like, by the last byte of the code.
+_WINGDINGS = {
+    0x6C: "●", 0x6E: "■", 0x6F: "☐", 0x71: "☐", 0x72: "☐", 0x9F: "•", 0xA7: "▪", 0xA8: "☐",
+    0xD8: "➢", 0xDF: "←", 0xE0: "→", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒",
+    0xFE: "☑", 0x4A: "☺", 0x4C: "☹", 0x52: "☒",
+}  # fmt: skip
+_SYMBOL = {
+    **dict(zip(b"abcdefghiklmnopqrstuwxyz", "αβχδεφγηικλμνοπθρστυωξψζ", strict=True)),
+    **dict(zip(b"ABCDEFGHIKLMNOPQRSTUWXYZ", "ΑΒΧΔΕΦΓΗΙΚΛΜΝΟΠΘΡΣΤΥΩΞΨΖ", strict=True)),
+    0xA3: "≤", 0xA5: "∞", 0xAB: "↔", 0xAC: "←", 0xAE: "→", 0xB0: "°", 0xB1: "±", 0xB3: "≥",
+    0xB4: "\u00d7", 0xB7: "•", 0xB8: "÷", 0xB9: "≠", 0xBB: "≈", 0xD6: "√", 0xE5: "∑", 0xF2: "∫",
+    0xDE: "⇒", 0xDB: "⇔", 0x22: "∀", 0x24: "∃", 0xCE: "∈", 0xC7: "∩", 0xC8: "\u222a",
+}  # fmt: skip
+
+
+def symbol(font: str, code: int) -> str:
+    """Empty for a sign we do not know: a wrong one would be worse."""
+    byte = code & 0xFF if 0xF000 <= code <= 0xF0FF else code
+    font = font.lower()
+    if "wingdings" in font or "webdings" in font:
+        return _WINGDINGS.get(byte, "")
+    if font == "symbol":
+        return _SYMBOL.get(byte, chr(byte) if 0x20 <= byte < 0x40 else "")
+    return "" if 0xE000 <= code <= 0xF8FF or not 0 < code < 0xD800 else chr(code)
+
+
+_HEADING = re.compile(
+    r"(?:heading|überschrift|ueberschrift|titre|título|titolo|titulo|kop|rubrik|overskrift"
+    r"|otsikko|nagłówek|nadpis|заголовок|标题|見出し|제목)\s*([1-9])",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(r"title|titel|titre|título|titolo|tytuł|название", re.IGNORECASE)
+_CONTENTS = re.compile(r"(?:toc|verzeichnis|contents|table of contents)\s*([1-9])", re.IGNORECASE)
+_CODE = re.compile(
+    r"(?:.*\b)?(?:code|source ?code|source text|listing|quelltext|quellcode|verbatim.*"
+    r"|html preformatted|html vorformatiert|preformatted text|plain text|macro text"
+    r"|html (?:code|keyboard|typewriter|sample)|html schreibmaschine)(?: char| zchn| block)?",
+    re.IGNORECASE,
+)
+#: Word tells the levels of these by their indent alone.
+_LIST = re.compile(
+    r"(?:list (?:bullet|number|continue)|aufzählungszeichen|listennummer|listenfortsetzung)"
+    r"\s*([2-5])",
+    re.IGNORECASE,
+)
+_QUOTE = re.compile(
+    r"(?:intense |intensives )?(?:quote|quotations?|zitat|citation|cita|block ?text|block quote)",
+    re.IGNORECASE,
+)
+
+
+def heading_level(name: str) -> int | None:
+    found = _HEADING.fullmatch(name)
+    return int(found[1]) if found else 1 if _TITLE.fullmatch(name) else None
+
+
+def contents_level(name: str) -> int | None:
+    """Of a line in a table of contents."""
+    found = _CONTENTS.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def list_depth(name: str) -> int:
+    found = _LIST.fullmatch(name)
+    return int(found[1]) - 1 if found else 0
+
+
+def code_like(name: str) -> bool:
+    return bool(_CODE.fullmatch(name))
+
+
+def quote_like(name: str) -> bool:
+    return bool(_QUOTE.fullmatch(name))
+
+
+_HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECASE)
+_BUTTON = re.compile(r"\s*MACROBUTTON\s+\S+\s+(.+)", re.IGNORECASE | re.DOTALL)
+
+
+def link_of(instruction: str) -> str | None:
+    found = _HYPERLINK.match(instruction)
+    return (found[1] or found[2]) if found else None
+
+
+def text_of(instruction: str) -> str | None:
+    """Of a field that has no result because it shows its instruction: `[click here]`."""
+    found = _BUTTON.match(instruction)
+    return found[1].strip() if found else None

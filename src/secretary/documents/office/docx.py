@@ -1,0 +1,431 @@
+"""Word documents (docx), as one page: where their pages end is known only once they are set."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .blocks import (
+    PLAIN,
+    Block,
+    Cell,
+    Code,
+    Heading,
+    Inline,
+    Item,
+    Note,
+    NoteMark,
+    Paragraph,
+    Quote,
+    Run,
+    Style,
+    Table,
+    is_blank,
+    refuse_beyond,
+    repeated,
+    signed,
+    words,
+)
+from .containers import Archive, Element, integer, is_true
+from .conventions import link_of, lowered, raised, symbol, text_of
+from .document import OfficeDocument, Pictures, page_of
+from .docx_styles import Label, Meaning, Numbering, Styles, W, heading_of, is_on, styled, value
+from .ooxml import (
+    CHART,
+    MARKUP,
+    RELATION,
+    M,
+    Part,
+    alternative,
+    chart_blocks,
+    facts_of,
+    latex,
+    main_part,
+)
+from .pptx import DIAGRAM, diagram_blocks
+
+_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
+_PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+_VECTOR = "{urn:schemas-microsoft-com:vml}"
+_WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
+#: What is longer is of no kind that we know.
+_INSTRUCTION = 10_000
+_TICKED, _UNTICKED = "☒", "☐"
+#: Notes by how they are marked: the prefix of their labels.
+NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
+_SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
+_LEFT_OUT = {
+    f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
+}
+
+
+@dataclass(slots=True)
+class _Field:
+    instruction: str = ""
+    is_result: bool = False
+    link: str | None = None
+
+
+@dataclass(slots=True)
+class TextReader:
+    part: Part
+    styles: Styles
+    pictures: Pictures
+    #: The label of a note, by what marks it and its id.
+    label_of: Callable[[str, str], str | None]
+    #: Text boxes, charts and diagrams met in the paragraph; they follow it.
+    boxes: list[Element] = field(default_factory=list)
+    _fields: list[_Field] = field(default_factory=list)
+
+    def read(self, paragraph: Element) -> list[Inline]:
+        found: list[Inline] = []
+        self._read(paragraph, found, None)
+        return found
+
+    def _read(self, element: Element, found: list[Inline], link: str | None) -> None:
+        for child in element:
+            tag = child.tag
+            if tag == f"{W}r":
+                self._read_run(child, found, link)
+            elif tag in _LEFT_OUT:
+                continue
+            elif tag == f"{W}hyperlink":
+                self._read(child, found, self.part.link(child.get(f"{RELATION}id")) or link)
+            elif tag == f"{W}fldSimple":
+                self._read(child, found, link_of(child.get(f"{W}instr", "")) or link)
+            elif tag in (f"{M}oMath", f"{M}oMathPara"):
+                found.append(Run(latex(child), Style(math=True)))
+            elif tag == f"{MARKUP}AlternateContent":
+                chosen = alternative(child)
+                if chosen is not None:
+                    self._read(chosen, found, link)
+            elif tag == f"{W}sdt" and (tick := _tick(child)):
+                found.append(Run(tick))
+            elif tag in _SHAPES:
+                self._read_shapes(child, found)
+            else:
+                self._read(child, found, link)
+
+    def _read_run(self, run: Element, found: list[Inline], link: str | None) -> None:
+        properties = run.find(f"{W}rPr")
+        style = self._style(properties)
+        if style is None:
+            return
+        position = _position(properties)
+        for child in run:
+            name = child.tag.rpartition("}")[2]
+            if name in ("fldChar", "instrText"):
+                self._follow_field(child, name, found)
+            elif self._is_instruction:
+                continue
+            elif (text := _text(child, name)) is not None:
+                if position in ("superscript", "subscript"):
+                    text = (raised if position == "superscript" else lowered)(text)
+                target = link or self._field_link
+                found.append(Run(text, style._replace(link=target) if target else style))
+            elif name in NOTES:
+                label = self.label_of(name, child.get(f"{W}id", ""))
+                if label is not None:
+                    found.append(NoteMark(label))
+            elif child.tag in _SHAPES or child.tag == f"{MARKUP}AlternateContent":
+                self._read_shapes(child, found)
+            elif name == "ruby":
+                self._read(child, found, link)
+
+    def _style(self, properties: Element | None) -> Style | None:
+        """None for text that is not shown."""
+        if properties is None:
+            return PLAIN
+        if is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
+            return None
+        named = value(properties, "rStyle")
+        return styled(properties, self.styles.character(named) if named else PLAIN)
+
+    def _follow_field(self, child: Element, name: str, found: list[Inline]) -> None:
+        if name == "instrText":
+            if self._fields and len(self._fields[-1].instruction) < _INSTRUCTION:
+                self._fields[-1].instruction += child.text or ""
+            return
+        match child.get(f"{W}fldCharType"):
+            case "begin":
+                self._fields.append(_Field())
+                box = child.find(f"{W}ffData/{W}checkBox")
+                if box is not None:
+                    is_ticked = is_on(box, "checked", is_on(box, "default"))
+                    found.append(Run(_TICKED if is_ticked else _UNTICKED))
+            case "separate" if self._fields:
+                self._fields[-1].is_result = True
+                self._fields[-1].link = link_of(self._fields[-1].instruction)
+            case "end" if self._fields:
+                ended = self._fields.pop()
+                text = None if ended.is_result else text_of(ended.instruction)
+                if text and not self._is_instruction:
+                    found.append(Run(text))
+
+    @property
+    def _is_instruction(self) -> bool:
+        return any(not each.is_result for each in self._fields)
+
+    @property
+    def _field_link(self) -> str | None:
+        return next((each.link for each in reversed(self._fields) if each.link), None)
+
+    def _read_shapes(self, shape: Element, found: list[Inline]) -> None:
+        alt = _alt(shape)
+        for element in _outside_boxes(shape):
+            if element.tag in _BOXES:
+                self.boxes.append(element)
+            elif element.tag == f"{_PICTURE}pic":
+                found.append(self.part.drawn_picture(element, self.pictures, alt))
+            elif element.tag == f"{_VECTOR}imagedata":
+                identity = element.get(f"{RELATION}id")
+                found.append(self.part.picture(identity, alt, self.pictures))
+
+
+def _position(properties: Element | None) -> str | None:
+    """Raised or lowered by name, or by a distance."""
+    named = value(properties, "vertAlign")
+    distance = integer(value(properties, "position"))
+    if named or not distance:
+        return named
+    return "superscript" if distance > 0 else "subscript"
+
+
+def _outside_boxes(shape: Element) -> Iterator[Element]:
+    """All that is in a shape; what is in a text box is the box's affair."""
+    if shape.tag == f"{MARKUP}AlternateContent":
+        shape = alternative(shape)
+        if shape is None:
+            return
+    for child in shape:
+        yield child
+        if child.tag not in _BOXES:
+            yield from _outside_boxes(child)
+
+
+def _alt(shape: Element) -> str | None:
+    for element in shape.iter(f"{_PLACED}docPr", f"{_VECTOR}shape"):
+        text = element.get("descr") or element.get("alt") or element.get("title")
+        if text:
+            return str(text)
+    return None
+
+
+def _text(child: Element, name: str) -> str | None:
+    match name:
+        case "t":
+            return child.text or ""
+        case "tab" | "ptab":
+            return "\t"
+        case "br":
+            return "" if child.get(f"{W}type") in ("page", "column") else "\n"
+        case "cr":
+            return "\n"
+        case "noBreakHyphen":
+            return "-"
+        case "softHyphen":
+            return ""
+        case "sym":
+            code = int(child.get(f"{W}char", "0"), 16)
+            return symbol(child.get(f"{W}font", ""), code)
+        case _:
+            return None
+
+
+def _tick(control: Element) -> str | None:
+    box = control.find(f"{W}sdtPr/{_WORD_2010}checkbox")
+    if box is None:
+        return None
+    checked = box.find(f"{_WORD_2010}checked")
+    is_ticked = checked is not None and is_true(checked.get(f"{_WORD_2010}val"))
+    return _TICKED if is_ticked else _UNTICKED
+
+
+_WRAPPERS = {
+    f"{W}{name}"
+    for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag", "txbxContent")
+}
+_NOTE_PARTS = {
+    "footnoteReference": ("footnotes", "footnote"),
+    "endnoteReference": ("endnotes", "endnote"),
+    "commentReference": ("comments", "comment"),
+}
+
+
+def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
+    part = main_part(archive, "word/document.xml")
+    reader = _Reader(part, pictures)
+    body = part.root.find(f"{W}body")
+    blocks = reader.blocks(body if body is not None else part.root)
+    return OfficeDocument(pages=[page_of(1, blocks, pictures)], facts=facts_of(archive))
+
+
+class _Context(NamedTuple):
+    """What the parts of a document (body, notes) have in common."""
+
+    styles: Styles
+    numbering: Numbering
+    notes: "_Notes"
+    pictures: Pictures
+
+
+class _Reader:
+    def __init__(self, part: Part, pictures: Pictures, context: _Context | None = None) -> None:
+        if context is None:
+            styles = Styles(_root(part.related("styles")))
+            numbering = Numbering(_root(part.related("numbering")))
+            context = _Context(styles, numbering, _Notes(part), pictures)
+        self._part = part
+        self._context = context
+        self._text = TextReader(part, context.styles, pictures, context.notes.label)
+        #: Text before a paragraph mark that was deleted: it goes on in the next paragraph.
+        self._unfinished: list[Inline] = []
+
+    def blocks(self, container: Element) -> list[Block]:
+        return list(self._blocks(container))
+
+    def _blocks(self, container: Element) -> Iterator[Block]:
+        for child in container:
+            if child.tag == f"{W}p":
+                yield from self._paragraph(child)
+            elif child.tag == f"{W}tbl":
+                yield Table(self._rows(child))
+                yield from self._context.notes.take(self._context)
+            elif child.tag == f"{MARKUP}AlternateContent":
+                chosen = alternative(child)
+                if chosen is not None:
+                    yield from self._blocks(chosen)
+            elif child.tag in _WRAPPERS:
+                yield from self._blocks(child)
+
+    def _paragraph(self, paragraph: Element) -> Iterator[Block]:
+        properties = paragraph.find(f"{W}pPr")
+        meaning = self._context.styles.meaning(value(properties, "pStyle"))
+        content = self._unfinished + self._text.read(paragraph)
+        boxes, self._text.boxes = self._text.boxes, []
+        if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
+            self._unfinished = content
+        else:
+            self._unfinished = []
+            if content:
+                yield self._block(properties, meaning, content)
+        for box in boxes:
+            if box.tag == f"{W}txbxContent":
+                yield from self._blocks(box)
+            elif box.tag == f"{DIAGRAM}relIds":
+                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATION}dm")))
+            else:
+                yield from chart_blocks(self._part.by_id(box.get(f"{RELATION}id")))
+        yield from self._context.notes.take(self._context)
+
+    def _block(self, properties: Element | None, meaning: Meaning, content: list[Inline]) -> Block:
+        level = _heading(properties, meaning)
+        if is_blank(content):
+            return Paragraph(())
+        label, depth = self._label(properties, meaning)
+        if level is not None:
+            prefix = [Run(f"{label.text} ")] if label and label.text else []
+            return Heading(level, [*prefix, *content])
+        if meaning.contents:
+            return Item(meaning.contents - 1, "-", content)
+        if label is not None:
+            is_shown = label.text and label.marker == "-"
+            prefix = [Run(f"{label.text} ")] if is_shown else []
+            return Item(depth, label.marker, [*prefix, *content])
+        if meaning.is_code:
+            return Code(words(content))
+        if meaning.is_quote:
+            return Quote([Paragraph(content)])
+        return Paragraph(content)
+
+    def _label(self, properties: Element | None, meaning: Meaning) -> tuple[Label | None, int]:
+        numbered = properties.find(f"{W}numPr") if properties is not None else None
+        number, level = meaning.numbering or ("0", 0)
+        if numbered is not None:
+            number = value(numbered, "numId") or number
+            level = integer(value(numbered, "ilvl"), level)
+        return self._context.numbering.label(number, level), level + meaning.depth
+
+    def _rows(self, table: Element) -> list[list[Cell]]:
+        rows: list[list[Cell]] = []
+        above: list[Cell] = []
+        count = 0
+        for row in _children(table, f"{W}tr"):
+            properties = row.find(f"{W}trPr")
+            if properties is not None and properties.find(f"{W}del") is not None:
+                continue
+            skipped = integer(value(properties, "gridBefore"))
+            line: list[Cell] = [()] * min(skipped, 100)
+            for cell in _children(row, f"{W}tc"):
+                line += self._cells(cell, above[len(line) :])
+            count += len(line)
+            refuse_beyond(count)
+            rows.append(line)
+            above = line
+        return rows
+
+    def _cells(self, cell: Element, above: list[Cell]) -> list[Cell]:
+        properties = cell.find(f"{W}tcPr")
+        span = min(max(integer(value(properties, "gridSpan"), 1), 1), 100)
+        merge = properties.find(f"{W}vMerge") if properties is not None else None
+        content: Cell = self.blocks(cell)
+        if merge is not None and merge.get(f"{W}val", "continue") == "continue":
+            content = repeated(above[0]) if above else ()
+        return [content, *[()] * (span - 1)]
+
+
+def _heading(properties: Element | None, meaning: Meaning) -> int | None:
+    outline = value(properties, "outlineLvl")
+    return meaning.heading if outline is None else heading_of(outline)
+
+
+def _children(element: Element, tag: str) -> Iterator[Element]:
+    """Rows and cells, also those in content controls and insertions."""
+    for child in element:
+        if child.tag == tag:
+            yield child
+        elif child.tag in _WRAPPERS:
+            yield from _children(child, tag)
+
+
+def _root(part: Part | None) -> Element | None:
+    return part.root if part is not None else None
+
+
+class _Notes:
+    """Footnotes, endnotes and comments; each is told once, after the block that marks it."""
+
+    def __init__(self, document: Part) -> None:
+        self._parts = {
+            name: document.related(relation) for name, (relation, _) in _NOTE_PARTS.items()
+        }
+        self._elements: dict[str, dict[str, Element]] = {}
+        self._labels: dict[tuple[str, str], str] = {}
+        self._waiting: list[tuple[str, str, Element]] = []
+        self._counts = dict.fromkeys(NOTES, 0)
+
+    def label(self, name: str, identity: str) -> str | None:
+        if (name, identity) not in self._labels:
+            element = self._found(name).get(identity)
+            if element is None or element.get(f"{W}type") in ("separator", "continuationSeparator"):
+                return None
+            self._counts[name] += 1
+            label = f"{NOTES[name]}{self._counts[name]}"
+            self._labels[name, identity] = label
+            self._waiting.append((name, label, element))
+        return self._labels[name, identity]
+
+    def take(self, context: _Context) -> Iterator[Block]:
+        waiting, self._waiting = self._waiting, []
+        for name, label, element in waiting:
+            part = self._parts[name]
+            if part is not None:
+                blocks = _Reader(part, context.pictures, context).blocks(element)
+                yield Note(label, signed(blocks, element.get(f"{W}author")))
+
+    def _found(self, name: str) -> dict[str, Element]:
+        if name not in self._elements:
+            root = _root(self._parts[name])
+            children = root.iterchildren(f"{W}{_NOTE_PARTS[name][1]}") if root is not None else ()
+            self._elements[name] = {each.get(f"{W}id", ""): each for each in children}
+        return self._elements[name]

@@ -1,0 +1,356 @@
+"""Web pages (HTML), as they are in the file: nothing is fetched, no script is run."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
+
+from lxml import etree
+
+from ...core.errors import FileCorrupt
+from .blocks import (
+    PLAIN,
+    Block,
+    Code,
+    Heading,
+    Inline,
+    Item,
+    Paragraph,
+    Picture,
+    Quote,
+    Rule,
+    Run,
+    Spanning,
+    Style,
+    Table,
+    is_blank,
+    laid_out,
+)
+from .containers import Element, integer
+from .conventions import LETTERED, lowered, numeral, raised
+from .document import OfficeDocument, Pictures, page_of
+from .text import decoded_markup, text_at
+
+SKIPPED = {
+    "script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas",
+    "audio", "video", "select", "textarea", "head",
+}  # fmt: skip
+_PARTS = {
+    "address", "article", "aside", "body", "center", "dd", "details", "dialog", "div",
+    "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "html", "legend",
+    "main", "nav", "p", "section", "summary", "h1", "h2", "h3", "h4", "h5", "h6", "pre",
+}  # fmt: skip
+_STYLES = {
+    **dict.fromkeys(("b", "strong"), Style(bold=True)),
+    **dict.fromkeys(("i", "em", "cite", "dfn", "var"), Style(italic=True)),
+    **dict.fromkeys(("s", "del", "strike"), Style(strike=True)),
+    **dict.fromkeys(("code", "kbd", "samp", "tt"), Style(code=True)),
+}
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
+
+
+@dataclass(slots=True)
+class _Level:
+    """An element that holds blocks of its own: a quote, a cell, the page itself."""
+
+    name: str
+    blocks: list[Block] = field(default_factory=list)
+    rows: list[list[Spanning]] = field(default_factory=list)
+    cell: Element | None = None
+    #: How many lists were open around it.
+    depth: int = 0
+
+
+@dataclass(slots=True)
+class _List:
+    is_ordered: bool
+    count: int
+    marker: str = ""
+    #: Of one item only, which is in no list.
+    is_stray: bool = False
+    #: How it is numbered, if not by numbers.
+    form: str = ""
+
+
+class Flow:
+    def __init__(self) -> None:
+        self._levels = [_Level("page")]
+        self._lists: list[_List] = []
+        self._styles: list[Style] = [PLAIN]
+        self._line: list[Inline] = []
+        self._heading: int | None = None
+        self._listing: list[str] | None = None
+        self._language = ""
+        self._script: str | None = None
+
+    def blocks(self) -> list[Block]:
+        while len(self._levels) > 1:
+            self._close(self._levels[-1].name)
+        self._flush()
+        return self._levels[0].blocks
+
+    def picture(self, picture: Picture) -> None:
+        self._line.append(picture)
+
+    def sign(self, text: str) -> None:
+        self._line.append(Run(text))
+
+    def text(self, text: str) -> None:
+        if self._listing is not None:
+            self._listing.append(text)
+            return
+        text = _SPACE.sub(" ", text)
+        if not self._line or self._ends_in_space():
+            text = text.lstrip(" ")
+        if self._script is not None:
+            text = raised(text) if self._script == "sup" else lowered(text)
+        if text:
+            self._line.append(Run(text, self._styles[-1]))
+
+    def start(self, name: str, element: Element) -> None:
+        self._style(name, element)
+        if name in _PARTS:
+            self._flush()
+        match name:
+            case "br":
+                self._break()
+            case "hr":
+                self._flush()
+                self._add(Rule())
+            case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+                self._heading = int(name[1])
+            case "ul" | "ol" | "menu" | "dir":
+                self._flush()
+                start = integer(element.get("start"), 1) - 1
+                form = LETTERED.get(element.get("type") or "", "")
+                self._lists.append(_List(name == "ol", start, form=form))
+            case "li":
+                self._flush()
+                self._begin_item(element)
+            case "dd":
+                self._lists.append(_List(False, 0, "-", is_stray=True))
+            case "pre":
+                self._listing = []
+            case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
+                self._open(name, element)
+            case "sup" | "sub":
+                self._script = name
+        if self._listing is not None and (found := _LANGUAGE.search(element.get("class") or "")):
+            self._language = found[1]
+
+    def end(self, name: str) -> None:
+        if len(self._styles) > 1:
+            self._styles.pop()
+        match name:
+            case "ul" | "ol" | "menu" | "dir":
+                self._flush()
+                if self._lists:
+                    self._lists.pop()
+            case "li" | "dd":
+                self._flush()
+                if self._lists and self._lists[-1].is_stray:
+                    self._lists.pop()
+            case "pre" if self._listing is not None:
+                text = "".join(self._listing).replace("\r\n", "\n")
+                self._listing = None
+                self._add(Code(text, self._language))
+                self._language = ""
+            case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
+                self._close(name)
+            case "sup" | "sub":
+                self._script = None
+        if name in _PARTS:
+            self._flush()
+            self._heading = None
+
+    def _style(self, name: str, element: Element) -> None:
+        """One for each open element, so that its end takes it away."""
+        style = self._styles[-1]
+        if name in _STYLES and not (name == "code" and self._listing is not None):
+            style = style.with_marks(_STYLES[name])
+        elif name == "a":
+            style = style._replace(link=_link(element.get("href")) or style.link)
+        elif name in ("table", "blockquote", "td", "th"):
+            style = PLAIN
+        self._styles.append(style)
+
+    def _break(self) -> None:
+        if self._listing is not None:
+            self._listing.append("\n")
+        elif self._line:
+            self._line.append(Run("\n"))
+
+    def _ends_in_space(self) -> bool:
+        last = self._line[-1]
+        return isinstance(last, Run) and last.text.endswith((" ", "\n"))
+
+    def _begin_item(self, element: Element) -> None:
+        if len(self._lists) <= self._levels[-1].depth:
+            self._lists.append(_List(False, 0, is_stray=True))
+        current = self._lists[-1]
+        current.count = integer(element.get("value"), current.count + 1)
+        current.marker = f"{current.count}." if current.is_ordered and not current.form else "-"
+        if current.is_ordered and current.form:
+            self._line.append(Run(f"{numeral(current.count, current.form)}. "))
+
+    def _flush(self) -> None:
+        line, self._line = self._line, []
+        if is_blank(line):
+            return
+        level = self._levels[-1]
+        if self._heading is not None:
+            self._add(Heading(self._heading, line))
+        elif len(self._lists) > level.depth:
+            current = self._lists[-1]
+            self._add(Item(len(self._lists) - level.depth - 1, current.marker, line))
+            current.marker = ""
+        else:
+            self._add(Paragraph(line))
+
+    def _add(self, block: Block) -> None:
+        """What is in a table but in none of its cells goes before it."""
+        level = next(each for each in reversed(self._levels) if each.name != "tr")
+        level.blocks.append(block)
+
+    def _open(self, name: str, element: Element) -> None:
+        self._flush()
+        is_stray = name in ("td", "th", "tr") and all(e.name != "table" for e in self._levels)
+        if not is_stray:
+            self._levels.append(_Level(name, cell=element, depth=len(self._lists)))
+
+    def _close(self, name: str) -> None:
+        if all(each.name != name for each in self._levels[1:]):
+            return
+        self._flush()
+        while True:
+            level = self._levels.pop()
+            del self._lists[level.depth :]
+            self._end_level(level)
+            if level.name == name:
+                return
+
+    def _end_level(self, level: _Level) -> None:
+        parent = self._levels[-1]
+        match level.name:
+            case "blockquote":
+                self._add(Quote(level.blocks))
+            case "td" | "th" if level.cell is not None:
+                across = integer(level.cell.get("colspan"), 1)
+                down = integer(level.cell.get("rowspan"), 1)
+                if not parent.rows:
+                    parent.rows.append([])
+                parent.rows[-1].append(Spanning(level.blocks, across, down))
+            case "tr":
+                parent.rows += level.rows
+            case "caption":
+                parent.blocks += level.blocks
+            case "table":
+                parent.blocks += level.blocks
+                parent.blocks += _table(level)
+
+
+def _table(level: _Level) -> list[Block]:
+    """Tables that only place things on a page are taken apart."""
+    is_layout = level.cell is not None and level.cell.get("role") in ("presentation", "none")
+    cells = [spanning.cell for row in level.rows for spanning in row]
+    if is_layout or any(isinstance(block, Table) for cell in cells for block in cell):
+        return [block for cell in cells for block in cell]
+    return [Table(laid_out(level.rows))] if cells else []
+
+
+def _link(target: str | None) -> str | None:
+    if not target or target.startswith("#"):
+        return None
+    scheme = re.match(r"\s*([A-Za-z][A-Za-z0-9+.-]*):", target)
+    is_harmless = scheme is None or scheme[1].lower() in ("http", "https", "mailto", "tel", "ftp")
+    return target if is_harmless else None
+
+
+XHTML = "{http://www.w3.org/1999/xhtml}"
+_HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
+
+
+def read_html(path: str, pictures: Pictures) -> OfficeDocument:
+    root = parsed_html(text_at(path))
+
+    def picture(source: str, alt: str) -> Picture:
+        data = data_of(source) if pictures.are_kept else None
+        return Picture(alt, pictures.keep(data) if data else None)
+
+    facts = {}
+    title = root.findtext(".//title")
+    if title and title.strip():
+        facts["title"] = " ".join(title.split())
+    if root.get("lang"):
+        facts["language"] = root.get("lang")
+    return OfficeDocument(pages=[page_of(1, blocks_of(root, picture), pictures)], facts=facts)
+
+
+def parsed_html(data: bytes) -> Element:
+    text = decoded_markup(data).replace("\0", "")
+    parser = etree.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
+    )
+    root = etree.fromstring(text.encode("utf-8", "replace"), parser)
+    # It mends what it can, but it ends in silence where elements are nested too deeply.
+    if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
+        raise FileCorrupt("The elements of the page are nested too deeply")
+    if root is None:
+        raise FileCorrupt("The page has no content")
+    return root
+
+
+def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
+    """`picture` is given the source and the description of each."""
+    flow = Flow()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    hidden: Element | None = None
+    for event, element in walk:
+        name = element.tag.removeprefix(XHTML) if isinstance(element.tag, str) else ""
+        if event == "start":
+            if name in SKIPPED or is_hidden(element):
+                hidden = element
+                walk.skip_subtree()
+                continue
+            _start(flow, name, element, picture)
+            if name == "math":
+                hidden = element
+                walk.skip_subtree()
+            elif element.text:
+                flow.text(element.text)
+            continue
+        if element is not hidden or name == "math":
+            flow.end(name)
+        hidden = None
+        if element.tail and element is not root:
+            flow.text(element.tail)
+    return flow.blocks()
+
+
+def _start(flow: Flow, name: str, element: Element, picture: Callable[[str, str], Picture]) -> None:
+    flow.start(name, element)
+    if name == "img":
+        flow.picture(picture(element.get("src") or "", element.get("alt") or ""))
+    elif name == "input" and (element.get("type") or "").lower() == "checkbox":
+        flow.sign("☒ " if element.get("checked") is not None else "☐ ")
+    elif name == "math":
+        flow.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
+
+
+def is_hidden(element: Element) -> bool:
+    return element.get("hidden") is not None or bool(_HIDDEN.search(element.get("style") or ""))
+
+
+def data_of(source: str) -> bytes | None:
+    """What a `data:` URI holds."""
+    if source[:5].lower() != "data:":
+        return None
+    head, _, body = source[5:].partition(",")
+    try:
+        data = unquote_to_bytes(body)
+        return base64.b64decode(data, validate=False) if head.endswith(";base64") else data
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,235 @@
+"""Office files to PDF by LibreOffice, in a process group and with a profile of their own."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from ...core.errors import (
+    EngineUnavailable,
+    FileCorrupt,
+    FileTooLarge,
+    ProcessingTimeout,
+    UnsupportedFile,
+    WorkerCrashed,
+)
+from ...core.file_types import detect_file_type
+from ...core.processes import inherited_environment, running_program
+from .containers import declared_bytes, ole_kind
+from .text import decoded, delimiter_of, text_at
+
+_BEGINNING = "libreoffice-"
+#: Where it puts a socket by which a second one with the same profile would find it. Nothing can
+#: tell it another place, and when it is killed the socket stays.
+_SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # to tidy up there, not to write
+#: What it does not escape when it writes a URL.
+_PLAIN = "/!$&'()*+,-.:=@_~"
+
+
+@contextlib.contextmanager
+def _temporary_profile(into: str) -> Iterator[Path]:
+    job_service = Path(tempfile.mkdtemp(prefix=_BEGINNING, dir=into))
+    try:
+        yield job_service
+    finally:
+        _clear(job_service)
+
+
+def clear_profiles(into: str) -> None:
+    """Those of processes that were killed, and could not do it themselves."""
+    for job_service in Path(into).glob(f"{_BEGINNING}*"):
+        _clear(job_service)
+
+
+def _profile_url(job_service: Path) -> str:
+    return (job_service / "profile").resolve().as_uri()
+
+
+def _clear(job_service: Path) -> None:
+    for directory in _SOCKETS:
+        with contextlib.suppress(OSError):  # as a rule there is none
+            os.unlink(f"{directory}/{_socket_of(job_service)}")
+    shutil.rmtree(job_service, ignore_errors=True)
+
+
+def _socket_of(job_service: Path) -> str:
+    url = "file://" + quote(str((job_service / "profile").resolve()), safe=_PLAIN)
+    digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
+    return f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
+
+
+MAX_EXPANDED_BYTES = 1024 * 1024 * 1024
+_MAC = "/Applications/LibreOffice.app/Contents/MacOS/soffice"
+_MISSING = (
+    "LibreOffice is not installed: install libreoffice-impress-nogui, libreoffice-writer-nogui"
+    " and libreoffice-calc-nogui"
+)
+#: The filter by which each kind is read. Left to itself, LibreOffice takes garbage for text.
+_FILTERS = {
+    "docx": "MS Word 2007 XML",
+    "xlsx": "Calc MS Excel 2007 XML",
+    "pptx": "Impress MS PowerPoint 2007 XML",
+    "odt": "writer8",
+    "ods": "calc8",
+    "odp": "impress8",
+    "rtf": "Rich Text Format",
+    "html": "HTML (StarWriter)",
+    "text": "Text (encoded):UTF8",
+    "csv": "Text - txt - csv (StarCalc):{},34,76,1",
+    "doc": "MS Word 97",
+    "xls": "MS Excel 97",
+    "ppt": "MS PowerPoint 97",
+}
+_TEXTS = {"text", "csv"}
+_ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
+#: Where the end of a PDF is that was written to its end.
+_END_WITHIN = 1024
+#: Where nobody listens: the way out of all that still would reach for the network.
+_NOWHERE = "127.0.0.1"
+_DISCARD_PORT = 9
+
+
+def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
+    """The path of the PDF, in the directory `into`. Nothing else is left there."""
+    program = _program()
+    kind = _checked(path, kind)
+    with _temporary_profile(into) as work:
+        # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
+        source = work / f"document.{'txt' if kind == 'text' else kind}"
+        if kind in _TEXTS:
+            source.write_text(decoded(text_at(path)), encoding="utf-8")
+        else:
+            shutil.copyfile(path, source)
+        _write_profile(work / "profile" / "user")
+        (work / "tmp").mkdir()
+        code = _run(_command(program, kind, source, work), work, timeout_s)
+        made = work / "out" / "document.pdf"
+        if not _is_pdf(made):
+            if code:
+                raise WorkerCrashed("LibreOffice crashed while it converted the document")
+            text = "LibreOffice cannot read the document: it is damaged, or needs a password"
+            raise FileCorrupt(text)
+        target = Path(into) / "document.pdf"
+        os.replace(made, target)
+        return str(target)
+
+
+def _program() -> str:
+    found = shutil.which("soffice") or shutil.which("libreoffice") or shutil.which(_MAC)
+    if found is None:
+        raise EngineUnavailable(_MISSING)
+    return found
+
+
+def _checked(path: str, kind: str) -> str:
+    """The kind by which a filter is chosen; what LibreOffice cannot open is refused before."""
+    if kind != detect_file_type(Path(path)):
+        raise FileCorrupt(f"The file is not a {kind} file, or is damaged")
+    if kind == "ole":
+        return ole_kind(path)
+    if kind == "text" and path.lower().endswith(".csv"):
+        return "csv"
+    if kind not in _FILTERS:
+        raise UnsupportedFile(f"LibreOffice makes no PDF of a file of the kind {kind!r}")
+    if kind in _ZIPPED:
+        if declared_bytes(path) > MAX_EXPANDED_BYTES:
+            text = "The document is larger than allowed once it is unpacked"
+            raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
+        if kind.startswith("od"):
+            # Loaded here, because most processes that import this convert nothing.
+            from .odf_text import refuse_encrypted_odf
+
+            refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
+    return kind
+
+
+def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
+    name = _FILTERS[kind]
+    if kind == "csv":
+        name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
+    return [
+        program,
+        f"-env:UserInstallation={_profile_url(work)}",
+        "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
+        f"--infilter={name}",
+        "--convert-to", "pdf",
+        "--outdir", str(work / "out"),
+        str(source),
+    ]  # fmt: skip
+
+
+def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
+    """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
+    proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
+    environment = {
+        **inherited_environment("PATH", "LANG", "TZ"),
+        "HOME": str(work),
+        "TMPDIR": str(work / "tmp"),
+        "SAL_USE_VCLPLUGIN": "svp",
+        **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), proxy),
+    }
+    silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with running_program(command, cwd=work, env=environment, **silent) as process:
+        try:
+            return process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            text = f"LibreOffice did not finish within {timeout_s:g} s"
+            raise ProcessingTimeout(text, timeout_s=timeout_s) from None
+
+
+def _is_pdf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            begins = file.read(5) == b"%PDF-"
+            file.seek(-min(path.stat().st_size, _END_WITHIN), os.SEEK_END)
+            return begins and b"%%EOF" in file.read()
+    except OSError:
+        return False
+
+
+#: No macro runs, no link is followed, no update is looked for.
+_SETTINGS: tuple[tuple[str, str, object], ...] = (
+    ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),
+    ("org.openoffice.Office.Common/Security/Scripting", "DisableActiveContent", True),
+    ("org.openoffice.Office.Common/Security/Scripting", "BlockUntrustedRefererLinks", True),
+    ("org.openoffice.Office.Common/Misc", "UseLocking", False),
+    ("org.openoffice.Office.Common/Misc", "UseDocumentOOoLockFile", False),
+    ("org.openoffice.Office.Common/Save/Document", "AutoSave", False),
+    ("org.openoffice.Office.Recovery/AutoSave", "Enabled", False),
+    ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
+    ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
+    ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _NOWHERE),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _DISCARD_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _NOWHERE),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _DISCARD_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetNoProxy", ""),
+)
+
+
+def _write_profile(directory: Path) -> None:
+    items = "".join(
+        f'<item oor:path="/{escape(path)}"><prop oor:name="{name}" oor:op="fuse">'
+        f"<value>{escape(_written(value))}</value></prop></item>"
+        for path, name, value in _SETTINGS
+    )
+    directory.mkdir(parents=True)
+    (directory / "registrymodifications.xcu").write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<oor:items xmlns:oor="http://openoffice.org/2001/registry"'
+        ' xmlns:xs="http://www.w3.org/2001/XMLSchema"'
+        f' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">{items}</oor:items>',
+        encoding="utf-8",
+    )
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

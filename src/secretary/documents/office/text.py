@@ -1,0 +1,113 @@
+"""Plain text: tables by commas or tabs, Markdown, source code, and just text."""
+
+import codecs
+import csv
+import io
+import re
+from pathlib import Path, PurePath
+
+from ...core.errors import FileTooLarge
+from ..page_store import Page
+from .blocks import Grid
+from .containers import MIB
+from .document import OfficeDocument, Pictures, page_of
+from .markdown import fenced
+
+MAX_TEXT_BYTES = 64 * MIB
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_DECLARED = re.compile(
+    rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.I
+)
+_DECLARED_WITHIN = 4096
+
+
+def text_at(path: str) -> bytes:
+    size = Path(path).stat().st_size
+    if size > MAX_TEXT_BYTES:
+        raise FileTooLarge("The text is larger than allowed", limit_bytes=MAX_TEXT_BYTES)
+    return Path(path).read_bytes()
+
+
+def decoded(data: bytes) -> str:
+    """By its mark, else as UTF-8, else as Windows writes it in the west: that never fails."""
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(name, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def decoded_markup(data: bytes) -> str:
+    """As HTML and XML declare it, unless a mark says otherwise."""
+    found = _DECLARED.search(data[:_DECLARED_WITHIN])
+    if found and not data.startswith(tuple(mark for mark, _ in _MARKS)):
+        try:
+            name = codecs.lookup(found[1].decode("ascii")).name
+            # What declares itself Latin-1 is Windows' variant of it on the web.
+            return data.decode("cp1252" if name in ("iso8859-1", "ascii") else name, "replace")
+        except (LookupError, UnicodeError):
+            pass
+    return decoded(data)
+
+
+_TABLES = {".csv", ".tsv", ".tab"}
+_LANGUAGES = {
+    ".json": "json", ".xml": "xml", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".ini": "ini",
+    ".py": "python", ".js": "javascript", ".ts": "typescript", ".java": "java", ".c": "c",
+    ".h": "c", ".cpp": "cpp", ".cs": "csharp", ".go": "go", ".rs": "rust", ".sh": "sh",
+    ".sql": "sql", ".css": "css", ".log": "",
+}  # fmt: skip
+#: Of two that fit as well the first: commas are in numbers and sentences too.
+_DELIMITERS = ";\t|,"
+_LOOKED_AT = 100
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
+
+def read_text(path: str, name: str | None, pictures: Pictures, max_cells: int) -> OfficeDocument:
+    """What a text is, only its name tells."""
+    text = decoded(text_at(path)).replace("\r\n", "\n").replace("\r", "\n")
+    suffix = PurePath(name or path).suffix.lower()
+    if suffix in _TABLES:
+        grid = Grid(_rows(text, suffix, max_cells))
+        return OfficeDocument(pages=[page_of(1, [grid] if grid.rows else [], pictures)])
+    markdown = text
+    if suffix in _LANGUAGES and text.strip():
+        markdown = f"{fenced(text, _LANGUAGES[suffix])}\n"
+    return OfficeDocument(pages=[Page(number=1, text=text, markdown=markdown)])
+
+
+def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
+    delimiter = "" if suffix == ".csv" else "\t"
+    if text[:4].lower() == "sep=" and text[5:6] in ("\n", ""):  # as Excel writes it
+        delimiter, text = text[4], text[6:]
+    csv.field_size_limit(len(text) + 1)
+    rows: list[list[str]] = []
+    width = 1
+    for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or delimiter_of(text)):
+        if not any(cell.strip() for cell in row):
+            continue
+        rows.append(row)
+        width = max(width, len(row))
+        if len(rows) * width > max_cells:
+            raise FileTooLarge(f"The table has more than {max_cells:,} cells", limit=max_cells)
+    return rows
+
+
+def delimiter_of(text: str) -> str:
+    """That which parts most lines into the same number of cells."""
+    sample = _QUOTED.sub("", text[:100_000])
+    lines = [line for line in sample.split("\n")[:_LOOKED_AT] if line.strip()]
+
+    def fitness(delimiter: str) -> tuple[int, int]:
+        counts = [line.count(delimiter) for line in lines]
+        usual = max(set(counts), key=lambda count: (counts.count(count), count), default=0)
+        return (counts.count(usual), usual) if usual else (0, 0)
+
+    return max(_DELIMITERS, key=fitness)
