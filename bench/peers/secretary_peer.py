@@ -11,12 +11,12 @@ import secretary_extra
 from peer import Job, Peer, Submit
 
 import secretary
-from secretary.config import Settings, Storage
+from secretary.config import Settings, StorageSettings
 from secretary.store import JobStore, open_store
 
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])
-STORE_URL = Settings(storage=Storage(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
+STORE_URL = Settings(storage=StorageSettings(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
 SLOTS = 16
 
 

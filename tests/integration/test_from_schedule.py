@@ -55,7 +55,7 @@ async def client(store: JobStore, data_dir: Path) -> AsyncIterator[httpx.AsyncCl
     files = JobFiles(data_dir, Uploads(data_dir))
     job_service = JobService(store, Registry(BUILTIN), files, check_url=check)
     api = create_api(
-        job_service, schedules=ConferenceImporter(("127.0.0.1",)), max_body_bytes=200_000
+        job_service, schedules=ConferenceImporter(Network(("127.0.0.1",))), max_body_bytes=200_000
     )
     async with (
         served(api) as (url, _),

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from secretary.api import create_api, ingress
 from secretary.api.errors import CODES
-from secretary.app import make_worker
+from secretary.app import Application
 from secretary.config import load
 from secretary.core.job import Completed, Failed, Job, JobError
 from secretary.handlers import BUILTIN
@@ -135,7 +135,7 @@ async def _working(store: JobStore, data_dir: Path) -> AsyncIterator[None]:
             "generic_worker": {"max_concurrent_workers": 1},
         },
     )
-    parts = make_worker(settings, store)
+    parts = Application(settings, store).worker()
     working = asyncio.create_task(run_worker(parts))
     try:
         yield

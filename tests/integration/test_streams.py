@@ -269,7 +269,7 @@ class TestLeaving:
         ):
             await one.next()
             await everything.next()
-            hub.end()
+            hub.stop()
             server.stop()
             assert await one.rest(seconds=2) == []
             assert await everything.rest(seconds=2) == []
@@ -277,7 +277,7 @@ class TestLeaving:
     async def test_a_service_that_stops_still_tells_the_state(
         self, client: StreamClient, store: JobStore, hub: EventHub
     ) -> None:
-        hub.end()
+        hub.stop()
         job = await claimed(store)
         batch, _ = await add_batch(store, 1)
         for address in (path(job), f"/api/batches/{batch.batch_id}/stream", "/api/events"):

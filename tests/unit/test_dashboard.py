@@ -13,7 +13,7 @@ from secretary.api.dashboard import KINDS
 from secretary.api.errors import CODES
 from secretary.core import errors
 from secretary.handlers import BUILTIN
-from secretary.handlers.media_pipeline import WhyNot
+from secretary.handlers.media_pipeline import NotKept
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.store import JobStore
@@ -198,5 +198,5 @@ class TestWords:
 
     def test_whatever_keeps_a_recording_from_being_kept_has_words(self) -> None:
         known = self.words("en")
-        for why in get_args(WhyNot):
+        for why in get_args(NotKept):
             assert f"player.not_kept.{why}" in known

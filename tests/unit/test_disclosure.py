@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from secretary.api import create_api
-from secretary.app import make_installation
+from secretary.app import Application
 from secretary.config import Settings, load
 from secretary.handlers import BUILTIN
 from secretary.jobs.registry import Registry
@@ -106,7 +106,9 @@ class TestRoute:
     ) -> dict[str, Any]:
         job_service = JobService(store, Registry(BUILTIN), JobFiles(directory))
         api = create_api(
-            job_service, api_keys=settings.access.api_keys, installation=make_installation(settings)
+            job_service,
+            api_keys=settings.access.api_keys,
+            installation=Application(settings).installation,
         )
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from secretary.config import DocumentOptions, MediaOptions
+from secretary.config import DocumentSettings, MediaSettings
 from secretary.core.job import Job, utc_now
 from secretary.jobs.registry import Registry
 from secretary.llm import LlmOptions, Model, Provider
@@ -163,12 +163,12 @@ class TestRest:
         assert finding.fact == "not found: needed for office documents as PDF"
 
     def test_ffmpeg_and_the_languages_of_the_speech_engine_are_told(self) -> None:
-        ffmpeg, speech = doctor.check_media(MediaOptions())
+        ffmpeg, speech = doctor.check_media(MediaSettings())
         assert (ffmpeg.verdict, speech.verdict) == (Verdict.OK, Verdict.OK)
         assert speech.fact == "whisper, understands en"
 
     def test_missing_engines_for_media_are_warnings(self, tmp_path: Path) -> None:
-        options = MediaOptions(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
+        options = MediaSettings(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
         findings = list(doctor.check_media(options))
         assert [finding.verdict for finding in findings] == [Verdict.WARNING, Verdict.WARNING]
 
@@ -177,15 +177,14 @@ class TestRest:
         assert (finding.verdict, finding.fact.endswith("yt_dlp")) == (Verdict.OK, True)
 
     def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
-        finding = doctor.check_ocr(DocumentOptions())
+        finding = doctor.check_ocr(DocumentSettings())
         assert finding.verdict is Verdict.OK
         assert "deu" in finding.fact
         assert "eng" in finding.fact
 
     def test_a_missing_ocr_engine_is_a_warning(self) -> None:
-        assert (
-            doctor.check_ocr(DocumentOptions(ocr_engine="goose-quill")).verdict is Verdict.WARNING
-        )
+        settings = DocumentSettings.model_construct(ocr_engine="goose-quill")
+        assert doctor.check_ocr(settings).verdict is Verdict.WARNING
 
     def test_missing_models_are_only_mentioned(self) -> None:
         findings = list(doctor.check_models(LlmOptions()))

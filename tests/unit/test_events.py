@@ -174,7 +174,7 @@ class TestReading:
 class TestEnding:
     async def test_everybody_is_let_go(self, store: JobStore, hub: EventHub) -> None:
         async with hub.subscription() as before:
-            hub.end()
+            hub.stop()
             assert await before.wait(SECONDS)
             assert before.closed
         async with hub.subscription(job_id="job-1") as after:
@@ -209,7 +209,7 @@ class TestTheEndOfAJob:
         (job,) = await claim(store)
         waiting = asyncio.create_task(hub.ended(job.job_id, 60))
         await until(lambda: hub.subscribers == 1)
-        hub.end()
+        hub.stop()
         assert await asyncio.wait_for(waiting, SECONDS) is None
 
     async def test_an_unknown_job_is_not_found(self, hub: EventHub) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -23,6 +23,9 @@ from ..core.errors import (
 )
 from ..worker.sandbox import Limits, Sandbox
 from .submission import BatchRequest, Request, parse_request
+
+if TYPE_CHECKING:
+    from ..network.client import Network
 
 PARSE_SCHEDULE: LazyCallable[list[dict[str, Any]]] = LazyCallable(
     "web.schedule", "session_parameters"
@@ -110,7 +113,7 @@ def batch_request(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> 
 class ConferenceImporter:
     """Reads schedules of strangers in processes of their own, so that none can hold up another."""
 
-    allow_hosts: tuple[str, ...] = ()
+    network: "Network | None" = None
     limits: DownloadLimits = DOWNLOAD_LIMITS
     reading: Limits = PARSE_LIMITS
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
@@ -120,10 +123,11 @@ class ConferenceImporter:
         from ..network.client import Network
         from ..network.downloads import download
 
+        network = self.network or Network()
+
         with tempfile.TemporaryDirectory(prefix="schedule-") as directory:
             target = Path(directory) / "schedule"
             try:
-                network = Network(self.allow_hosts)
                 done = await download(network, url, target, limits=self.limits)
             except DownloadFailed as error:
                 raise InvalidParameters(f"url: {error.message}", **error.details) from None

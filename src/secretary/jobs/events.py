@@ -152,14 +152,14 @@ class EventHub:
                 subscription.take()
             return await self._store.get(job_id)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Let everybody go who waits, and nobody wait from now on: the service stops."""
         self._ended = True
         for subscription in self._everybody():
             subscription.close()
 
     async def close(self) -> None:
-        self.end()
+        self.stop()
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.wait({self._poller})

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from ..config import DocumentOptions, MediaOptions
+from ..config import DocumentSettings, MediaSettings
 from ..core.errors import InvalidParameters, ProcessingTimeout
 from ..core.job import Job, LogEntry, LogLevel, Progress, ResourceCalculator
 from ..core.parameters import flatten_parameters, normalize_parameters
@@ -21,12 +21,13 @@ from ..storage.cache import Cache, CacheEntry
 from ..storage.sources import SourceFile, Sources
 
 P = TypeVar("P", bound=BaseModel)
+P_co = TypeVar("P_co", bound=BaseModel, covariant=True)
 T = TypeVar("T")
 Results = BaseModel | Mapping[str, Any] | None
 
 DEFAULT_MAX_ATTEMPTS = 3
-DEFAULT_DOCUMENTS = DocumentOptions()
-DEFAULT_MEDIA = MediaOptions()
+DEFAULT_DOCUMENTS = DocumentSettings()
+DEFAULT_MEDIA = MediaSettings()
 #: Behind the name of an attempt's directory.
 SCRATCH_SUFFIX = ".scratch"
 
@@ -56,11 +57,11 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobContext(Generic[P]):
+class JobContext(Generic[P_co]):
     """All a handler may touch while it runs one job. The store is not among it."""
 
     job: Job
-    parameters: P
+    parameters: P_co
     resources: ResourceCalculator
     reporter: Reporter
     #: `await ctx.run(function, *args)` for anything that computes or that may crash.
@@ -68,8 +69,8 @@ class JobContext(Generic[P]):
     attempt_directory: str
     sources: Sources
     cache: Cache
-    documents: DocumentOptions = DEFAULT_DOCUMENTS
-    media: MediaOptions = DEFAULT_MEDIA
+    documents: DocumentSettings = DEFAULT_DOCUMENTS
+    media: MediaSettings = DEFAULT_MEDIA
     #: So many calls of `run` are worked on at the same time.
     processes: int = 1
     #: Language models, as far as the settings name any.

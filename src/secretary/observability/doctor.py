@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-from ..config import DocumentOptions, MediaOptions
+from ..config import DocumentSettings, MediaSettings
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
 from ..core.job import JobStatus, utc_now
 from ..jobs.registry import Registry
@@ -78,7 +78,7 @@ def check_office() -> Finding:
     return Finding("soffice", Verdict.INFO, "not found: needed for office documents as PDF")
 
 
-def check_ocr(options: DocumentOptions) -> Finding:
+def check_ocr(options: DocumentSettings) -> Finding:
     from ..documents.ocr.engines import open_engine  # it is heavy, and nothing else here needs it
 
     try:
@@ -89,7 +89,7 @@ def check_ocr(options: DocumentOptions) -> Finding:
     return Finding("ocr", Verdict.OK, f"{engine.name}, with data for {', '.join(languages)}")
 
 
-def check_media(options: MediaOptions) -> Iterator[Finding]:
+def check_media(options: MediaSettings) -> Iterator[Finding]:
     from ..media.ffmpeg import program_at
     from ..media.speech.engines import open_speech_engine
 

@@ -153,7 +153,7 @@ class ServiceStats:
                 self._of_users.popitem(last=False)
         return self._of_users[user]
 
-    async def begin(self) -> None:
+    async def warm_up(self) -> None:
         """Count for the first time, before anybody asks."""
         with suppress(StoreUnavailable):
             await self._counts.get()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import to_jsonable_python
 
-from ..config import DocumentOptions, MediaOptions
+from ..config import DocumentSettings, MediaSettings
 from ..core.errors import (
     DISK_FULL_ERRNOS,
     DiskFull,
@@ -148,8 +148,8 @@ class Executor:
     sandbox: Sandbox
     files: JobFiles
     sources: Sources
-    documents: DocumentOptions = DEFAULT_DOCUMENTS
-    media: MediaOptions = DEFAULT_MEDIA
+    documents: DocumentSettings = DEFAULT_DOCUMENTS
+    media: MediaSettings = DEFAULT_MEDIA
     llm: Endpoints = field(default_factory=Endpoints)
     templates: Library = field(default_factory=Library)
     max_crashes: int = 2
