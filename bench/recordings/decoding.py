@@ -9,7 +9,7 @@ from pathlib import Path
 from arena import Failed
 
 from secretary.core.errors import JobFailed
-from secretary.media.pcm import chosen_track, decode
+from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
 from secretary.media.recording import Recording
 
@@ -102,10 +102,10 @@ def _measure(decoding: Decoding, file: Path, *, ours_first: bool) -> None:
 
 
 def _ours(file: Path, target: Path, recording: Recording) -> None:
-    track = chosen_track(recording.sounds)
+    track = select_audio_track(recording.audio_tracks)
     if track is None:
         raise Failed("no sound is found in the file")
-    decode(
+    decode_audio(
         str(file),
         str(target),
         recording=recording,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UpstreamRefused
 from ..core.languages import language_code
-from ..media.speech.engines import Transcription, Word
+from ..media.speech.engines import TimedText, Transcription
 from .endpoints import Endpoints
 from .options import Usage
 
@@ -20,7 +20,7 @@ SLACK_SECONDS = 1.0
 Segment = tuple[float, float, str]
 
 
-def put_right(segments: Sequence[Segment], text: str, seconds: float) -> tuple[Word, ...]:
+def put_right(segments: Sequence[Segment], text: str, seconds: float) -> tuple[TimedText, ...]:
     """Small faults are mended. Where the times make no sense, or there are none, the whole text
     is one piece over the whole sound: no word is lost, and none stands where it was not said."""
     spoken = [
@@ -31,7 +31,7 @@ def put_right(segments: Sequence[Segment], text: str, seconds: float) -> tuple[W
         said = _filled(_in_order(spoken, seconds), seconds)
         if all(each.start < each.end for each in said):
             return tuple(said)
-    return (Word(0.0, seconds, whole),) if whole else ()
+    return (TimedText(0.0, seconds, whole),) if whole else ()
 
 
 def _make_sense(segments: Sequence[Segment], seconds: float) -> bool:
@@ -44,22 +44,22 @@ def _make_sense(segments: Sequence[Segment], seconds: float) -> bool:
     )
 
 
-def _in_order(segments: Sequence[Segment], seconds: float) -> list[Word]:
+def _in_order(segments: Sequence[Segment], seconds: float) -> list[TimedText]:
     """What begins before the last one has ended cuts it short; what begins with it joins it."""
-    said: list[Word] = []
+    said: list[TimedText] = []
     for start, end, words in segments:
         begin, until = (min(max(time, 0.0), seconds) for time in (start, end))
         last = said[-1] if said else None
         if last is not None and (begin <= last.start or begin >= seconds):
-            said[-1] = Word(last.start, max(last.end, until), f"{last.text} {words}")
+            said[-1] = TimedText(last.start, max(last.end, until), f"{last.text} {words}")
             continue
         if last is not None and last.end > begin:
             said[-1] = last._replace(end=begin)
-        said.append(Word(begin, until, words))
+        said.append(TimedText(begin, until, words))
     return said
 
 
-def _filled(said: list[Word], seconds: float) -> list[Word]:
+def _filled(said: list[TimedText], seconds: float) -> list[TimedText]:
     """What has no length lasts until the next begins."""
     following = [each.start for each in said[1:]] + [seconds]
     return [
@@ -127,7 +127,7 @@ def _heard(
     return Transcription(
         # What was asked for is what it listened for, whatever it says.
         language=asked or language_code(answer.language or "") or UNTOLD,
-        said=said,
+        segments=said,
         confidence=_confidence(answer) if said else 0.0,
     )
 
