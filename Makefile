@@ -74,7 +74,7 @@ bench-api: .venv/.dev ## The HTTP API beside a bare FastAPI route; ARGS="--quick
 	@$(BIN)/python bench/api.py $(ARGS)
 
 bench-documents: .venv/.dev ## Reading documents beside other tools, in one run; ARGS="--quick" is handed on
-	@$(BIN)/python bench/pages.py $(ARGS)
+	@$(BIN)/python bench/documents.py $(ARGS)
 
 bench-media: .venv/.dev ## Recordings beside the bare engines and ffmpeg, in one run; ARGS="--quick" is handed on
 	@PYTHONPATH=. $(BIN)/python bench/media.py $(ARGS)
