@@ -17,6 +17,8 @@ from pptx.util import Pt as SlidePt
 from .model import Block, Code, Document, Entry, Heading, Listing, NewPage, Paragraph, Table, spans
 
 LIMIT_S = 240
+#: A flat OpenDocument text with its styles.
+TEMPLATE = "".join(Path(__file__).with_name("template.fodt").read_text("utf-8").split("\n"))
 
 
 def write_all(documents: Sequence[tuple[Document, Path]], form: str) -> None:
@@ -37,14 +39,6 @@ def write_all(documents: Sequence[tuple[Document, Path]], form: str) -> None:
             shutil.move(source.with_suffix(".pdf"), target)
 
 
-BULLETS = "•\u2013◦▪"
-NAMES = {"fo": "xsl-fo-compatible"}
-SPACES = " ".join(
-    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{NAMES.get(name, name)}:1.0"'
-    for name in ("office", "style", "text", "table", "fo")
-)
-
-
 def write_fodt(document: Document, target: Path) -> None:
     target.write_text(text_document(document), encoding="utf-8")
 
@@ -57,129 +51,45 @@ def text_document(document: Document) -> str:
         body = f'{head}<text:section text:style-name="Columns" text:name="s">{rest}</text:section>'
     else:
         body = "".join(_block(document, block) for block in blocks)
-    return (
-        f'<?xml version="1.0" encoding="UTF-8"?><office:document {SPACES} office:version="1.2" '
-        'office:mimetype="application/vnd.oasis.opendocument.text">'
-        f"<office:styles>{_styles(document)}</office:styles>"
-        f"<office:automatic-styles>{_automatic(document)}</office:automatic-styles>"
-        f"<office:master-styles>{_master(document)}</office:master-styles>"
-        f"<office:body><office:text>{body}</office:text></office:body></office:document>"
-    )
-
-
-def _styles(document: Document) -> str:
-    style = document.style
-    font = "Liberation Serif" if style.serif else "DejaVu Sans"
-    align = "justify" if style.justified else "start"
-    country = {"de": "DE", "en": "GB"}[document.language]
-    heads = (
-        'fo:margin-top="10pt" fo:margin-bottom="5pt" fo:text-align="'
-        f'{"center" if style.heads_centred else "start"}" fo:keep-with-next="always"'
-    )
-    weight = "bold" if style.heads_bold else "normal"
-    small, mono = f'fo:font-size="{style.size * 0.85}pt"', 'fo:font-family="Liberation Mono"'
-    styles = [
-        ("Small", "", small),
-        ("Boxed", 'fo:border="0.7pt solid #666666" fo:padding="5pt"', ""),
-        (
-            "Code",
-            'fo:margin-bottom="0pt" fo:text-align="start"',
-            f'{mono} fo:font-size="{style.size * 0.9}pt"',
-        ),
-        ("Figure", 'fo:text-align="end" fo:margin-bottom="0pt"', ""),
-        ("Cell", 'fo:text-align="start" fo:margin-bottom="0pt"', ""),
-        ("Break", 'fo:break-before="page"', ""),
-    ]
-    for level, factor in enumerate(style.heads, 1):
-        size = f'fo:font-size="{style.size * factor:.1f}pt" fo:font-weight="{weight}"'
-        styles.append((f"Head{level}", heads, size))
-    standard = _paragraph_style(
-        "Standard",
-        f'fo:margin-bottom="6pt" fo:text-align="{align}" fo:line-height="120%"',
-        f'fo:font-family="{font}" fo:font-size="{style.size}pt" '
-        f'fo:language="{document.language}" fo:country="{country}" '
-        f'fo:hyphenate="{"true" if style.justified else "false"}"',
-    )
-    return standard + "".join(_paragraph_style(*one, parent="Standard") for one in styles)
-
-
-def _paragraph_style(name: str, paragraph: str, text: str, parent: str = "") -> str:
-    above = f'style:parent-style-name="{parent}"' if parent else ""
-    return (
-        f'<style:style style:name="{name}" style:family="paragraph" {above}>'
-        f"<style:paragraph-properties {paragraph}/><style:text-properties {text}/></style:style>"
-    )
-
-
-def _automatic(document: Document) -> str:
-    style = document.style
-    width, height = style.page
     border = {
         "grid": 'fo:border="0.6pt solid #000000"',
         "lines": 'fo:border-bottom="0.5pt solid #555555"',
     }.get(style.rules, "")
-    shade = 'fo:background-color="#e4e4e4"' if style.rules == "zebra" else ""
-    return (
-        '<style:style style:name="Bold" style:family="text">'
-        '<style:text-properties fo:font-weight="bold"/></style:style>'
-        '<style:style style:name="Columns" style:family="section"><style:section-properties>'
-        f'<style:columns fo:column-count="{style.columns}" fo:column-gap="16pt"/>'
-        "</style:section-properties></style:style>"
-        f'<style:style style:name="Plain" style:family="table-cell">'
-        f'<style:table-cell-properties fo:padding="3pt" {border}/></style:style>'
-        f'<style:style style:name="Shaded" style:family="table-cell">'
-        f'<style:table-cell-properties fo:padding="3pt" {border} {shade}/></style:style>'
-        + "".join(
-            f'<style:style style:name="Width{n}" style:family="table-column">'
-            f'<style:table-column-properties style:rel-column-width="{n}*"/></style:style>'
-            for n in range(1, 8)
+    header = footer = ""
+    if style.running_head:
+        header = f"<style:header>{_small(escape(style.running_head))}</style:header>"
+    if style.page_numbers:
+        footer = (
+            f"<style:footer>{_small('<text:page-number/>'.join(style.number_marks))}</style:footer>"
         )
-        + f'<style:page-layout style:name="Layout"><style:page-layout-properties '
-        f'fo:page-width="{width}pt" fo:page-height="{height}pt" fo:margin="{style.margin}pt" '
-        f'style:print-orientation="{"landscape" if width > height else "portrait"}"/>'
-        '<style:header-style><style:header-footer-properties fo:margin-bottom="8pt" '
-        'fo:min-height="14pt"/></style:header-style>'
-        '<style:footer-style><style:header-footer-properties fo:margin-top="8pt" '
-        'fo:min-height="14pt"/></style:footer-style></style:page-layout>'
-        + "".join(_list_style(name, numbered) for name, numbered in (("Dots", 0), ("Numbers", 1)))
+    width, height = style.page
+    return TEMPLATE.format(
+        font="Liberation Serif" if style.serif else "DejaVu Sans",
+        size=style.size,
+        small=style.size * 0.85,
+        code=style.size * 0.9,
+        heads=[f"{style.size * factor:.1f}" for factor in style.heads],
+        head_align="center" if style.heads_centred else "start",
+        head_weight="bold" if style.heads_bold else "normal",
+        align="justify" if style.justified else "start",
+        hyphenate="true" if style.justified else "false",
+        language=document.language,
+        country={"de": "DE", "en": "GB"}[document.language],
+        columns=style.columns,
+        border=border,
+        shade='fo:background-color="#e4e4e4"' if style.rules == "zebra" else "",
+        width=width,
+        height=height,
+        margin=style.margin,
+        orientation="landscape" if width > height else "portrait",
+        header=header,
+        footer=footer,
+        body=body,
     )
 
 
-def _list_style(name: str, numbered: int) -> str:
-    levels = []
-    for level in range(1, 5):
-        place = (
-            "<style:list-level-properties text:list-level-position-and-space-mode="
-            '"label-alignment"><style:list-level-label-alignment text:label-followed-by="listtab" '
-            f'fo:text-indent="-14pt" fo:margin-left="{level * 18}pt"/>'
-            "</style:list-level-properties>"
-        )
-        if numbered and level == 1:
-            levels.append(
-                f'<text:list-level-style-number text:level="{level}" style:num-format="1" '
-                f'style:num-suffix=".">{place}</text:list-level-style-number>'
-            )
-        else:
-            levels.append(
-                f'<text:list-level-style-bullet text:level="{level}" text:bullet-char='
-                f'"{BULLETS[level - 1]}">{place}</text:list-level-style-bullet>'
-            )
-    return f'<text:list-style style:name="{name}">{"".join(levels)}</text:list-style>'
-
-
-def _master(document: Document) -> str:
-    style, parts = document.style, ""
-    if style.running_head:
-        head = escape(style.running_head)
-        parts += f'<style:header><text:p text:style-name="Small">{head}</text:p></style:header>'
-    if style.page_numbers:
-        before, behind = style.number_marks
-        parts += (
-            f'<style:footer><text:p text:style-name="Small">{before}<text:page-number/>{behind}'
-            "</text:p></style:footer>"
-        )
-    named = 'style:name="Standard" style:page-layout-name="Layout"'
-    return f"<style:master-page {named}>{parts}</style:master-page>"
+def _small(text: str) -> str:
+    return f'<text:p text:style-name="Small">{text}</text:p>'
 
 
 def _block(document: Document, block: Block) -> str:
@@ -211,10 +121,11 @@ def _code(line: str) -> str:
 def _note(text: str | None) -> str:
     if not text:
         return ""
-    return (
-        '<text:note text:note-class="footnote"><text:note-citation/><text:note-body>'
-        f'<text:p text:style-name="Small">{escape(text)}</text:p></text:note-body></text:note>'
+    citation, body = (
+        "<text:note-citation/>",
+        f"<text:note-body>{_small(escape(text))}</text:note-body>",
     )
+    return f'<text:note text:note-class="footnote">{citation}{body}</text:note>'
 
 
 def _table(table: Table, heads_again: bool) -> str:
