@@ -98,13 +98,15 @@ class Tree:
 
     def memory_bytes(self) -> int:
         """Proportional set size: memory shared by several processes is counted once."""
-        return sum(_kilobytes(each.pid, "smaps_rollup", "Pss:") for each in self._members()) * 1024
+        return (
+            sum(proc_kilobytes(each.pid, "smaps_rollup", "Pss:") for each in self._members()) * 1024
+        )
 
     def peak_bytes(self) -> dict[tuple[int, str], int]:
         """Peak resident memory by process id and name; a new program starts as a copy of its
         parent, under the parent's name."""
         return {
-            (each.pid, each.name): _kilobytes(each.pid, "status", "VmHWM:") * 1024
+            (each.pid, each.name): proc_kilobytes(each.pid, "status", "VmHWM:") * 1024
             for each in self._members()
         }
 
@@ -178,7 +180,7 @@ def _processes() -> Iterator[_Process]:
             yield _Process(pid, name, numbers[0], numbers[2], ticks, threads=numbers[16])
 
 
-def _kilobytes(pid: int, file: str, name: str) -> int:
+def proc_kilobytes(pid: int, file: str, name: str) -> int:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
             if line.startswith(name):

@@ -35,6 +35,7 @@ PARTS = ("workers", "wakeup", "documents", "durable", "costs")
 WORKERS = (1, 2, 4, 8)
 #: Slots for jobs that do nothing, and for jobs that wait 0.1 s.
 SLOTS = {"noop": 32, "rest": 8}
+LABELS = {"noop": "no-op", "rest": "0.1 s wait"}
 FILL_CALLERS = 64
 READY_LIMIT_S = 60
 #: After this time all workers are busy, and counting starts.
@@ -48,9 +49,8 @@ SUSTAINED_LIMIT_S = 120
 DOCUMENTS_TARGET = 1.8
 DURABLE_TARGET = "ahead of Celery and RQ"
 WORKERS_NOTES = """\
-Medians of {rounds} rounds of {window_s:g} s. "noop": jobs that do nothing, 32 slots per worker; \
-"rest": jobs that wait 0.1 s, 8 slots. Claim: one request of a worker for all its free slots. CPU \
-per job."""
+Medians of {rounds} rounds of {window_s:g} s, with 32 slots per worker for no-op jobs and 8 for \
+jobs that wait 0.1 s. Claim: one request of a worker for all its free slots. CPU per job."""
 WAKEUP_NOTES = """\
 {probes} jobs, one by one, to idle workers in other processes. Accepted: journaled by a majority."""
 DOCUMENTS_NOTES = """\
@@ -113,7 +113,7 @@ def _measure_workers(result: Result, plan: Plan, root: Path) -> None:
             for workers in WORKERS:
                 log(f"round {number + 1}: {job_type}, {workers} workers")
                 found = _throughput(root, workers, job_type, plan)
-                samples.setdefault(f"{job_type}, {workers}", []).append(found)
+                samples.setdefault(f"{LABELS[job_type]}, {workers}", []).append(found)
     lines: list[list[Cell]] = [
         [name, *(spread(column) for column in zip(*rounds, strict=True))]
         for name, rounds in samples.items()

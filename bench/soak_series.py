@@ -11,6 +11,7 @@ import charts
 import numpy as np
 import pymongo
 import report
+from processes import proc_kilobytes
 
 from secretary import processes
 
@@ -18,7 +19,7 @@ MEBIBYTE = 1024 * 1024
 
 #: What the command line of each role contains; the first match counts.
 ROLES = {
-    "guard": b"processes.py",
+    "watchdog": b"processes.py",
     "service": b"soak_server.py",
     "sandbox": b"\0-c\0",
 }
@@ -85,7 +86,7 @@ def _process_values(leader: int) -> dict[str, float]:
     values: defaultdict[str, float] = defaultdict(float)
     for process in processes.tree(leader):
         role = _role(process.pid)
-        values[f"memory: {role}"] += _proportional_bytes(process.pid) / MEBIBYTE
+        values[f"memory: {role}"] += proc_kilobytes(process.pid, "smaps_rollup", "Pss:") / 1024
         values[f"open files: {role}"] += _entries(f"/proc/{process.pid}/fd")
         values[f"threads: {role}"] += _entries(f"/proc/{process.pid}/task")
         values[f"processes: {role}"] += 1
@@ -98,15 +99,6 @@ def _role(pid: int) -> str:
     except OSError:
         return "other"
     return next((role for role, mark in ROLES.items() if mark in command), "other")
-
-
-def _proportional_bytes(pid: int) -> int:
-    """Proportional set size: shared memory is split among its processes."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it has ended
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
 def _entries(directory: str) -> int:

@@ -20,26 +20,21 @@ from .prose import Language, Prose
 #: The last are real documents (`manuals.py`).
 Split = Literal["dev", "test", "real"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
-PLACED = ("word by word", "out of order", "rotated pages")
-#: Of each split; the splits have different seeds.
-PRODUCERS: dict[str, tuple[str, ...]] = {
+STANDARD = ("typst", "reportlab", "fodt", "chromium")
+WITH_DOCX = ("typst", "reportlab", "docx", "chromium")
+PLACED = ("placed",) * 3
+#: The producers of each split; the splits have different seeds.
+PRODUCERS: dict[str, tuple[str, ...]] = dict.fromkeys(KINDS, STANDARD) | {
     "report": ("typst", "reportlab", "docx", "fodt", "chromium"),
-    "two columns": ("typst", "reportlab", "fodt", "chromium"),
-    "three columns": ("typst", "reportlab", "fodt", "chromium"),
     "book": ("typst", "reportlab", "fodt"),
     "slides": ("typst", "reportlab", "pptx"),
-    "invoice": ("typst", "reportlab", "docx", "chromium"),
-    "borderless table": ("typst", "reportlab", "fodt", "chromium"),
-    "long cells": ("typst", "reportlab", "docx", "chromium"),
-    "figures, landscape": ("typst", "reportlab", "fodt", "chromium"),
-    "nested lists": ("typst", "reportlab", "docx", "chromium"),
-    "long headings": ("typst", "reportlab", "fodt", "chromium"),
-    "plain headings": ("typst", "reportlab", "fodt", "chromium"),
-    "contents": ("typst", "reportlab", "fodt", "chromium"),
-    "table over pages": ("typst", "reportlab", "fodt", "chromium"),
-    "dense table": ("typst", "reportlab", "fodt", "chromium"),
-    "code": ("typst", "reportlab", "fodt", "chromium"),
-} | dict.fromkeys(PLACED, ("placed",) * 3)
+    "invoice": WITH_DOCX,
+    "long cells": WITH_DOCX,
+    "nested lists": WITH_DOCX,
+    "word by word": PLACED,
+    "out of order": PLACED,
+    "rotated pages": PLACED,
+}
 TAGGED = ("typst", "chromium")
 PROGRAMS = {"chromium": "chromium", "docx": "soffice", "fodt": "soffice", "pptx": "soffice"}
 
