@@ -45,7 +45,7 @@ TARGET = 2.0
 SCRIPT = Path(__file__).resolve().parent / "wrk.lua"
 #: What wrk may take beyond the time it was given.
 GRACE_S = 20
-#: Open files beside those of the streams.
+#: Open files in addition to the streams.
 MORE_FILES = 200
 STREAM_LIMIT_S = 60
 SETTLE_S = 1.0

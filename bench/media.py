@@ -173,7 +173,7 @@ def _measure_speech(result: Result, plan: Plan, root: Path) -> None:
         chunks=count_chunks(spoken, root),
         rounds=plan.rounds,
     )
-    chart = Chart("hearing", "Speech recognition speed", "times real time", [1])
+    chart = Chart("speech", "Speech recognition speed", "times real time", [1])
     head += [f"x {tool.name}" for tool in PEERS]
     result.tables.append(Table(head, lines, "Speech", notes, [chart]))
     for tool in PEERS:
@@ -212,8 +212,8 @@ def measure_speech(result: Result, spoken: Talk, plan: Plan, root: Path) -> dict
                     speeds[name] = spoken.seconds / sample.wall_s
                     row.samples.append(sample)
                     row.error_rate = word_error_rate(spoken.words, sample.text)
-            for name, found in ratios(speeds, [tool.name for tool in PEERS]).items():
-                for peer, ratio in found.items():
+            for name, over in ratios(speeds, [tool.name for tool in PEERS]).items():
+                for peer, ratio in over.items():
                     rows[name].ratios[peer].append(ratio)
     return rows
 

@@ -54,11 +54,11 @@ def running(server: Server, root: Path) -> Iterator[Running]:
     tree = Tree(server.command, directory=directory, env=env, output=log)
     try:
         deadline = time.monotonic() + START_LIMIT_S
-        while not (found := re.search(r"listens on (http://\S+)", log.read_text())):
+        while not (line := re.search(r"listens on (http://\S+)", log.read_text())):
             if time.monotonic() > deadline or not tree.running():
                 raise Failed(f"the server did not start: {log.read_text().strip()[-200:]}")
             time.sleep(0.02)
-        yield Running(found[1], tree, directory)
+        yield Running(line[1], tree, directory)
     finally:
         tree.kill()
         shutil.rmtree(directory, ignore_errors=True)

@@ -289,10 +289,10 @@ def recovery_target(name: str, row: Row, peers: Sequence[Row], target: str) -> T
     """A peer that did not recover counts with the cap."""
     seconds = row.recovery_s if row.recovered else None
     times = {peer.name: peer.recovery_s for peer in peers}
-    found = ahead(name, seconds, times, "s", target=target, lower_is_better=True)
-    if found.peer and not any(peer.recovered for peer in peers):
-        found.peer = f"none within {max(peer.recovery_s or 0 for peer in peers):g} s"
-    return found
+    result = ahead(name, seconds, times, "s", target=target, lower_is_better=True)
+    if result.peer and not any(peer.recovered for peer in peers):
+        result.peer = f"none within {max(peer.recovery_s or 0 for peer in peers):g} s"
+    return result
 
 
 def descriptions(rows: Sequence[Row]) -> str:

@@ -133,13 +133,13 @@ def ahead(
     decimals: int | None = None,
 ) -> Target:
     """Compared with the best peer; without a `target` it is only reported."""
-    known = {peer: figure for peer, figure in peers.items() if figure}
-    if value is None or not known:
+    measured = {peer: figure for peer, figure in peers.items() if figure}
+    if value is None or not measured:
         return Target(name, value, unit, target, False if target else None)
-    best = (min if lower_is_better else max)(known, key=lambda peer: known[peer])
-    ratio = known[best] / value if lower_is_better else value / known[best]
+    best = (min if lower_is_better else max)(measured, key=lambda peer: measured[peer])
+    ratio = measured[best] / value if lower_is_better else value / measured[best]
     met = ratio > 1 if target else None
-    peer = f"{best}: {number(known[best], decimals)}"
+    peer = f"{best}: {number(measured[best], decimals)}"
     return Target(name, value, unit, target, met, peer, ratio, decimals)
 
 
@@ -241,8 +241,8 @@ def _compact(value: Any) -> Any:
         return float(f"{value:.4g}")
     if isinstance(value, Mapping):
         # `met: false` and empty cells are information, empty fields are not.
-        kept = {name: inner for name, inner in value.items() if inner not in (None, "", [], {})}
-        return {name: _compact(inner) for name, inner in kept.items()}
+        fields = {name: inner for name, inner in value.items() if inner not in (None, "", [], {})}
+        return {name: _compact(inner) for name, inner in fields.items()}
     return [_compact(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 

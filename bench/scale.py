@@ -112,8 +112,8 @@ def _measure_workers(result: Result, plan: Plan, root: Path) -> None:
         for job_type in SLOTS:
             for workers in WORKERS:
                 log(f"round {number + 1}: {job_type}, {workers} workers")
-                found = _throughput(root, workers, job_type, plan)
-                samples.setdefault(f"{LABELS[job_type]}, {workers}", []).append(found)
+                sample = _throughput(root, workers, job_type, plan)
+                samples.setdefault(f"{LABELS[job_type]}, {workers}", []).append(sample)
     lines: list[list[Cell]] = [
         [name, *(spread(column) for column in zip(*rounds, strict=True))]
         for name, rounds in samples.items()

@@ -16,6 +16,7 @@ from report import Cell, Table
 from secretary.job import Completed, Job, LogEntry, Progress, utc_now
 from secretary.store import JobStore, Wanted, WorkerInfo, open_store
 
+Client = pymongo.MongoClient[dict[str, Any]]
 REPORTS = 5
 PARAMETERS = {"url": "https://example.org/documents/report.pdf", "language": "de"}
 RESULTS = {"filename": "report.md", "pages": 12, "summary": "Nothing to report. " * 10}
@@ -37,7 +38,7 @@ class Cost:
     requests: float | None
     written: float
     log_bytes: float
-    kept_bytes: float
+    stored_bytes: float
     index_bytes: float | None
 
 
@@ -64,30 +65,24 @@ def measure(root: Path, jobs: int) -> Table:
 
 
 def _measure_mongodb(root: Path, *, jobs: int, at_once: int, reports: int) -> Cost:
-    with (
-        open_arena(MONGODB, root) as arena,
-        pymongo.MongoClient[dict[str, Any]](arena.url) as client,
-    ):
+    with open_arena(MONGODB, root) as arena, Client(arena.url) as client:
         return asyncio.run(_mongodb_cost(client, arena.url, jobs, at_once, reports))
 
 
-async def _mongodb_cost(
-    client: "pymongo.MongoClient[dict[str, Any]]", url: str, jobs: int, at_once: int, reports: int
-) -> Cost:
+async def _mongodb_cost(client: Client, url: str, jobs: int, at_once: int, reports: int) -> Cost:
     async with _opened(url) as store:
-        await _run_jobs(
-            store, at_once, at_once=at_once, reports=reports
-        )  # connects, creates query plans
+        # Connects and creates query plans.
+        await _run_jobs(store, at_once, at_once=at_once, reports=reports)
         since = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
-        asked, kept = _requests(client), _kept(client)
+        requests, stored = _requests(client), _stored(client)
         await _run_jobs(store, jobs, at_once=at_once, reports=reports)
-        asked, kept_now = _requests(client) - asked, _kept(client)
+        requests, stored_now = _requests(client) - requests, _stored(client)
     entries, size = _logged(client, since)
-    kept_bytes, index_bytes = ((b - a) / jobs for a, b in zip(kept, kept_now, strict=True))
-    return Cost(asked / jobs, entries / jobs, size / jobs, kept_bytes, index_bytes)
+    stored_bytes, index_bytes = ((b - a) / jobs for a, b in zip(stored, stored_now, strict=True))
+    return Cost(requests / jobs, entries / jobs, size / jobs, stored_bytes, index_bytes)
 
 
-def _requests(client: "pymongo.MongoClient[dict[str, Any]]") -> int:
+def _requests(client: Client) -> int:
     commands = client.admin.command("serverStatus")["metrics"]["commands"]
     return sum(
         int(counted["total"])
@@ -96,7 +91,7 @@ def _requests(client: "pymongo.MongoClient[dict[str, Any]]") -> int:
     )
 
 
-def _logged(client: "pymongo.MongoClient[dict[str, Any]]", since: Any) -> tuple[int, int]:
+def _logged(client: Client, since: Any) -> tuple[int, int]:
     """The oplog's entries for documents, and their bytes; one entry may hold several writes."""
     inside = {"$size": {"$ifNull": ["$o.applyOps", [1]]}}
     summed = {
@@ -109,11 +104,11 @@ def _logged(client: "pymongo.MongoClient[dict[str, Any]]", since: Any) -> tuple[
         {"$match": {"ts": {"$gt": since}, "$or": written}},
         {"$group": summed},
     ]
-    (found,) = client["local"]["oplog.rs"].aggregate(pipeline)
-    return int(found["entries"]), int(found["bytes"])
+    (totals,) = client["local"]["oplog.rs"].aggregate(pipeline)
+    return int(totals["entries"]), int(totals["bytes"])
 
 
-def _kept(client: "pymongo.MongoClient[dict[str, Any]]") -> tuple[int, int]:
+def _stored(client: Client) -> tuple[int, int]:
     client.admin.command("fsync")  # otherwise the sizes are up to a minute old
     stats = client.get_default_database().command("dbStats")
     return int(stats["dataSize"]), int(stats["indexSize"])
@@ -136,9 +131,9 @@ async def _sqlite_cost(path: Path, jobs: int, at_once: int, reports: int) -> Cos
         pages = (log.stat().st_size - WAL_HEAD) / FRAME / few
         before = reader.pragma("page_count")
         await _run_jobs(store, jobs, at_once=at_once, reports=reports)
-        kept = (reader.pragma("page_count") - before) * PAGE / jobs
+        stored = (reader.pragma("page_count") - before) * PAGE / jobs
         reader.close()
-    return Cost(None, pages, pages * FRAME, kept, None)
+    return Cost(None, pages, pages * FRAME, stored, None)
 
 
 async def _run_jobs(store: JobStore, jobs: int, *, at_once: int, reports: int) -> None:

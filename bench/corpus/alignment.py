@@ -22,8 +22,8 @@ class Words:
 
 
 def words(text: str) -> Words:
-    found = [(_key(match[0]), match.start()) for match in WORD.finditer(text)]
-    return Words([key for key, _ in found], [offset for _, offset in found])
+    matches = [(_key(match[0]), match.start()) for match in WORD.finditer(text)]
+    return Words([key for key, _ in matches], [offset for _, offset in matches])
 
 
 def page_starts(pages: Sequence[Sequence[str]], text: Sequence[str]) -> dict[int, int]:
@@ -33,8 +33,9 @@ def page_starts(pages: Sequence[Sequence[str]], text: Sequence[str]) -> dict[int
     """
     seen = [word for page in pages for word in page]
     anchors = _anchors(seen, text)
-    starts = [there for there, _ in anchors]
-    found, begin = {}, 0
+    starts = [seen_at for seen_at, _ in anchors]
+    first_words: dict[int, int] = {}
+    begin = 0
     for number, page in enumerate(pages):
         after = bisect.bisect_left(starts, begin)
         # A sequence across the boundary does not tell where it is.
@@ -44,46 +45,46 @@ def page_starts(pages: Sequence[Sequence[str]], text: Sequence[str]) -> dict[int
             last = _extend_forward(seen, text, anchors[before], begin)
             near = first[0] - begin <= FURNITURE_WORDS and begin - last[0] <= FURNITURE_WORDS
             if near and 0 <= first[1] - last[1] <= LOST_WORDS:
-                found[number] = first[1]
+                first_words[number] = first[1]
         begin += len(page)
-    return found
+    return first_words
 
 
 def _extend_back(
     seen: Sequence[str], text: Sequence[str], anchor: tuple[int, int], begin: int
 ) -> tuple[int, int]:
-    here, there = anchor
-    while here > begin and there > 0 and seen[here - 1] == text[there - 1]:
-        here, there = here - 1, there - 1
-    return here, there
+    seen_at, text_at = anchor
+    while seen_at > begin and text_at > 0 and seen[seen_at - 1] == text[text_at - 1]:
+        seen_at, text_at = seen_at - 1, text_at - 1
+    return seen_at, text_at
 
 
 def _extend_forward(
     seen: Sequence[str], text: Sequence[str], anchor: tuple[int, int], end: int
 ) -> tuple[int, int]:
     """Where the sequence that starts here ends."""
-    here, there = anchor[0] + RUN, anchor[1] + RUN
-    while here < end and there < len(text) and seen[here] == text[there]:
-        here, there = here + 1, there + 1
-    return here, there
+    seen_at, text_at = anchor[0] + RUN, anchor[1] + RUN
+    while seen_at < end and text_at < len(text) and seen[seen_at] == text[text_at]:
+        seen_at, text_at = seen_at + 1, text_at + 1
+    return seen_at, text_at
 
 
 def _anchors(seen: Sequence[str], text: Sequence[str]) -> list[tuple[int, int]]:
     """Positions of the sequences that occur once in each, in the same order."""
-    once, there = _once(seen), _once(text)
-    pairs = sorted((place, there[run]) for run, place in once.items() if run in there)
+    once, in_text = _once(seen), _once(text)
+    pairs = sorted((at, in_text[run]) for run, at in once.items() if run in in_text)
     return _longest_increasing(pairs)
 
 
 def _once(sequence: Sequence[str]) -> dict[tuple[str, ...], int]:
-    places: dict[tuple[str, ...], int] = {}
+    positions: dict[tuple[str, ...], int] = {}
     again = set()
-    for place in range(len(sequence) - RUN + 1):
-        run = tuple(sequence[place : place + RUN])
-        if run in places:
+    for position in range(len(sequence) - RUN + 1):
+        run = tuple(sequence[position : position + RUN])
+        if run in positions:
             again.add(run)
-        places[run] = place
-    return {run: place for run, place in places.items() if run not in again}
+        positions[run] = position
+    return {run: position for run, position in positions.items() if run not in again}
 
 
 def _longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -91,11 +92,11 @@ def _longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int
     tails: list[int] = []
     ends: list[int] = []
     before: list[int | None] = []
-    for number, (_, there) in enumerate(pairs):
-        place = bisect.bisect_left(tails, there)
-        before.append(ends[place - 1] if place else None)
-        tails[place : place + 1] = [there]
-        ends[place : place + 1] = [number]
+    for number, (_, text_at) in enumerate(pairs):
+        position = bisect.bisect_left(tails, text_at)
+        before.append(ends[position - 1] if position else None)
+        tails[position : position + 1] = [text_at]
+        ends[position : position + 1] = [number]
     chain = []
     at = ends[-1] if ends else None
     while at is not None:

@@ -103,8 +103,8 @@ def _make(samples: Sequence[Sample], directory: Path) -> None:
         by_producer[sample.producer].append(sample)
     for producer, these in by_producer.items():
         # An interrupted run must not leave incomplete files.
-        with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as place:
-            made = [(document_of(sample), Path(place) / sample.pdf.name) for sample in these]
+        with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as scratch:
+            made = [(document_of(sample), Path(scratch) / sample.pdf.name) for sample in these]
             _write(producer, these, made)
             for sample, (document, written) in zip(these, made, strict=True):
                 sample.markdown.write_text(document.markdown(), encoding="utf-8")
@@ -132,10 +132,10 @@ def _write(producer: str, samples: Sequence[Sample], made: Sequence[tuple[Docume
 
             convert_all(made, producer)
         case "placed":
-            from .placed_pages import write as place
+            from .placed_pages import write as draw
 
             for sample, (document, target) in zip(samples, made, strict=True):
-                place(document, target, sample.kind)
+                draw(document, target, sample.kind)
         case "typst":
             from .typst_pages import write
 

@@ -60,9 +60,9 @@ def mixed_pages(directory: Path, count: int, documents: Sequence[Path]) -> Path:
     """A file with this many pages, taken from these documents in turn."""
     target = directory / f"mixed-{count}.pdf"
     with pypdfium2.PdfDocument.new() as mixed:
-        for place in range(count):
-            with pypdfium2.PdfDocument(documents[place % len(documents)]) as document:
-                number = place // len(documents) % len(document)
+        for index in range(count):
+            with pypdfium2.PdfDocument(documents[index % len(documents)]) as document:
+                number = index // len(documents) % len(document)
                 mixed.import_pages(document, pages=[number])
         mixed.save(target)
     return target

@@ -76,9 +76,9 @@ def _css(document: Document) -> str:
     ]
     for level, factor in enumerate(style.heads, 1):
         weight = "bold" if style.heads_bold else "normal"
-        place = "center" if style.heads_centred else "left"
+        align = "center" if style.heads_centred else "left"
         lines.append(
-            f"h{level} {{ font-size: {factor}em; font-weight: {weight}; text-align: {place} }}"
+            f"h{level} {{ font-size: {factor}em; font-weight: {weight}; text-align: {align} }}"
         )
     return "\n".join(lines)
 
@@ -124,6 +124,4 @@ def _list(entries: tuple[Entry, ...], numbered: bool) -> str:
 
 
 def _inline(text: str) -> str:
-    return "".join(
-        f"<b>{escape(piece)}</b>" if bold else escape(piece) for piece, bold in spans(text)
-    )
+    return "".join(f"<b>{escape(part)}</b>" if bold else escape(part) for part, bold in spans(text))

@@ -100,9 +100,9 @@ def plain(text: str) -> str:
 
 def spans(text: str) -> Iterator[tuple[str, bool]]:
     """The parts of a text, and whether each is bold."""
-    for place, piece in enumerate(text.split("**")):
-        if piece:
-            yield piece, place % 2 == 1
+    for index, part in enumerate(text.split("**")):
+        if part:
+            yield part, index % 2 == 1
 
 
 def _markdown(block: Block) -> Iterator[str]:

@@ -160,8 +160,8 @@ def _list(entries: tuple[Entry, ...], name: str) -> str:
 
 def _inline(text: str) -> str:
     return "".join(
-        f'<text:span text:style-name="Bold">{escape(piece)}</text:span>' if bold else escape(piece)
-        for piece, bold in spans(text)
+        f'<text:span text:style-name="Bold">{escape(part)}</text:span>' if bold else escape(part)
+        for part, bold in spans(text)
     )
 
 
@@ -203,8 +203,8 @@ def _add_docx_block(file: Any, document: Document, block: object) -> None:
 
 
 def _runs(paragraph: Any, text: str, size: float | None = None) -> None:
-    for piece, bold in spans(text):
-        run = paragraph.add_run(piece)
+    for part, bold in spans(text):
+        run = paragraph.add_run(part)
         run.bold = bold
         if size:
             run.font.size = Pt(size)

@@ -28,14 +28,14 @@ Disorder = Callable[[list[Word], random.Random], list[Word]]
 
 def write(document: Document, target: Path, manner: str) -> None:
     words = Setter(document).words
-    chance = random.Random(target.stem)
-    disorder = chance.choice(DISORDERS)
+    dice = random.Random(target.stem)
+    disorder = dice.choice(DISORDERS)
     width, height = document.style.page
     canvas = Canvas(str(target), pagesize=(width, height), invariant=1)
     for page in range(1 + max(word.page for word in words)):
         placed = [word for word in words if word.page == page]
         if manner == "out of order":
-            placed = disorder(placed, chance)
+            placed = disorder(placed, dice)
         if manner == "rotated pages":
             _turn(canvas, (width, height), quarter=1 + page % 3)
         for word in placed:
@@ -45,24 +45,24 @@ def write(document: Document, target: Path, manner: str) -> None:
     canvas.save()
 
 
-def _pieces(words: list[Word], chance: random.Random) -> list[Word]:
+def _groups(words: list[Word], dice: random.Random) -> list[Word]:
     """As after manual edits: some lines at a time, in any order."""
-    pieces = [words[start : start + 40] for start in range(0, len(words), 40)]
-    chance.shuffle(pieces)
-    return [word for piece in pieces for word in piece]
+    groups = [words[start : start + 40] for start in range(0, len(words), 40)]
+    dice.shuffle(groups)
+    return [word for group in groups for word in group]
 
 
-def _across(words: list[Word], chance: random.Random) -> list[Word]:
+def _across(words: list[Word], dice: random.Random) -> list[Word]:
     """Line by line over the whole page, across its columns."""
     return sorted(words, key=lambda word: (-round(word.y), word.x))
 
 
-def _by_font(words: list[Word], chance: random.Random) -> list[Word]:
+def _by_font(words: list[Word], dice: random.Random) -> list[Word]:
     """As programs do that avoid font changes."""
     return sorted(words, key=lambda word: (word.font, word.size))
 
 
-DISORDERS: tuple[Disorder, ...] = (_pieces, _across, _by_font)
+DISORDERS: tuple[Disorder, ...] = (_groups, _across, _by_font)
 
 
 def _turn(canvas: Canvas, size: tuple[int, int], quarter: int) -> None:

@@ -41,10 +41,10 @@ class Prose:
     def paragraph(self, least: int = 2, most: int = 6) -> str:
         sentences = [self.sentence() for _ in range(self.random.randint(least, most))]
         if self.chance(0.3):
-            place = self.random.randrange(len(sentences))
-            words = sentences[place].split()
+            index = self.random.randrange(len(sentences))
+            words = sentences[index].split()
             end = self.random.randint(1, min(3, len(words)))
-            sentences[place] = " ".join(["**" + " ".join(words[:end]) + "**", *words[end:]])
+            sentences[index] = " ".join(["**" + " ".join(words[:end]) + "**", *words[end:]])
         return " ".join(sentences)
 
     def phrase(self) -> str:

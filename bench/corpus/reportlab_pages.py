@@ -137,8 +137,8 @@ def _heading(document: Document, level: int) -> ParagraphStyle:
     style, (regular, bold) = document.style, _fonts(document)
     size = style.size * style.heads[level - 1]
     more = {"fontName": bold if style.heads_bold else regular, "spaceBefore": size * 0.6}
-    place = TA_CENTER if style.heads_centred else TA_LEFT
-    return _look(document, size, alignment=place, keepWithNext=1, **more)
+    alignment = TA_CENTER if style.heads_centred else TA_LEFT
+    return _look(document, size, alignment=alignment, keepWithNext=1, **more)
 
 
 def _table(document: Document, table: Table) -> SetTable:
@@ -188,6 +188,4 @@ def _list(document: Document, entries: tuple[Entry, ...], numbered: bool) -> Lis
 
 
 def _inline(text: str) -> str:
-    return "".join(
-        f"<b>{escape(piece)}</b>" if bold else escape(piece) for piece, bold in spans(text)
-    )
+    return "".join(f"<b>{escape(part)}</b>" if bold else escape(part) for part, bold in spans(text))

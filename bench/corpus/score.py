@@ -94,13 +94,13 @@ def _order(expected: Sequence[str], seen: Sequence[str]) -> float:
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:
     """Length of the longest common subsequence, with one bit per word."""
-    places: dict[str, int] = {}
-    for place, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << place
+    positions: dict[str, int] = {}
+    for position, word in enumerate(first):
+        positions[word] = positions.get(word, 0) | 1 << position
     everything = (1 << len(first)) - 1
     row = everything
     for word in second:
-        hits = row & places.get(word, 0)
+        hits = row & positions.get(word, 0)
         row = ((row + hits) | (row - hits)) & everything
     return len(first) - row.bit_count()
 
@@ -165,17 +165,21 @@ def _tables(markdown: str) -> list[Grid]:
         rows = [HTML_CELL.findall(row) for row in HTML_ROW.findall(text)]
         tables.append(_grid(rows))
     lines = markdown.splitlines()
-    place = 0
-    while place + 1 < len(lines):
-        if "|" in lines[place] and "|" in lines[place + 1] and RULE.match(lines[place + 1]):
-            rows = [_cells(lines[place])]
-            place += 2
-            while place < len(lines) and "|" in lines[place]:
-                rows.append(_cells(lines[place]))
-                place += 1
+    position = 0
+    while position + 1 < len(lines):
+        if (
+            "|" in lines[position]
+            and "|" in lines[position + 1]
+            and RULE.match(lines[position + 1])
+        ):
+            rows = [_cells(lines[position])]
+            position += 2
+            while position < len(lines) and "|" in lines[position]:
+                rows.append(_cells(lines[position]))
+                position += 1
             tables.append(_grid(rows))
         else:
-            place += 1
+            position += 1
     return [table for table in tables if any(any(row) for row in table)]
 
 
@@ -220,13 +224,13 @@ def _distance(first: str, second: str) -> int:
     """Levenshtein distance, with one bit per character of the first text (Myers, 1999)."""
     if not first:
         return len(second)
-    places: dict[str, int] = {}
-    for place, character in enumerate(first):
-        places[character] = places.get(character, 0) | 1 << place
+    positions: dict[str, int] = {}
+    for position, character in enumerate(first):
+        positions[character] = positions.get(character, 0) | 1 << position
     everything, last = (1 << len(first)) - 1, 1 << (len(first) - 1)
     more, less, distance = everything, 0, len(first)
     for character in second:
-        same = places.get(character, 0)
+        same = positions.get(character, 0)
         down = same | less
         across = (((same & more) + more) ^ more) | same
         rise, fall = less | (~(across | more) & everything), more & across

@@ -107,7 +107,7 @@ def _list(entries: tuple[Entry, ...], numbered: bool) -> str:
 
 def _inline(text: str) -> str:
     return "".join(
-        f"#strong({_quoted(piece)})" if bold else _string(piece) for piece, bold in spans(text)
+        f"#strong({_quoted(part)})" if bold else _string(part) for part, bold in spans(text)
     )
 
 

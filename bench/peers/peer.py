@@ -66,7 +66,7 @@ async def blocking(submit: Callable[[Job, int], object]) -> AsyncIterator[Submit
 
 
 def tool(name: str) -> str:
-    """A program installed beside the Python that runs this row."""
+    """A program installed next to the Python that runs this row."""
     return str(Path(sys.executable).with_name(name))
 
 
