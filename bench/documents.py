@@ -15,10 +15,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import harness
 import quality
+from corpus.corpus import Split
 from corpus.files import Scan, mixed_pages, plain_pages, scan, variant
 from corpus.manuals import documents
 from corpus.score import MEASURES, average, character_error_rate
@@ -28,7 +30,6 @@ from report import Cell, Chart, Result, Table, ahead, at_least, at_most, median,
 from service import Done, Service, serving
 from tools import PDF_TOOLS, PDFIUM, SECRETARY, read_one
 
-PARTS = ("quality", "real", "speed", "ocr", "memory")
 PROCESSES = (1, 2)
 #: Left out of a quick run: they take a minute for the corpus.
 SLOWEST = ("pymupdf4llm", "markitdown")
@@ -85,20 +86,8 @@ def main(arguments: Sequence[str]) -> Result:
     options = harness.parser(__doc__, PARTS).parse_args(arguments)
     plan = QUICK if options.quick else Plan()
     with harness.benchmark("documents", options, plan, "tesseract") as (result, root):
-        for part in options.only:
-            if part == "real" and options.quick:
-                continue
-            log(part)
-            with recording_failure(result.failures, part):
-                match part:
-                    case "quality" | "real":
-                        _measure_quality(result, plan, root, part)
-                    case "speed":
-                        _measure_speed(result, plan, root)
-                    case "ocr":
-                        _measure_ocr(result, plan, root)
-                    case "memory":
-                        _measure_memory(result, plan, root)
+        parts = [part for part in options.only if part != "real" or plan.every_tool]
+        harness.measure_parts(PARTS, parts, result, plan, root)
     return result
 
 
@@ -106,22 +95,22 @@ def _processes(count: int) -> str:
     return f"{count} process{'es' if count > 1 else ''}"
 
 
-def _measure_quality(result: Result, plan: Plan, root: Path, part: str) -> None:
-    corpus = documents(WORK, "real" if part == "real" else "test")
+def _measure_quality(result: Result, plan: Plan, root: Path, *, split: Split) -> None:
+    corpus = documents(WORK, split)
     result.failures += [f"not installed: {name}" for name in corpus.missing]
     rows = [quality.measure_jobs(corpus.samples, root)]
     for tool in PDF_TOOLS.values():
         if tool != SECRETARY and (plan.every_tool or tool.name not in SLOWEST):
-            log(f"{part}: {tool.name}")
+            log(f"{split}: {tool.name}")
             rows.append(quality.measure(tool, corpus.samples))
     result.failures += [f"{row.tool}: {failure}" for row in rows for failure in row.failures]
     result.versions |= {row.tool: row.version for row in rows[1:]}
-    title = REAL if part == "real" else OWN
+    title = REAL if split == "real" else OWN
     result.tables.append(quality.table(rows, corpus.samples, title, QUALITY_NOTES))
     ours, *peers = [(row.tool, average(row.scores.values())) for row in rows if row.scores]
     for name in MEASURES:
         figures = {tool: averages[name] for tool, averages in peers}
-        label = f"{'real manuals' if part == 'real' else 'generated documents'}: {name}"
+        label = f"{'real manuals' if split == 'real' else 'generated documents'}: {name}"
         result.targets.append(ahead(label, ours[1][name], figures, decimals=3))
 
 
@@ -399,6 +388,14 @@ def _peak(method: str, file: Path, root: Path) -> tuple[float, float, float, flo
     everything = leader + sum(peaks.values())
     return leader / 1e6, max(peaks.values(), default=0) / 1e6, everything / 1e6, seconds
 
+
+PARTS: dict[str, harness.Part] = {
+    "quality": partial(_measure_quality, split="test"),
+    "real": partial(_measure_quality, split="real"),
+    "speed": _measure_speed,
+    "ocr": _measure_ocr,
+    "memory": _measure_memory,
+}
 
 if __name__ == "__main__":
     harness.run(main)

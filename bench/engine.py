@@ -9,7 +9,6 @@ row consists of.
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -100,36 +99,16 @@ def measure(rows: Sequence[Row], plan: Plan, root: Path, failures: list[str]) ->
                 row.concurrent_enqueue_rates.append(rate)
             with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
                 row.latencies.append(queues.start_latency(arena, plan.probes))
-    _measure_side_by_side(rows, plan, root, failures)
+    with queues.idle_workers(rows, root, failures) as idle:
+        usages = queues.idle_cpu([arena for _, arena in idle], seconds=plan.idle_s)
+        for (row, _), usage in zip(idle, usages, strict=True):
+            row.idle_cpu = usage
+        queues.measure_recovery(idle, plan.recovery_cap_s, failures)
     for row in rows:
         if row.about.extra:
             log(f"figures of its own: {row.name}")
             with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
                 row.extra = arena.client("extra", limit_s=EXTRA_LIMIT_S)
-
-
-def _measure_side_by_side(rows: Sequence[Row], plan: Plan, root: Path, failures: list[str]) -> None:
-    """Idle CPU and recovery are mostly waiting: all rows at once."""
-    with ExitStack() as stack:
-        idle, killed = [], []
-        for row in rows:
-            log(f"idle worker: {row.name}")
-            with recording_failure(failures, row.name):
-                arena = stack.enter_context(open_arena(row.adapter, root))
-                queues.warm_up(arena)
-                idle.append((row, arena))
-        usages = queues.idle_cpu([arena for _, arena in idle], seconds=plan.idle_s)
-        for (row, _), usage in zip(idle, usages, strict=True):
-            row.idle_cpu = usage
-        for row, arena in idle:
-            log(f"kill -9: {row.name}")
-            with recording_failure(failures, row.name):
-                killed.append((row, arena, queues.kill_in_mid_job(arena)))
-        queues.wait_for_recovery(
-            [(arena, kill) for _, arena, kill in killed], cap_s=plan.recovery_cap_s
-        )
-        for row, arena, kill in killed:
-            row.set_recovery(arena, kill, plan.recovery_cap_s)
 
 
 def _chosen(only: str | None) -> list[Adapter]:

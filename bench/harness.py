@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -31,6 +31,8 @@ PEERS = BENCH / "peers"
 #: Kept between runs: environments of peers, corpora.
 WORK = BENCH.parent / ".bench"
 INSTALL_LIMIT_S = 600
+#: Measures one part of a benchmark and adds it to the result.
+Part = Callable[[Result, Any, Path], None]
 FSYNC_PROBES = 50
 
 
@@ -48,11 +50,20 @@ def recording_failure(failures: list[str], what: str = "") -> Iterator[None]:
         log(f"failed: {failures[-1]}")
 
 
+def measure_parts(
+    parts: Mapping[str, Part], only: Iterable[str], result: Result, plan: Any, root: Path
+) -> None:
+    for name in only:
+        log(name)
+        with recording_failure(result.failures, name):
+            parts[name](result, plan, root)
+
+
 def log(message: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
 
 
-def parser(doc: str | None, parts: Sequence[str] = ()) -> argparse.ArgumentParser:
+def parser(doc: str | None, parts: Iterable[str] = ()) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     made.add_argument("--quick", action="store_true", help="few samples, for a first look")
     made.add_argument("--json", type=Path, help="file for the result")

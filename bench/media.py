@@ -21,7 +21,7 @@ from pathlib import Path
 
 import harness
 from corpus.recordings import Talk, count_chunks, ffmpeg, marked, meeting, talk, write_wav
-from harness import Failed, log, recording_failure
+from harness import Failed, recording_failure
 from processes import Tree, sampling
 from report import Cell, Chart, Result, Table, Target, at_least, median, spread
 from service import Service, serving
@@ -33,7 +33,6 @@ from secretary.processors.media.recording import Recording
 from secretary.processors.media.sound import chosen_track, decode
 from tests.speech import word_error_rate
 
-PARTS = ("speed", "decoding", "memory")
 #: The same weights as Secretary's.
 FASTER_WHISPER = Tool(
     "faster-whisper",
@@ -114,16 +113,7 @@ def main(arguments: Sequence[str]) -> Result:
     plan = QUICK if options.quick else Plan()
     plan = replace(plan, minutes=options.minutes or plan.minutes)
     with harness.benchmark("media", options, plan) as (result, root):
-        for part in options.only:
-            log(part)
-            with recording_failure(result.failures, part):
-                match part:
-                    case "speed":
-                        _measure_speech(result, plan, root)
-                    case "decoding":
-                        _measure_decoding(result, plan, root)
-                    case "memory":
-                        _measure_memory(result, plan, root)
+        harness.measure_parts(PARTS, options.only, result, plan, root)
     return result
 
 
@@ -393,6 +383,8 @@ def _scratch_bytes(directory: Path) -> int:
                     size += os.stat(os.path.join(parent, name)).st_blocks * 512
     return size
 
+
+PARTS = {"speed": _measure_speech, "decoding": _measure_decoding, "memory": _measure_memory}
 
 if __name__ == "__main__":
     harness.run(main)

@@ -9,12 +9,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import PEERS, Failed, environment
+from harness import PEERS, Failed, environment, log, recording_failure
 from processes import Tree, child_environment
 from report import Cell, Target, ahead
 
@@ -275,14 +275,38 @@ class Row:
     def ours(self) -> bool:
         return self.name.startswith("secretary")
 
-    def set_recovery(self, arena: Arena, killed: Killed, cap_s: float) -> None:
-        seconds = recovered_after(arena, killed)
-        self.recovered = seconds is not None and seconds <= cap_s
-        self.recovery_s = seconds if self.recovered else cap_s
-
     def recovery_cell(self) -> Cell:
         lost = self.recovery_s is not None and not self.recovered
         return f"> {self.recovery_s:g}" if lost else self.recovery_s
+
+
+@contextmanager
+def idle_workers(
+    rows: Sequence[Row], root: Path, failures: list[str]
+) -> Iterator[list[tuple[Row, Arena]]]:
+    """All rows at once, for measurements that are mostly waiting."""
+    with ExitStack() as stack:
+        idle = []
+        for row in rows:
+            log(f"idle worker: {row.name}")
+            with recording_failure(failures, row.name):
+                arena = stack.enter_context(open_arena(row.adapter, root))
+                warm_up(arena)
+                idle.append((row, arena))
+        yield idle
+
+
+def measure_recovery(idle: Sequence[tuple[Row, Arena]], cap_s: float, failures: list[str]) -> None:
+    killed: list[tuple[Row, Arena, Killed]] = []
+    for row, arena in idle:
+        log(f"kill -9: {row.name}")
+        with recording_failure(failures, row.name):
+            killed.append((row, arena, kill_in_mid_job(arena)))
+    wait_for_recovery([(arena, kill) for _, arena, kill in killed], cap_s=cap_s)
+    for row, arena, kill in killed:
+        seconds = recovered_after(arena, kill)
+        row.recovered = seconds is not None and seconds <= cap_s
+        row.recovery_s = seconds if row.recovered else cap_s
 
 
 def recovery_target(name: str, row: Row, peers: Sequence[Row], target: str) -> Target:

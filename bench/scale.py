@@ -31,7 +31,6 @@ from report import Cell, Chart, Result, Table, Target, ahead, at_least, median, 
 from secretary.job import Job
 from secretary.store import JobStore, open_store
 
-PARTS = ("workers", "wakeup", "documents", "durable", "costs")
 WORKERS = (1, 2, 4, 8)
 #: Slots for jobs that do nothing, and for jobs that wait 0.1 s.
 SLOTS = {"noop": 32, "rest": 8}
@@ -89,20 +88,7 @@ def main(arguments: Sequence[str]) -> Result:
     plan = QUICK if options.quick else Plan()
     plan = replace(plan, rounds=options.rounds or plan.rounds)
     with harness.benchmark("scale", options, plan, "mongod", "redis-server") as (result, root):
-        for part in options.only:
-            log(part)
-            with recording_failure(result.failures, part):
-                match part:
-                    case "workers":
-                        _measure_workers(result, plan, root)
-                    case "wakeup":
-                        _measure_wake_up(result, plan, root)
-                    case "documents":
-                        _measure_documents(result, plan, root)
-                    case "durable":
-                        _measure_durable(result, plan, root)
-                    case "costs":
-                        result.tables.append(store_costs.measure(root, plan.cost_jobs))
+        harness.measure_parts(PARTS, options.only, result, plan, root)
     return result
 
 
@@ -358,18 +344,8 @@ def _measure_durable(result: Result, plan: Plan, root: Path) -> None:
         for row in rows:
             log(f"round {number + 1}: {row.name}")
             _measure_row(result.failures, row, plan, root)
-    log("kill -9")
-    with ExitStack() as stack:
-        cases = []
-        for row in rows:
-            with recording_failure(result.failures, f"{row.name}: recovery"):
-                arena = stack.enter_context(open_arena(row.adapter, root))
-                queues.warm_up(arena)
-                cases.append((row, arena, queues.kill_in_mid_job(arena)))
-        killed = [(arena, kill) for _, arena, kill in cases]
-        queues.wait_for_recovery(killed, cap_s=plan.recovery_cap_s)
-        for row, arena, kill in cases:
-            row.set_recovery(arena, kill, plan.recovery_cap_s)
+    with queues.idle_workers(rows, root, result.failures) as idle:
+        queues.measure_recovery(idle, plan.recovery_cap_s, result.failures)
     result.versions |= queues.peer_versions(rows)
     result.tables.append(_durable_table(rows, result))
     result.targets += _durable_targets(rows)
@@ -434,6 +410,18 @@ def _durable_targets(rows: Sequence[Row]) -> Iterator[Target]:
         name = f"{row.name}: recovery after kill -9"
         yield queues.recovery_target(name, row, peers, DURABLE_TARGET)
 
+
+def _measure_costs(result: Result, plan: Plan, root: Path) -> None:
+    result.tables.append(store_costs.measure(root, plan.cost_jobs))
+
+
+PARTS = {
+    "workers": _measure_workers,
+    "wakeup": _measure_wake_up,
+    "documents": _measure_documents,
+    "durable": _measure_durable,
+    "costs": _measure_costs,
+}
 
 if __name__ == "__main__":
     harness.run(main)
