@@ -263,6 +263,8 @@ def _measure_ocr(result: Result, plan: Plan, root: Path) -> None:
     if not harness.has_program("tesseract", "tesseract-ocr"):
         raise Failed("there is no tesseract: apt-get install tesseract-ocr tesseract-ocr-deu")
     rows = measure_ocr(plan, root)
+    if not rows[OCRMYPDF].failures:
+        result.versions["ocrmypdf"] = _run(*_ocrmypdf_command(), "--version").strip()
     scans = list(rows[TESSERACT].rates)
     head = ["", *(f"{name}: pages/s|x tesseract|CER %" for name in scans)]
     head = [title for titles in head for title in titles.split("|")]
@@ -338,15 +340,19 @@ def _ours(service: Service) -> OcrReader:
 
 def _ocrmypdf(root: Path) -> OcrReader:
     def read(one: Scan, number: int) -> tuple[str, float]:
-        python = harness.environment("reader-ocrmypdf", ["ocrmypdf"])
+        command = _ocrmypdf_command()
         sidecar, output = root / "sidecar.txt", root / "searchable.pdf"
         options = ["--jobs", "1", "--optimize", "0", "--output-type", "pdf", "--quiet"]
         options += ["--language", one.tesseract_language, "--sidecar", str(sidecar)]
         started = time.perf_counter()
-        _run(str(python), "-m", "ocrmypdf", *options, str(one.pdf), str(output))
+        _run(*command, *options, str(one.pdf), str(output))
         return sidecar.read_text(encoding="utf-8"), time.perf_counter() - started
 
     return read
+
+
+def _ocrmypdf_command() -> tuple[str, ...]:
+    return str(harness.environment("reader-ocrmypdf", ["ocrmypdf"])), "-m", "ocrmypdf"
 
 
 def _run(*command: str) -> str:
