@@ -22,7 +22,7 @@ from urllib.parse import urlencode, urlsplit
 import harness
 from harness import PEERS, Failed, log, recording_failure
 from processes import SERVE, Server, running
-from queues import MONGODB, Arena, open_arena
+from queues import MONGODB, Testbed, open_testbed
 from report import Cell, Chart, Result, Table, Target, at_most
 
 from secretary.config import Settings, Storage
@@ -108,11 +108,11 @@ def main(arguments: Sequence[str]) -> Result:
 def _measure(row: Row, plan: Plan, directory: Path) -> None:
     data = directory / "data"
     data.mkdir(parents=True)
-    database: AbstractContextManager[Arena | None] = nullcontext()
+    database: AbstractContextManager[Testbed | None] = nullcontext()
     if row.name == "mongodb":
-        database = open_arena(MONGODB, directory)
-    with database as arena:
-        url = arena.url if arena else None
+        database = open_testbed(MONGODB, directory)
+    with database as testbed:
+        url = testbed.url if testbed else None
         store_url = Settings(storage=Storage(data_dir=data, mongodb_uri=url)).store_url
         command = (*SERVE[:-1], str(data), "--no-worker")
         server = Server(row.name, command, {"MONGODB_URI": url} if url else {})

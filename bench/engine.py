@@ -15,7 +15,7 @@ from pathlib import Path
 import harness
 import queues
 from harness import log, recording_failure
-from queues import About, Adapter, Row, open_arena
+from queues import About, Adapter, Row, open_testbed
 from report import Cell, Chart, Result, Table, Target, ahead, at_most, median, spread
 
 ISOLATED, ON_LOOP = "secretary-sqlite", "secretary-loop"
@@ -84,31 +84,31 @@ def main(arguments: Sequence[str]) -> Result:
 
 def measure(rows: Sequence[Row], plan: Plan, root: Path, failures: list[str]) -> None:
     for row in rows:
-        with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-            row.about = About(**arena.client("about"))
+        with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+            row.about = About(**testbed.client("about"))
     for number in range(plan.rounds):
         turn = number % len(rows)
         for row in [*rows[turn:], *rows[:turn]]:
             log(f"round {number + 1} of {plan.rounds}: {row.name}")
-            with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-                row.enqueue_rates.append(queues.enqueue_rate(arena, plan.jobs))
-                rate = queues.drain_rate(arena, plan.jobs, window_s=plan.drain_window_s)
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                row.enqueue_rates.append(queues.enqueue_rate(testbed, plan.jobs))
+                rate = queues.drain_rate(testbed, plan.jobs, window_s=plan.drain_window_s)
                 row.drain_rates.append(rate)
-            with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-                rate = queues.enqueue_rate(arena, plan.jobs, callers=queues.CALLERS)
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                rate = queues.enqueue_rate(testbed, plan.jobs, callers=queues.CALLERS)
                 row.concurrent_enqueue_rates.append(rate)
-            with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-                row.latencies.append(queues.start_latency(arena, plan.probes))
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                row.latencies.append(queues.start_latency(testbed, plan.probes))
     with queues.idle_workers(rows, root, failures) as idle:
-        usages = queues.idle_cpu([arena for _, arena in idle], seconds=plan.idle_s)
+        usages = queues.idle_cpu([testbed for _, testbed in idle], seconds=plan.idle_s)
         for (row, _), usage in zip(idle, usages, strict=True):
             row.idle_cpu = usage
         queues.measure_recovery(idle, plan.recovery_cap_s, failures)
     for row in rows:
         if row.about.extra:
             log(f"figures of its own: {row.name}")
-            with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-                row.extra = arena.client("extra", limit_s=EXTRA_LIMIT_S)
+            with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+                row.extra = testbed.client("extra", limit_s=EXTRA_LIMIT_S)
 
 
 def _chosen(only: str | None) -> list[Adapter]:

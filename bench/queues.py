@@ -75,20 +75,20 @@ class Killed:
 
 
 @contextmanager
-def open_arena(adapter: Adapter, root: Path) -> Iterator["Arena"]:
+def open_testbed(adapter: Adapter, root: Path) -> Iterator["Testbed"]:
     directory = Path(tempfile.mkdtemp(prefix=f"{adapter.name}-", dir=root))
-    arena = Arena(adapter, directory)
+    testbed = Testbed(adapter, directory)
     try:
-        arena.start_service()
-        yield arena
+        testbed.start_service()
+        yield testbed
     finally:
-        arena.kill_worker()
-        if arena.service:
-            arena.service.kill()
+        testbed.kill_worker()
+        if testbed.service:
+            testbed.service.kill()
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class Arena:
+class Testbed:
     """The directory, service and worker of one measurement of one row."""
 
     def __init__(self, adapter: Adapter, directory: Path) -> None:
@@ -172,80 +172,82 @@ class Arena:
         return Tree(command, directory=self.directory, env=self._env, output=output)
 
 
-def enqueue_rate(arena: Arena, jobs: int, *, callers: int = 1) -> float:
-    answer = arena.client("enqueue", jobs, callers)
+def enqueue_rate(testbed: Testbed, jobs: int, *, callers: int = 1) -> float:
+    answer = testbed.client("enqueue", jobs, callers)
     return float(answer["jobs"] / answer["seconds"])
 
 
-def drain_rate(arena: Arena, jobs: int, *, window_s: float) -> float:
+def drain_rate(testbed: Testbed, jobs: int, *, window_s: float) -> float:
     """Jobs per second from the first start to the last, or to the end of the window."""
-    arena.start_worker()
-    arena.wait_for_starts(1)
+    testbed.start_worker()
+    testbed.wait_for_starts(1)
     deadline = time.monotonic() + window_s
-    while arena.started() < jobs and time.monotonic() < deadline:
+    while testbed.started() < jobs and time.monotonic() < deadline:
         time.sleep(0.05)
-    arena.kill_worker()
-    starts = {record.sent_ns: record.started_ns for record in arena.records()}
+    testbed.kill_worker()
+    starts = {record.sent_ns: record.started_ns for record in testbed.records()}
     if len(starts) < 2:
         raise Failed(f"one job started in {window_s:.0f} s")
     return (len(starts) - 1) / (max(starts.values()) - min(starts.values())) * 1e9
 
 
-def start_latency(arena: Arena, jobs: int) -> tuple[float, float]:
+def start_latency(testbed: Testbed, jobs: int) -> tuple[float, float]:
     """p50 and p95 in ms, from the client's call to the job's first line; the worker is idle."""
-    warm_up(arena)
-    arena.client("probe", jobs, PROBE_GAP_MS)
-    arena.wait_for_starts(WARM_UP_JOBS + jobs)
-    probes = arena.records()[WARM_UP_JOBS:]
+    warm_up(testbed)
+    testbed.client("probe", jobs, PROBE_GAP_MS)
+    testbed.wait_for_starts(WARM_UP_JOBS + jobs)
+    probes = testbed.records()[WARM_UP_JOBS:]
     delays = [(record.started_ns - record.sent_ns) / 1e6 for record in probes]
     return statistics.median(delays), statistics.quantiles(delays, n=20)[-1]
 
 
-def warm_up(arena: Arena) -> None:
+def warm_up(testbed: Testbed) -> None:
     """Leaves an idle worker that has already run some jobs."""
-    arena.client("enqueue", WARM_UP_JOBS)
-    arena.start_worker()
-    arena.wait_for_starts(WARM_UP_JOBS)
+    testbed.client("enqueue", WARM_UP_JOBS)
+    testbed.start_worker()
+    testbed.wait_for_starts(WARM_UP_JOBS)
     time.sleep(SETTLE_S)
 
 
-def idle_cpu(arenas: Sequence[Arena], *, seconds: float) -> list[tuple[float, float | None]]:
+def idle_cpu(testbeds: Sequence[Testbed], *, seconds: float) -> list[tuple[float, float | None]]:
     """Percent of one core of each worker and its service, all measured at the same time."""
-    started, before = time.monotonic(), [arena.cpu_seconds() for arena in arenas]
+    started, before = time.monotonic(), [testbed.cpu_seconds() for testbed in testbeds]
     time.sleep(seconds)
     percent = 100 / (time.monotonic() - started)
     usages: list[tuple[float, float | None]] = []
-    for arena, (worker_before, service_before) in zip(arenas, before, strict=True):
-        worker, service = arena.cpu_seconds()
-        of_service = (service - service_before) * percent if arena.service else None
+    for testbed, (worker_before, service_before) in zip(testbeds, before, strict=True):
+        worker, service = testbed.cpu_seconds()
+        of_service = (service - service_before) * percent if testbed.service else None
         usages.append(((worker - worker_before) * percent, of_service))
     return usages
 
 
-def kill_in_mid_job(arena: Arena) -> Killed:
+def kill_in_mid_job(testbed: Testbed) -> Killed:
     """Kills the worker one second into a job and restarts it at once with the same command."""
-    before = arena.started()
-    arena.client("hold")
-    arena.wait_for_starts(before + 1)
+    before = testbed.started()
+    testbed.client("hold")
+    testbed.wait_for_starts(before + 1)
     time.sleep(1)
-    killed = Killed(time.monotonic(), arena.records()[-1].sent_ns)
-    arena.kill_worker()
-    arena.start_worker()
-    wait_for_recovery([(arena, killed)], cap_s=RESTART_S)
+    killed = Killed(time.monotonic(), testbed.records()[-1].sent_ns)
+    testbed.kill_worker()
+    testbed.start_worker()
+    wait_for_recovery([(testbed, killed)], cap_s=RESTART_S)
     return killed
 
 
-def recovered_after(arena: Arena, killed: Killed) -> float | None:
+def recovered_after(testbed: Testbed, killed: Killed) -> float | None:
     """Seconds from the kill to the next start of the job."""
-    starts = [record.started_ns / 1e9 for record in arena.records() if record.sent_ns == killed.job]
+    starts = [
+        record.started_ns / 1e9 for record in testbed.records() if record.sent_ns == killed.job
+    ]
     return next((start - killed.at for start in starts if start > killed.at), None)
 
 
-def wait_for_recovery(cases: Sequence[tuple[Arena, Killed]], *, cap_s: float) -> None:
+def wait_for_recovery(cases: Sequence[tuple[Testbed, Killed]], *, cap_s: float) -> None:
     """Until every job has started again or its time is up."""
     while any(
-        recovered_after(arena, killed) is None and time.monotonic() - killed.at < cap_s
-        for arena, killed in cases
+        recovered_after(testbed, killed) is None and time.monotonic() - killed.at < cap_s
+        for testbed, killed in cases
     ):
         time.sleep(0.05)
 
@@ -283,28 +285,30 @@ class Row:
 @contextmanager
 def idle_workers(
     rows: Sequence[Row], root: Path, failures: list[str]
-) -> Iterator[list[tuple[Row, Arena]]]:
+) -> Iterator[list[tuple[Row, Testbed]]]:
     """All rows at once, for measurements that are mostly waiting."""
     with ExitStack() as stack:
         idle = []
         for row in rows:
             log(f"idle worker: {row.name}")
             with recording_failure(failures, row.name):
-                arena = stack.enter_context(open_arena(row.adapter, root))
-                warm_up(arena)
-                idle.append((row, arena))
+                testbed = stack.enter_context(open_testbed(row.adapter, root))
+                warm_up(testbed)
+                idle.append((row, testbed))
         yield idle
 
 
-def measure_recovery(idle: Sequence[tuple[Row, Arena]], cap_s: float, failures: list[str]) -> None:
-    killed: list[tuple[Row, Arena, Killed]] = []
-    for row, arena in idle:
+def measure_recovery(
+    idle: Sequence[tuple[Row, Testbed]], cap_s: float, failures: list[str]
+) -> None:
+    killed: list[tuple[Row, Testbed, Killed]] = []
+    for row, testbed in idle:
         log(f"kill -9: {row.name}")
         with recording_failure(failures, row.name):
-            killed.append((row, arena, kill_in_mid_job(arena)))
-    wait_for_recovery([(arena, kill) for _, arena, kill in killed], cap_s=cap_s)
-    for row, arena, kill in killed:
-        seconds = recovered_after(arena, kill)
+            killed.append((row, testbed, kill_in_mid_job(testbed)))
+    wait_for_recovery([(testbed, kill) for _, testbed, kill in killed], cap_s=cap_s)
+    for row, testbed, kill in killed:
+        seconds = recovered_after(testbed, kill)
         row.recovered = seconds is not None and seconds <= cap_s
         row.recovery_s = seconds if row.recovered else cap_s
 

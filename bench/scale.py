@@ -25,7 +25,7 @@ import store_costs
 from corpus.files import plain_pages, scan, variant
 from harness import Failed, log, recording_failure
 from processes import SERVE, Server, Tree, child_environment, running
-from queues import CALLERS, MONGODB, About, Adapter, Arena, Row, open_arena
+from queues import CALLERS, MONGODB, About, Adapter, Row, Testbed, open_testbed
 from report import Cell, Chart, Result, Table, Target, ahead, at_least, median, spread
 
 from secretary.job import Job
@@ -126,28 +126,28 @@ def _fleet(workers: int, slots: int, *, barrier: bool = False) -> Adapter:
 
 def _throughput(root: Path, workers: int, job_type: str, plan: Plan) -> tuple[float, ...]:
     """Of jobs that are waiting when all workers start at once; in the order of the table."""
-    with open_arena(_fleet(workers, SLOTS[job_type], barrier=True), root) as arena:
-        asyncio.run(_fill(arena.url, job_type, plan.jobs))
-        arena.start_worker()
-        ready = arena.directory.glob
-        arena.wait(lambda: len(list(ready("ready-*"))) == workers, "the workers", READY_LIMIT_S)
-        (arena.directory / "go").touch()
-        arena.wait_for_starts(1)
+    with open_testbed(_fleet(workers, SLOTS[job_type], barrier=True), root) as testbed:
+        asyncio.run(_fill(testbed.url, job_type, plan.jobs))
+        testbed.start_worker()
+        ready = testbed.directory.glob
+        testbed.wait(lambda: len(list(ready("ready-*"))) == workers, "the workers", READY_LIMIT_S)
+        (testbed.directory / "go").touch()
+        testbed.wait_for_starts(1)
         time.sleep(RAMP_S)
-        start_ns, before = time.monotonic_ns(), arena.cpu_seconds()
+        start_ns, before = time.monotonic_ns(), testbed.cpu_seconds()
         deadline = time.monotonic() + plan.window_s
-        while arena.started() < plan.jobs and time.monotonic() < deadline:
+        while testbed.started() < plan.jobs and time.monotonic() < deadline:
             time.sleep(0.02)
-        end_ns, after = time.monotonic_ns(), arena.cpu_seconds()
-        arena.kill_worker()
+        end_ns, after = time.monotonic_ns(), testbed.cpu_seconds()
+        testbed.kill_worker()
         during = range(start_ns, end_ns)
-        data = (arena.directory / "claims").read_bytes()
+        data = (testbed.directory / "claims").read_bytes()
         claims = [
             (took / 1e6, count)
             for at, took, count in struct.iter_unpack("<qqq", data)
             if at in during
         ]
-        jobs = sum(record.started_ns in during for record in arena.records())
+        jobs = sum(record.started_ns in during for record in testbed.records())
     if jobs < 10 or len(claims) < 2:
         raise Failed(f"{jobs} jobs and {len(claims)} claims; are there too few jobs?")
     times = [took for took, _ in claims]
@@ -188,26 +188,26 @@ def _measure_wake_up(result: Result, plan: Plan, root: Path) -> None:
 
 def _wake_up(root: Path, workers: int, jobs: int) -> tuple[float, ...]:
     """Latencies of idle workers, one job after the other from another process."""
-    with open_arena(_fleet(workers, slots=4), root) as arena:
-        asyncio.run(_fill(arena.url, "noop", 20))
-        arena.start_worker()
-        arena.wait_for_starts(20, READY_LIMIT_S)
-        _wait_until_idle(arena)
-        before = arena.cpu_seconds()[1]
-        called = asyncio.run(_probe(arena.url, jobs))
-        arena.wait_for_starts(20 + jobs)
-        cpu_ms = (arena.cpu_seconds()[1] - before) / jobs * 1000
-        started = {sent: at for sent, at in arena.records() if sent in called}
+    with open_testbed(_fleet(workers, slots=4), root) as testbed:
+        asyncio.run(_fill(testbed.url, "noop", 20))
+        testbed.start_worker()
+        testbed.wait_for_starts(20, READY_LIMIT_S)
+        _wait_until_idle(testbed)
+        before = testbed.cpu_seconds()[1]
+        called = asyncio.run(_probe(testbed.url, jobs))
+        testbed.wait_for_starts(20 + jobs)
+        cpu_ms = (testbed.cpu_seconds()[1] - before) / jobs * 1000
+        started = {sent: at for sent, at in testbed.records() if sent in called}
     waits = [(started[sent] - accepted) / 1e6 for sent, accepted in called.items()]
     whole = [(at - sent) / 1e6 for sent, at in started.items()]
     return statistics.median(waits), _p99(waits), statistics.median(whole), _p99(whole), cpu_ms
 
 
-def _wait_until_idle(arena: Arena) -> None:
+def _wait_until_idle(testbed: Testbed) -> None:
     """Until all workers have started, which takes seconds on a busy machine."""
     seen, quiet_since = -1.0, time.monotonic()
     while time.monotonic() - quiet_since < SETTLE_S:
-        spent = arena.cpu_seconds()[0]
+        spent = testbed.cpu_seconds()[0]
         if spent - seen > 0.2:
             seen, quiet_since = spent, time.monotonic()
         time.sleep(0.1)
@@ -258,10 +258,12 @@ def _document_rate(
     root: Path, files: Sequence[Path], fields: dict[str, str], workers: int
 ) -> tuple[float, float, float]:
     """Documents per second, and CPU seconds per document of the workers and of the rest."""
-    with open_arena(MONGODB, root) as arena, ExitStack() as stack:
-        settings = {"MONGODB_URI": arena.url, "SECRETARY_LOGGING__LEVEL": "warning"}
+    with open_testbed(MONGODB, root) as testbed, ExitStack() as stack:
+        settings = {"MONGODB_URI": testbed.url, "SECRETARY_LOGGING__LEVEL": "warning"}
         api = stack.enter_context(running(Server("api", (*SERVE, "--no-worker"), settings), root))
-        trees = [stack.enter_context(_worker(arena, settings, number)) for number in range(workers)]
+        trees = [
+            stack.enter_context(_worker(testbed, settings, number)) for number in range(workers)
+        ]
         client = stack.enter_context(
             httpx.Client(base_url=api.url, timeout=DOCUMENTS_LIMIT_S, trust_env=False)
         )
@@ -271,7 +273,7 @@ def _document_rate(
                 raise Failed(f"{workers} workers did not start")
             time.sleep(POLL_S)
         _process(client, fields, files[:WARM_UP_FILES])
-        rest = [tree for tree in (api.tree, arena.service) if tree]
+        rest = [tree for tree in (api.tree, testbed.service) if tree]
         before = [sum(tree.cpu_seconds() for tree in group) for group in (trees, rest)]
         measured, started = files[WARM_UP_FILES:], time.perf_counter()
         _process(client, fields, measured)
@@ -282,9 +284,9 @@ def _document_rate(
 
 
 @contextmanager
-def _worker(arena: Arena, settings: dict[str, str], number: int) -> Iterator[Tree]:
+def _worker(testbed: Testbed, settings: dict[str, str], number: int) -> Iterator[Tree]:
     """One slot, one child process, its own data directory."""
-    directory = Path(tempfile.mkdtemp(prefix=f"worker-{number}-", dir=arena.directory))
+    directory = Path(tempfile.mkdtemp(prefix=f"worker-{number}-", dir=testbed.directory))
     command = [sys.executable, "-m", "secretary", "worker", "--slots", "1", "--data-dir", "data"]
     env = child_environment(directory) | settings | {"SECRETARY_GENERIC_WORKER__PROCESSES": "1"}
     tree = Tree(command, directory=directory, env=env, output=directory / "worker.log")
@@ -352,26 +354,26 @@ def _measure_durable(result: Result, plan: Plan, root: Path) -> None:
 
 
 def _measure_row(failures: list[str], row: Row, plan: Plan, root: Path) -> None:
-    with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-        row.about = About(**arena.client("about"))
-        rate = queues.enqueue_rate(arena, plan.durable_jobs, callers=CALLERS)
+    with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+        row.about = About(**testbed.client("about"))
+        rate = queues.enqueue_rate(testbed, plan.durable_jobs, callers=CALLERS)
         row.concurrent_enqueue_rates.append(rate)
-        rate = queues.drain_rate(arena, plan.durable_jobs, window_s=plan.window_s)
+        rate = queues.drain_rate(testbed, plan.durable_jobs, window_s=plan.window_s)
         row.drain_rates.append(rate)
-    with recording_failure(failures, row.name), open_arena(row.adapter, root) as arena:
-        row.sustained_rates.append(_sustained(arena, plan.durable_jobs, plan.window_s))
+    with recording_failure(failures, row.name), open_testbed(row.adapter, root) as testbed:
+        row.sustained_rates.append(_sustained(testbed, plan.durable_jobs, plan.window_s))
 
 
-def _sustained(arena: Arena, jobs: int, window_s: float) -> float:
+def _sustained(testbed: Testbed, jobs: int, window_s: float) -> float:
     """Jobs that are enqueued and processed at the same time: from the first call to the last
     start, or to the end of the window after the last call."""
-    queues.warm_up(arena)
-    before = arena.started()
-    arena.client("enqueue", jobs, CALLERS, limit_s=SUSTAINED_LIMIT_S)
+    queues.warm_up(testbed)
+    before = testbed.started()
+    testbed.client("enqueue", jobs, CALLERS, limit_s=SUSTAINED_LIMIT_S)
     deadline, expected = time.monotonic() + window_s, before + jobs - jobs % CALLERS
-    while arena.started() < expected and time.monotonic() < deadline:
+    while testbed.started() < expected and time.monotonic() < deadline:
         time.sleep(0.05)
-    records = arena.records()[before:]
+    records = testbed.records()[before:]
     if len(records) < 2:
         raise Failed("hardly any job started")
     first = min(record.sent_ns for record in records)

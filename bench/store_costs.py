@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 import pymongo
-from queues import MONGODB, open_arena
+from queues import MONGODB, open_testbed
 from report import Cell, Table
 
 from secretary.job import Completed, Job, LogEntry, Progress, utc_now
@@ -65,8 +65,8 @@ def measure(root: Path, jobs: int) -> Table:
 
 
 def _measure_mongodb(root: Path, *, jobs: int, at_once: int, reports: int) -> Cost:
-    with open_arena(MONGODB, root) as arena, Client(arena.url) as client:
-        return asyncio.run(_mongodb_cost(client, arena.url, jobs, at_once, reports))
+    with open_testbed(MONGODB, root) as testbed, Client(testbed.url) as client:
+        return asyncio.run(_mongodb_cost(client, testbed.url, jobs, at_once, reports))
 
 
 async def _mongodb_cost(client: Client, url: str, jobs: int, at_once: int, reports: int) -> Cost:
