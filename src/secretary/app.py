@@ -14,6 +14,7 @@ from .core.errors import InvalidSettings, StoreUnavailable
 from .core.job import JobStatus
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
+from .jobs.observer import Observer
 from .jobs.registry import Registry
 from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
@@ -29,7 +30,6 @@ from .storage.uploads import Uploads
 from .store import STORES, JobStore, open_store
 from .worker.executor import Executor
 from .worker.maintenance import Maintenance, MaintenanceOptions
-from .worker.observer import Observer, Unobserved
 from .worker.sandbox import Limits, Sandbox
 from .worker.worker import Worker, WorkerOptions
 
@@ -193,7 +193,7 @@ class Application:
         observer: Observer | None = None,
         on_ended: Callable[[str], None] = lambda job_id: None,
     ) -> WorkerComponents:
-        group, observer = self.settings.generic_worker, observer or Unobserved()
+        group, observer = self.settings.generic_worker, observer or Observer()
         options = WorkerOptions(
             slots=slots or group.max_concurrent_workers,
             job_types=job_types,

@@ -20,7 +20,7 @@ from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
 from .jobs.events import EventHub
-from .worker.observer import Observer, Observers
+from .jobs.observer import Observer, Observers
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
 from ..core.processes import has_died
+from ..jobs.observer import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
 from ..store import JobQuery, JobStore
-from .observer import Observer, Unobserved
 
 #: Entries used since then may belong to a job that runs. Their use is noted once an hour.
 IN_USE = timedelta(hours=3)
@@ -91,7 +91,7 @@ class Maintenance:
         options: MaintenanceOptions,
         observer: Observer | None = None,
     ) -> None:
-        self._observer = observer or Unobserved()
+        self._observer = observer or Observer()
         self._store = store
         self._files = files
         self._options = options
