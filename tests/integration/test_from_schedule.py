@@ -178,7 +178,7 @@ async def test_the_batch_belongs_to_the_caller(client: httpx.AsyncClient) -> Non
 
 
 async def test_a_schedule_that_takes_too_long_is_refused_and_holds_up_nobody() -> None:
-    schedules = ConferenceImporter(reading=Limits(wall_time=timedelta(seconds=0.01)))
+    schedules = ConferenceImporter(parse_limits=Limits(wall_time=timedelta(seconds=0.01)))
     events = "<event><title>x</title></event>" * 15_000
     data = f"<schedule><day><room>{events}</room></day></schedule>".encode()
     beats = 0

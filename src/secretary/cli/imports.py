@@ -86,7 +86,7 @@ async def _talks(
 
     schedules = Application(settings).conference_importer
     if re.match(r"https?://", source, re.IGNORECASE):
-        return await schedules.at_url(source, request)
+        return await schedules.fetch(source, request)
     return await schedules.read(await asyncio.to_thread(_content, source), request)
 
 
