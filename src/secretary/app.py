@@ -155,7 +155,7 @@ class Application:
         from .webhooks import Sender, SenderOptions  # imports an HTTP client
 
         sender = Sender(self.store, self.network, self.files, SenderOptions())
-        self._wake_sender = sender.poke
+        self._wake_sender = sender.wake
         return sender
 
     @cached_property
@@ -164,7 +164,7 @@ class Application:
         from .observability.service_stats import ServiceStats
 
         metrics = Metrics(self.registry.job_types, ServiceStats(self.job_service))
-        self.sender.told = metrics.told
+        self.sender.on_attempt = metrics.told
         return metrics
 
     @cached_property

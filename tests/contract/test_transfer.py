@@ -47,8 +47,8 @@ from tests.mongod import Mongod
 
 from .given import LEASE, claim, claimed, worker
 
-#: Times with all the digits that are stored.
-T0 = utc_now().replace(microsecond=123457)
+#: Times with all the digits that are stored; in the past, whatever the fraction of the second.
+T0 = (utc_now() - timedelta(seconds=1)).replace(microsecond=123457)
 ERROR = JobError(code="UPSTREAM_FAILED", message="503: ü", details={"a.b": {"$c": [1, None]}})
 HOOK = Webhook.model_validate(
     {

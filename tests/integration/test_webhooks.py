@@ -35,7 +35,7 @@ from secretary.core.job import (
 from secretary.network.client import Network
 from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, JobStore, open_store
-from secretary.webhooks import BreakerOptions, Schedule, Sender, SenderOptions
+from secretary.webhooks import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
 from ..contract.given import LAPSED, claim, claimed
 from ..receiver import HANG, RESET, Receiver, Reply
@@ -51,7 +51,7 @@ def milliseconds(number: int) -> timedelta:
 FAST = SenderOptions(
     timeout=milliseconds(800),
     progress_timeout=milliseconds(400),
-    schedule=Schedule(waits=(milliseconds(20),) * 8, jitter=0),
+    schedule=RetrySchedule(waits=(milliseconds(20),) * 8, jitter=0),
     breaker=BreakerOptions(failures=1000),
     progress_every=milliseconds(50),
     heartbeat=timedelta(hours=1),
@@ -157,7 +157,7 @@ class TestTheEnd:
         async with sending(store, replace(FAST, poll_every=timedelta(hours=1))) as sender:
             await asyncio.sleep(0.05)
             job = await ended(store, hook(receiver))
-            sender.poke(job.job_id)
+            sender.wake(job.job_id)
             await receiver.wait_for()
             await settled(store, job)
 
@@ -191,7 +191,7 @@ class TestRetries:
         assert {request.message_id for request in requests} == {delivery.delivery_id}
         assert len({request.body for request in requests}) == 1
         assert [one.status for one in delivery.tries] == [500, 502, 404, None, 503, 200]
-        assert delivery.tries[3].error == "the request failed (ReadError)"
+        assert delivery.tries[3].error == "request failed (ReadError)"
         assert delivery.delivered_at is not None
 
     async def test_it_is_given_up_when_all_tries_have_failed(
@@ -229,7 +229,7 @@ class TestRetries:
         job = await ended(store, Webhook(url="http://127.0.0.1:9/", events=("completed",)))
         async with sending(store):
             delivery = await settled(store, job)
-        assert {one.error for one in delivery.tries} == {"no connection"}
+        assert {one.error for one in delivery.tries} == {"connection failed"}
         assert delivery.gave_up
 
     @pytest.mark.parametrize("status", [429, 503])
@@ -284,7 +284,7 @@ class TestRetries:
         job = await ended(store, hook(receiver))
         async with sending(store, allow=()):
             delivery = await settled(store, job)
-        assert {one.error for one in delivery.tries} == {"the address is refused"}
+        assert {one.error for one in delivery.tries} == {"address not allowed"}
         assert (delivery.tried, receiver.received) == (9, [])
 
     async def test_a_sender_that_is_started_again_goes_on(
@@ -292,7 +292,7 @@ class TestRetries:
     ) -> None:
         receiver.answer(500, 200)
         job = await ended(store, hook(receiver))
-        slow = replace(FAST, schedule=Schedule(waits=(milliseconds(300),), jitter=0))
+        slow = replace(FAST, schedule=RetrySchedule(waits=(milliseconds(300),), jitter=0))
         async with sending(store, slow):
             await receiver.wait_for(1)
         async with sending(store, slow):
@@ -425,7 +425,7 @@ class TestProgress:
         async with sending(store, slow) as sender:
             await receiver.wait_for(1)
             await store.finish(job, DONE)
-            sender.poke(job.job_id)
+            sender.wake(job.job_id)
             await settled(store, job)
         assert receiver.phases() == ["running", "completed"]
 

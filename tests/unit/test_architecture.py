@@ -26,15 +26,13 @@ ALLOWED: dict[str, set[str]] = {
     "documents": {"core", "storage"},
     "documents.office": {"core", "documents"},
     "documents.pdf.pdfium": {"core"},
-    "documents.pdf.text_layer": {"core", "documents.pdf.pdfium"},
     "documents.pdf.structure": {"core", "documents.pdf.pdfium"},
     "documents.pdf.layout": {
-        "core", "documents", "documents.pdf.pdfium", "documents.pdf.text_layer",
-        "documents.pdf.structure",
+        "core", "documents", "documents.pdf.pdfium", "documents.pdf.structure",
     },
     "documents.pdf": {
         "core", "documents", "documents.pdf.layout", "documents.pdf.pdfium",
-        "documents.pdf.structure", "documents.pdf.text_layer",
+        "documents.pdf.structure",
     },
     "media": {"core", "storage", "documents", "documents.office"},
     "media.ytdlp": {"core", "config", "media", "network", "storage"},

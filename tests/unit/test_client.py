@@ -21,7 +21,7 @@ from standardwebhooks.webhooks import Webhook as Standard
 from secretary import client
 from secretary.client import Client, Retries, Task, WebhookRefused, verify_webhook
 from secretary.client.connection import EventReader, seconds_until
-from secretary.client.jobs import path_of, target_of
+from secretary.client.jobs import file_path, target_of
 from secretary.client.models import Event, Results
 from secretary.client.requests import task_documents
 from secretary.client.sync import Portal
@@ -175,13 +175,13 @@ class TestUploads:
 
 class TestDownloads:
     def test_a_file_is_named_by_its_name_or_its_path(self) -> None:
-        assert path_of("job-1", "a b.jpg") == "/api/files/job-1/a%20b.jpg"
-        assert path_of("job-1", "/api/files/job-1/a.jpg") == "/api/files/job-1/a.jpg"
-        assert path_of("job-1", "/api/pdf/text-content/job-1/p.txt") == "/api/files/job-1/p.txt"
+        assert file_path("job-1", "a b.jpg") == "/api/files/job-1/a%20b.jpg"
+        assert file_path("job-1", "/api/files/job-1/a.jpg") == "/api/files/job-1/a.jpg"
+        assert file_path("job-1", "/api/pdf/text-content/job-1/p.txt") == "/api/files/job-1/p.txt"
 
     def test_the_key_goes_to_no_other_host(self) -> None:
         with pytest.raises(ValueError, match="another URL"):
-            path_of("job-1", "https://example.org/a.jpg")
+            file_path("job-1", "https://example.org/a.jpg")
 
     def test_a_file_goes_to_a_path_or_into_a_directory(self, tmp_path: Path) -> None:
         assert target_of(None, "/api/files/job-1/a%20b.jpg") == Path("a b.jpg")

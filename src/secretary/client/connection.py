@@ -278,8 +278,7 @@ def retry_after_of(error: Exception) -> float | None:
 def give_up(error: Exception, url: str) -> NoReturn:
     if isinstance(error, ClientError):
         raise error
-    reason = str(error) or type(error).__name__
-    raise Unreachable(f"The service at {url} does not answer: {reason}") from error
+    raise Unreachable(url, str(error) or type(error).__name__) from error
 
 
 def document_of(response: httpx.Response) -> dict[str, Any]:

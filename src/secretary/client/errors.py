@@ -42,7 +42,11 @@ class NotFound(ApiError):
 
 
 class Unreachable(ClientError):
-    pass
+    """No answer, however often the request was sent."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"The service at {url} does not answer: {reason}")
+        self.reason = reason
 
 
 class JobFailed(ClientError):

@@ -21,7 +21,7 @@ from .models import FINAL, ErrorDocument, Event, JobDocument, LogEntry, Progress
 IN_JSON = ("/api/pdf/text-content/", "/api/files/text/")
 
 
-def path_of(job_id: str, name: str) -> str:
+def file_path(job_id: str, name: str) -> str:
     """`frame_001.jpg`, or a path of the API as results have it."""
     for route in IN_JSON:
         if name.startswith(route):
@@ -326,12 +326,12 @@ class AsyncJob(JobView):
 
     async def download(self, name: str, to: str | os.PathLike[str] | None = None) -> Path:
         """A file of the job, by its name or as its results name it; gives where it was put."""
-        return await download(self._connection, path_of(self.id, name), target_of(to, name))
+        return await download(self._connection, file_path(self.id, name), target_of(to, name))
 
     async def read(self, name: str) -> bytes:
         """The content of a file of the job."""
         content = io.BytesIO()
-        await copy(self._connection, path_of(self.id, name), content)
+        await copy(self._connection, file_path(self.id, name), content)
         return content.getvalue()
 
     async def download_archive(self, to: str | os.PathLike[str] | None = None) -> Path:

@@ -75,7 +75,7 @@ async def submit(
     key: str | None = None,
 ) -> JobDocument:
     """However often it must be sent, it becomes one job."""
-    key = key or new_key()
+    key = key or new_idempotency_key()
     if file is None:
         answer = await connection.post("/api/jobs", task.document(), key=key)
         return JobDocument.model_validate(answer["data"]["job"])
@@ -99,7 +99,7 @@ async def submit_batch(
 ) -> dict[str, Any]:
     """The answer of the service; files of jobs go with them in one request."""
     documents, files = task_documents(jobs)
-    key = key or new_key()
+    key = key or new_idempotency_key()
     if not files:
         return await connection.post("/api/batches", {**about, "jobs": documents}, key=key)
     fields = {name: as_text(value) for name, value in about.items() if value is not None}
@@ -131,5 +131,5 @@ def task_documents(
     return documents, files
 
 
-def new_key() -> str:
+def new_idempotency_key() -> str:
     return f"py-{uuid4().hex}"

@@ -45,7 +45,7 @@ class LegacySource(Protocol):
 def open_legacy_source(url: str) -> LegacySource:
     """The driver is imported only now, so it stays optional."""
     module = import_module("secretary.store.mongo.legacy_source")
-    return cast(LegacySource, module.MongoOlderJobs(url))
+    return cast(LegacySource, module.MongoLegacySource(url))
 
 
 @dataclass(slots=True)
