@@ -17,8 +17,8 @@ from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedRes
 from ..core.parameters import drop_masked, flatten_parameters
 from ..storage.artifacts import JobFiles
 from ..storage.uploads import UPLOAD_IS_GONE, Upload
-from ..store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
-from ..store.workers import is_alive
+from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
+from ..store.claims import is_alive
 from .registry import Registry
 from .submission import (
     BatchRequest,
@@ -106,7 +106,7 @@ class JobService:
     `NotFound` for them; what they may read but not change is `AccessDenied`.
     """
 
-    store: JobStore
+    store: Store
     registry: Registry
     files: JobFiles
     #: Raises AddressRefused for a webhook URL that must not be reached.
