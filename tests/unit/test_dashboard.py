@@ -16,7 +16,7 @@ from secretary.handlers import BUILTIN
 from secretary.handlers.media_pipeline import NotKept
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
-from secretary.store import JobStore
+from secretary.store import Store
 from tests.no_tls import NO_TLS
 from tests.places import files_in
 from tests.serving import serving
@@ -32,7 +32,7 @@ JOB_CODES = {kind.code for kind in KINDS_OF_ERROR if issubclass(kind, errors.Job
 
 
 @pytest.fixture
-async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def client(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
     async with (
         serving(create_api(job_service, api_keys=["right"])) as url,

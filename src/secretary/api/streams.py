@@ -151,7 +151,7 @@ async def _send(send: Send, body: bytes, *, more: bool = True) -> None:
 T = TypeVar("T")
 
 #: A stream outlives a store that is away: it asks again after so long.
-PATIENCE_SECONDS = 1.0
+WATCHDOG_TIMEOUT = 1.0
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class Listener:
             except StoreUnavailable:
                 if not self.started:
                     raise
-                await asyncio.sleep(PATIENCE_SECONDS)
+                await asyncio.sleep(WATCHDOG_TIMEOUT)
         raise NobodyListens
 
 

@@ -17,8 +17,8 @@ from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Batch, DeliveryAttempt, Job, Webhook, utc_now
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
-from ..store import JobStore
-from ..store.outbox import DueEvent, EventCapacity, Pace, succeeded
+from ..store import Store
+from ..store.outbox import DueEvent, EventCapacity, ProgressSchedule, succeeded
 from .request import GONE, DeliveryResult, build_request, phase_of, post
 
 
@@ -149,7 +149,7 @@ class Sender:
 
     def __init__(
         self,
-        store: JobStore,
+        store: Store,
         network: Network,
         files: JobFiles,
         options: SenderOptions,
@@ -229,7 +229,7 @@ class Sender:
         leased = [one for one in self._sending.values() if not self._is_stale(one)]
         slow = [one for one in leased if now - one.leased_at > lease / 3]
         if slow:
-            await self._store.hold_events([one.event for one in slow], self._options.lease)
+            await self._store.renew_events([one.event for one in slow], self._options.lease)
             for one in slow:
                 one.leased_at = now
 
@@ -251,7 +251,7 @@ class Sender:
         wanted = EventCapacity(
             limit=limit, per_endpoint=options.per_endpoint, busy=busy, lease=options.lease
         )
-        return await self._store.take_events(wanted)
+        return await self._store.claim_events(wanted)
 
     def _sent(self, event: DueEvent, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -275,7 +275,7 @@ class Sender:
     async def _record_broken(self, event: DueEvent) -> None:
         attempt = DeliveryAttempt(at=utc_now(), error="internal error", duration_ms=0)
         if event.delivery.event == "progress":
-            await self._store.pace_event(event, attempt, None)
+            await self._store.record_progress(event, attempt, None)
         else:
             await self._record(event, attempt, retry_after=None)
 
@@ -287,11 +287,11 @@ class Sender:
         wanted = webhook is not None and (is_final or webhook.wants(phase_of(owner)))
         if webhook is None or not wanted or is_final != (owner.status in FINAL_STATUSES):
             # The job has moved on since the event was leased.
-            await self._store.pace_event(event, None, self._progress_schedule(owner))
+            await self._store.record_progress(event, None, self._progress_schedule(owner))
             return
         result = await self._request(client, sending, owner, webhook)
         if result is None:
-            await self._store.pace_event(event, None, self._progress_schedule(owner))
+            await self._store.record_progress(event, None, self._progress_schedule(owner))
             return
         self.on_attempt(event.delivery.event, succeeded(result.attempt))
         pause = self._update_breaker(event.endpoint, result)
@@ -299,7 +299,7 @@ class Sender:
             await self._record(event, result.attempt, retry_after=result.retry_after)
         else:
             pace = None if result.attempt.status == GONE else self._progress_schedule(owner)
-            await self._store.pace_event(event, result.attempt, pace)
+            await self._store.record_progress(event, result.attempt, pace)
         if pause is not None:
             logger.warning(
                 "Webhook endpoint %s keeps failing; pausing for %s", event.endpoint, pause
@@ -311,15 +311,15 @@ class Sender:
             return await self._store.get(event.owner_id)
         return await self._store.get_batch(event.owner_id)
 
-    def _progress_schedule(self, owner: Job | Batch) -> Pace | None:
+    def _progress_schedule(self, owner: Job | Batch) -> ProgressSchedule | None:
         if isinstance(owner, Batch) or owner.webhook is None or not owner.webhook.wants_progress:
             return None
         now = utc_now()
         percent = owner.progress.percent
-        return Pace(
-            told_percent=percent,
-            ripe_percent=percent + self._options.progress_step,
-            ripe_at=now + self._options.progress_every,
+        return ProgressSchedule(
+            sent_percent=percent,
+            early_percent=percent + self._options.progress_step,
+            early_at=now + self._options.progress_every,
             due_at=now + self._options.heartbeat,
         )
 
@@ -367,4 +367,4 @@ class Sender:
                     event.endpoint,
                     event.owner_id,
                 )
-        await self._store.settle_event(event, attempt, next_try_at=next_try_at)
+        await self._store.record_delivery(event, attempt, next_try_at=next_try_at)
