@@ -126,7 +126,7 @@ class TestRepair:
     async def test_the_second_fault_fails_the_job(self) -> None:
         error = await failure_of(says('{"title": "A made-up secret"}'))
         assert type(error) is UpstreamFailed and error.retryable
-        assert error.message.endswith('that is needed: the object: "tags" is a required property')
+        assert error.message.endswith('match the schema: the object: "tags" is a required property')
         assert error.details == {"faults": ['the object: "tags" is a required property']}
 
     async def test_what_the_model_made_up_is_not_in_the_message(self) -> None:

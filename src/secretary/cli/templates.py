@@ -17,7 +17,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 
 @app.command("list")
 @somewhere
-def list_templates(where: Target, as_json: AsJson = False) -> None:
+def listed(where: Target, as_json: AsJson = False) -> None:
     """List the templates that jobs can use: those of the program and your own."""
     templates = where.work(lambda place: place.templates())
     if as_json:
