@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.cli.ephemeral_runtime import run_directory, workshop
+from secretary.cli.ephemeral_runtime import ephemeral_runtime, run_directory
 from secretary.config import Settings, StorageSettings
 from secretary.core.errors import StoreUnavailable
 from secretary.serve import require_writable
@@ -40,5 +40,5 @@ async def test_a_database_that_cannot_be_opened_is_told_as_such(tmp_path: Path) 
     (tmp_path / "secretary.db").mkdir()
     settings = Settings(storage=StorageSettings(data_dir=tmp_path))
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
-        async with workshop(settings, slots=1):
+        async with ephemeral_runtime(settings, slots=1):
             pass
