@@ -11,10 +11,25 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, computed_field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    computed_field,
+)
 
 from .parameters import masked
 
+#: An aware time; documents show it in UTC with `Z`.
+UtcTime = Annotated[
+    AwareDatetime,
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "pattern": "Z$"}, mode="serialization"
+    ),
+]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 DEFAULT_JOB_TYPE = "session"
@@ -77,7 +92,12 @@ FINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
 class Snapshot(BaseModel):
     """Base of the stored models: immutable, so what a handler holds cannot drift."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        json_schema_serialization_defaults_required=True,
+    )
 
     @classmethod
     def from_stored(cls, value: Any) -> Self:
@@ -137,7 +157,7 @@ class JobError(Snapshot):
 
 
 class LogEntry(Snapshot):
-    timestamp: AwareDatetime = Field(default_factory=utc_now)
+    timestamp: UtcTime = Field(default_factory=utc_now)
     level: LogLevel = "info"
     message: Told
 
@@ -197,15 +217,15 @@ class Attempt(Snapshot):
 
     attempt: int
     worker_id: str | None
-    started_at: AwareDatetime
-    ended_at: AwareDatetime | None = None
+    started_at: UtcTime
+    ended_at: UtcTime | None = None
     error: JobError | None = None
 
 
 class Try(Snapshot):
     """One request to a webhook: the status it was answered with, or why there was no answer."""
 
-    at: AwareDatetime
+    at: UtcTime
     status: int | None = None
     error: str | None = None
     duration_ms: int
@@ -218,10 +238,10 @@ class Delivery(Snapshot):
     n: int
     delivery_id: str
     event: Literal["progress", "completed", "error"]
-    created_at: AwareDatetime
-    replayed_at: AwareDatetime | None = None
-    delivered_at: AwareDatetime | None = None
-    next_try_at: AwareDatetime | None = None
+    created_at: UtcTime
+    replayed_at: UtcTime | None = None
+    delivered_at: UtcTime | None = None
+    next_try_at: UtcTime | None = None
     #: How often it was tried since it was created or replayed; the last ones are in `tries`.
     tried: int = 0
     tries: tuple[Try, ...] = ()
@@ -290,16 +310,16 @@ class Job(Owned):
     progress: Progress = QUEUED
     results: dict[str, Any] | None = None
     error: JobError | None = None
-    created_at: AwareDatetime = Field(default_factory=utc_now)
-    updated_at: AwareDatetime = Field(default_factory=utc_now)
-    processing_started_at: AwareDatetime | None = None
-    completed_at: AwareDatetime | None = None
+    created_at: UtcTime = Field(default_factory=utc_now)
+    updated_at: UtcTime = Field(default_factory=utc_now)
+    processing_started_at: UtcTime | None = None
+    completed_at: UtcTime | None = None
     batch_id: str | None = None
     logs: tuple[LogEntry, ...] = ()
     archived: bool = False
 
     priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    run_at: AwareDatetime | None = None
+    run_at: UtcTime | None = None
     timeout_s: float | None = Field(default=None, gt=0)
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     webhook: Webhook | None = None
@@ -350,10 +370,10 @@ class Job(Owned):
 class Batch(Owned):
     batch_id: str = Field(default_factory=lambda: new_id("batch"))
     batch_name: str | None = None
-    created_at: AwareDatetime = Field(default_factory=utc_now)
-    updated_at: AwareDatetime = Field(default_factory=utc_now)
-    started_at: AwareDatetime | None = None
-    completed_at: AwareDatetime | None = None
+    created_at: UtcTime = Field(default_factory=utc_now)
+    updated_at: UtcTime = Field(default_factory=utc_now)
+    started_at: UtcTime | None = None
+    completed_at: UtcTime | None = None
     is_active: Annotated[bool, Field(alias="isActive")] = True
     archived: bool = False
     webhook: Webhook | None = None
