@@ -40,7 +40,7 @@ def main(number: str, slots: str) -> None:
     STORES["mongodb"] = f"{__name__}:{TimedStore.__name__}"
     overrides = {"storage": {"data_dir": DIRECTORY / f"worker-{number}"}}
     settings = config.load(overrides=overrides)
-    logs.set_up("warning", as_json=False)
+    logs.configure_logging("warning", as_json=False)
     if os.environ.get("BENCH_BARRIER"):
         (DIRECTORY / f"ready-{number}").touch()
         while not (DIRECTORY / "go").exists():

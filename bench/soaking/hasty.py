@@ -8,8 +8,8 @@ for an hour, may go. Nothing else differs from the program; the rest is settings
 from datetime import timedelta
 
 from secretary.storage import cache
+from secretary.worker import maintenance
 from secretary.worker import maintenance as depot_upkeep
-from secretary.worker import maintenance as maintenance
 
 TIDY_EVERY = timedelta(seconds=10)
 LOOK_THROUGH_EVERY = timedelta(seconds=15)

@@ -29,7 +29,7 @@ from .llm import Endpoints, LlmOptions, Model, Price, Provider, Purpose
 from .llm.templates import Library
 from .observability import doctor
 from .observability.doctor import Finding
-from .observability.system_info import Installation, redact, shown
+from .observability.system_info import Installation, redact, visible_settings
 from .storage.artifacts import JobFiles
 from .storage.blob_store import BlobStore
 from .storage.cache import Cache
@@ -202,10 +202,7 @@ def make_job_service(
 
 
 def make_sender(settings: Settings, store: JobStore) -> "Sender":
-    from .webhooks import (
-        Sender,
-        SenderOptions,  # for the same reason
-    )
+    from .webhooks import Sender, SenderOptions
 
     return Sender(store, make_network(settings), make_files(settings, store), SenderOptions())
 
@@ -325,11 +322,11 @@ def make_metrics(job_service: JobService) -> "Metrics":
 def look_at_engines(settings: Settings) -> list[Finding]:
     """What this process would work with."""
     return [
-        doctor.look_at_office(),
-        doctor.look_at_ocr(document_options(settings)),
-        *doctor.look_at_media(media_options(settings)),
-        doctor.look_at_sites(),
-        *doctor.look_at_models(llm_options(settings)),
+        doctor.check_office(),
+        doctor.check_ocr(document_options(settings)),
+        *doctor.check_media(media_options(settings)),
+        doctor.check_sites(),
+        *doctor.check_models(llm_options(settings)),
     ]
 
 
@@ -339,7 +336,7 @@ def make_installation(settings: Settings) -> Installation:
         told: list[dict[str, Any]] = redact(found, settings)
         return told
 
-    return Installation(shown(settings), engines)
+    return Installation(visible_settings(settings), engines)
 
 
 def make_tracer(environment: Mapping[str, str]) -> "OtelTracer | None":
@@ -362,11 +359,11 @@ async def examine(settings: Settings) -> list[Finding]:
     file = settings.database_file
     directory = settings.storage.data_dir.resolve()
     findings = [
-        doctor.look_at_program(),
-        doctor.look_at_handlers(make_registry(settings)),
+        doctor.check_program(),
+        doctor.check_handlers(make_registry(settings)),
         *look_at_engines(settings),
-        doctor.look_at_templates(make_templates(settings)),
-        *doctor.look_at_directory(directory, embedded_store=file is not None),
+        doctor.check_templates(make_templates(settings)),
+        *doctor.check_directory(directory, embedded_store=file is not None),
     ]
     if file is not None and not file.exists():
         return findings  # looking must not make it
@@ -374,16 +371,16 @@ async def examine(settings: Settings) -> list[Finding]:
         async with opened_store(settings) as store:
             return [
                 *findings,
-                *await doctor.look_at_store(store),
+                *await doctor.check_store(store),
                 *await _look_at_files(settings, store),
             ]
     except StoreUnavailable as error:
-        return [*findings, doctor.unusable_store(error)]
+        return [*findings, doctor.store_problem(error)]
 
 
 async def _look_at_files(settings: Settings, store: JobStore) -> list[Finding]:
     try:
         blob_store = make_blob_store(settings, store)
     except InvalidSettings as error:
-        return [doctor.unusable_files(error)]
-    return [] if blob_store is None else [await doctor.look_at_depot(blob_store)]
+        return [doctor.files_problem(error)]
+    return [] if blob_store is None else [await doctor.check_blob_store(blob_store)]

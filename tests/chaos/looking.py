@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from secretary.core.errors import NotFound, StoreUnavailable
-from secretary.core.job import FINAL, Batch, Job, JobStatus
+from secretary.core.job import FINAL_STATUSES, Batch, Job, JobStatus
 from secretary.storage.blob_store import BlobStore
 from secretary.store import JobStore
 
@@ -33,7 +33,7 @@ async def watch(
                 job = await store.get(one.job_id)
             except (StoreUnavailable, NotFound):  # looked at again in the end
                 break
-            if job.status in FINAL:
+            if job.status in FINAL_STATUSES:
                 seen[one.job_id] = Sighting(job.status, job.attempt, str(job.completed_at))
         await asyncio.sleep(LOOK_EVERY)
 
@@ -41,7 +41,7 @@ async def watch(
 async def open_jobs(store: JobStore) -> dict[str, int]:
     """How many have not ended, by type."""
     found = {
-        kind: sum(count for status, count in counts.items() if status not in FINAL)
+        kind: sum(count for status, count in counts.items() if status not in FINAL_STATUSES)
         for kind, counts in (await store.counts()).items()
     }
     return {kind: count for kind, count in found.items() if count}

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from secretary.core.errors import LeaseLost
 from secretary.core.job import (
-    FINAL,
+    FINAL_STATUSES,
     MAX_ATTEMPTS_KEPT,
     Batch,
     Cancelled,
@@ -149,7 +149,7 @@ class History(RuleBasedStateMachine):
     def a_job_is_restarted(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.states)))
         changed = self.do(self.store.restart(JobQuery(job_id=job_id)))
-        assert changed == ([job_id] if self.states[job_id] in FINAL else [])
+        assert changed == ([job_id] if self.states[job_id] in FINAL_STATUSES else [])
         if changed:
             self.states[job_id] = JobStatus.PENDING
             job = self.do(self.store.get(job_id))
@@ -178,7 +178,7 @@ class History(RuleBasedStateMachine):
     def a_job_is_deleted(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.states)))
         deleted = self.do(self.store.delete(JobQuery(job_id=job_id)))
-        assert deleted == ([job_id] if self.states[job_id] in FINAL else [])
+        assert deleted == ([job_id] if self.states[job_id] in FINAL_STATUSES else [])
         if deleted and len(self.states) > 1:
             del self.states[job_id]
             self.batched.discard(job_id)
@@ -193,7 +193,7 @@ class History(RuleBasedStateMachine):
         found = self.do(self.store.find(JobQuery(limit=1000))).items
         assert {job.job_id: job.status for job in found} == self.states
         for job in found:
-            assert (job.completed_at is not None) == (job.status in FINAL)
+            assert (job.completed_at is not None) == (job.status in FINAL_STATUSES)
             assert len(job.attempts) <= MAX_ATTEMPTS_KEPT + 1
             assert job.attempt == self.attempts[job.job_id]
             assert job.status is not JobStatus.COMPLETED or job.error is None

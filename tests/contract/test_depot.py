@@ -222,13 +222,13 @@ class TestGridFs:
 
 
 async def test_the_doctor_tries_it_and_leaves_nothing_behind(blob_store: BlobStore) -> None:
-    finding = await doctor.look_at_depot(blob_store)
+    finding = await doctor.check_blob_store(blob_store)
     assert (finding.subject, finding.verdict) == ("files", "ok")
     assert await keys(blob_store, "doctor/") == []
 
 
 async def test_the_doctor_names_a_bucket_that_is_away() -> None:
-    finding = await doctor.look_at_depot(S3BlobStore("s3://bucket?endpoint=http://127.0.0.1:9"))
+    finding = await doctor.check_blob_store(S3BlobStore("s3://bucket?endpoint=http://127.0.0.1:9"))
     assert finding.verdict == "problem"
     assert "bucket" in finding.fact
 
@@ -238,7 +238,7 @@ async def test_the_doctor_names_a_depot_that_forgets(tmp_path: Path) -> None:
         async def find(self, key: str) -> BlobInfo | None:
             return None
 
-    finding = await doctor.look_at_depot(Forgetful(tmp_path))
+    finding = await doctor.check_blob_store(Forgetful(tmp_path))
     assert finding.verdict == "problem"
     assert "is not there" in finding.fact
 

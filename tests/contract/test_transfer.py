@@ -18,6 +18,7 @@ from secretary.core.job import (
     Batch,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
@@ -25,7 +26,6 @@ from secretary.core.job import (
     LogEntry,
     Progress,
     Released,
-    Try,
     Webhook,
     utc_now,
 )
@@ -68,8 +68,8 @@ PACE = Pace(
     due_at=T0 + timedelta(seconds=60),
 )
 TRIES = (
-    Try(at=T0, status=503, duration_ms=12),
-    Try(at=T0 + timedelta(seconds=5), error="ConnectTimeout", duration_ms=5000),
+    DeliveryAttempt(at=T0, status=503, duration_ms=12),
+    DeliveryAttempt(at=T0 + timedelta(seconds=5), error="ConnectTimeout", duration_ms=5000),
 )
 ODD = {"": 1, "$x": 2**60, "a.b": "\ud800", "n": None, "deep": [[{"ü": 1.5}]], "big": 2**31}
 

@@ -8,16 +8,16 @@ import pytest
 
 from secretary.core.errors import Conflict, NotFound
 from secretary.core.job import (
-    MAX_TRIES_KEPT,
+    MAX_DELIVERY_ATTEMPTS_KEPT,
     Cancelled,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     Outcome,
     Progress,
-    Try,
     Webhook,
     utc_now,
 )
@@ -56,8 +56,8 @@ async def ended(
     return job
 
 
-def tried(status: int | None = 200, error: str | None = None) -> Try:
-    return Try(at=utc_now(), status=status, error=error, duration_ms=3)
+def tried(status: int | None = 200, error: str | None = None) -> DeliveryAttempt:
+    return DeliveryAttempt(at=utc_now(), status=status, error=error, duration_ms=3)
 
 
 def pace(percent: int = 0, *, step: int = 5, ripe: timedelta = NOW, due: timedelta = HOUR) -> Pace:
@@ -168,10 +168,10 @@ class TestTheEnd:
 
     async def test_of_many_tries_the_last_are_kept(self, store: JobStore) -> None:
         job = await ended(store)
-        for n in range(MAX_TRIES_KEPT + 5):
+        for n in range(MAX_DELIVERY_ATTEMPTS_KEPT + 5):
             await store.settle_event(await take_one(store), tried(500 + n), next_try_at=utc_now())
         (delivery,) = await deliveries(store, job)
-        assert delivery.tried == MAX_TRIES_KEPT + 5
+        assert delivery.tried == MAX_DELIVERY_ATTEMPTS_KEPT + 5
         assert [one.status for one in delivery.tries] == list(range(505, 515))
 
 

@@ -14,7 +14,7 @@ from secretary.app import llm_options
 from secretary.config import load
 from secretary.core.job import EVENT_NAMES, Delivery, Webhook, utc_now
 from secretary.jobs.registry import Registry
-from secretary.jobs.submission import BatchRequest, read
+from secretary.jobs.submission import BatchRequest, parse_request
 from secretary.llm.templates import Library, parse
 from secretary.llm.templates.library import GERMAN_NAMES
 from secretary.llm.templates.parsing import SORTS
@@ -50,7 +50,7 @@ class TestReadme:
 class TestReference:
     def test_the_batch_file_is_a_batch(self) -> None:
         (text,) = blocks("docs/reference/cli.md", "yaml")
-        assert len(read(BatchRequest, yaml.safe_load(text)).jobs) == 2
+        assert len(parse_request(BatchRequest, yaml.safe_load(text)).jobs) == 2
 
     def test_an_event_is_verified_as_the_page_says(self) -> None:
         (code,) = blocks("docs/reference/webhooks.md", "python")

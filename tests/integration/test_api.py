@@ -14,14 +14,14 @@ from secretary.api import create_api
 from secretary.api.errors import CODES
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import (
-    NO_RESULTS,
+    EMPTY_RESULTS,
     Completed,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     LogEntry,
     Outcome,
-    Try,
     utc_now,
 )
 from secretary.handlers import BUILTIN
@@ -118,7 +118,7 @@ class TestDeliveries:
     ) -> None:
         job_id = await self.ended(client, store, Completed())
         (event,) = await store.take_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
-        tried = Try(at=utc_now(), error="timed out", duration_ms=30_000)
+        tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
         await store.settle_event(event, tried, next_try_at=utc_now())
         (told,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
         assert told == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
@@ -279,7 +279,7 @@ class TestReading:
         await end_next(store, Completed({"markdown_content": "# Hi"}))
         job = await client.data("GET", f"/api/jobs/{job_id}")
         assert job["status"] == "completed"
-        assert job["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
+        assert job["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
         assert [entry["message"] for entry in job["logs"]] == ["Hello"]
 
     async def test_an_answer_says_what_was_asked_and_how_long_it_took(self, client: Client) -> None:
@@ -297,7 +297,7 @@ class TestReading:
         (job,) = (await client.data("GET", "/api/jobs"))["jobs"]
         assert "results" not in job and "logs" not in job
         (job,) = (await client.data("GET", "/api/jobs?include=results,logs"))["jobs"]
-        assert job["results"] == {**NO_RESULTS, "a": 1} and len(job["logs"]) == 1
+        assert job["results"] == {**EMPTY_RESULTS, "a": 1} and len(job["logs"]) == 1
 
     async def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
         self, client: Client
@@ -527,7 +527,7 @@ class TestRefusals:
                 response = await client.request(method, path, json={})
                 assert response.headers["retry-after"] == "5"
                 error = await client.refusal(method, path, 503, json={})
-                assert error["message"] == "The job store cannot be used at the moment"
+                assert error["message"] == "The job store is unavailable"
             await client.data("GET", "/api/health/live")
 
     async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:

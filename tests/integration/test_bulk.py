@@ -79,10 +79,10 @@ class TestFilters:
     async def test_more_than_a_part_is_done_in_parts(
         self, client: httpx.AsyncClient, store: JobStore
     ) -> None:
-        count = bulk.PART + 10
+        count = bulk.CHUNK_SIZE + 10
         await add(store, count)
         first = await told(client, action="cancel", filter={"job_type": "selftest"})
-        assert first["count"] == bulk.PART
+        assert first["count"] == bulk.CHUNK_SIZE
         cursor = first["next_cursor"]
         second = await told(client, action="cancel", filter={"job_type": "selftest"}, cursor=cursor)
         assert (second["count"], second["next_cursor"]) == (10, None)
@@ -118,7 +118,7 @@ class TestFilters:
             {"action": "explode", "filter": {}},
             {"action": "delete"},
             {"action": "delete", "filter": {}, "job_ids": []},
-            {"action": "delete", "job_ids": ["job-1"] * (bulk.PART + 1)},
+            {"action": "delete", "job_ids": ["job-1"] * (bulk.CHUNK_SIZE + 1)},
             {"action": "delete", "job_ids": ["job-1"], "cursor": "x"},
             {"action": "delete", "filter": {}, "cursor": "made up"},
         ],

@@ -21,7 +21,7 @@ from secretary.core.errors import (
     DownloadRefused,
     FileTooLarge,
     JobFailed,
-    KindRefused,
+    UnexpectedContentType,
 )
 from secretary.network.client import Network
 from secretary.network.downloads import Downloaded, download
@@ -130,7 +130,7 @@ class TestWhatComes:
                 await asked.send(bytes(1000))
 
         error = await failure(endless, tmp_path, unwanted=frozenset({"text/html"}))
-        assert type(error) is KindRefused
+        assert type(error) is UnexpectedContentType
         assert error.details == {"host": "127.0.0.1", "content_type": "text/html"}
         async with serving(always(headers={"Content-Type": "text/html"})) as web:
             done = await fetched(web, tmp_path / "file", unwanted=frozenset({"image/png"}))

@@ -14,7 +14,7 @@ from starlette.types import Message
 from secretary.api import create_api
 from secretary.api.errors import CODES, error_response
 from secretary.core.errors import StoreUnavailable
-from secretary.core.job import NO_RESULTS, Completed, Failed, Job, JobError, Outcome
+from secretary.core.job import EMPTY_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.handlers import BUILTIN
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
@@ -158,7 +158,7 @@ class TestJobs:
         assert body == {"status": "success", "message": f"Job {job_id} is completed"}
         assert (job["status"], job["results"]) == (
             "completed",
-            {**NO_RESULTS, "markdown_content": "# Hi"},
+            {**EMPTY_RESULTS, "markdown_content": "# Hi"},
         )
         assert {"progress", "error", "batch_id", "user_id", "logs"} <= set(job)
         assert job == (await client.get(f"/api/jobs/{job_id}")).json()["data"]
@@ -292,7 +292,7 @@ class TestBatches:
         assert await client.listed("archived=true") == [job.job_id]
         assert await client.listed_batches("archived=true") == [batch_id]
         shown = (await client.told("GET", f"{JOBS}/{job.job_id}"))["job"]
-        assert shown["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
+        assert shown["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
 
     async def test_an_ended_batch_is_deleted_with_its_jobs(
         self, client: Client, store: JobStore

@@ -125,8 +125,8 @@ def hurt(content: bytes, chance: random.Random) -> bytes:
 
 PROGRAM = """
 import pathlib, resource, sys
-from secretary.processors.media.probe import probe
-from secretary.processors.media.sound import decode
+from secretary.media.probe import probe
+from secretary.media.pcm import decode
 path, into = sys.argv[1:]
 recording = probe(path)
 decode(path, into, recording=recording, track=recording.sounds[0], max_seconds=1e5, timeout_s=100)

@@ -391,7 +391,7 @@ class TestRefusals:
         self, client: Client, files: JobFiles
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO + bytes(2 * MEBIBYTE))
-        assert "bytes at the most" in refused(response, 413)
+        assert "exceeds the limit of" in refused(response, 413)
         assert await uploads_left(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:

@@ -12,12 +12,12 @@ import pytest
 from secretary.core.job import (
     Batch,
     Completed,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     LogEntry,
     Progress,
-    Try,
     Webhook,
     utc_now,
 )
@@ -85,7 +85,7 @@ async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(pl
         else:
             await fail(store, job, final=True)
         for _ in range(12):
-            tried = Try(at=utc_now(), error=LONG, duration_ms=30_000)
+            tried = DeliveryAttempt(at=utc_now(), error=LONG, duration_ms=30_000)
             await store.settle_event(await take_one(store), tried, next_try_at=utc_now())
         assert place.bytes_of(job_id) < MOST_BYTES
         await store.restart(JobQuery(job_id=job_id))

@@ -382,12 +382,12 @@ class TestWhatIsTooMuch:
                 await asked.send(b"x")
                 await asyncio.sleep(0.1)
 
-        monkeypatch.setenv(processes.MARK, MARK)
+        monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
         limits = replace(LIMITS, total=timedelta(seconds=4))
         error = await refusal(answer, tmp_path, limits=limits)
         assert error.message == "The download from 127.0.0.1 took longer than 4 s"
         assert error.retryable
-        assert processes.marked(MARK) == []
+        assert processes.processes_with_token(MARK) == []
 
     async def test_a_transmission_that_is_live(
         self, tmp_path: Path, files: dict[str, bytes]
@@ -462,12 +462,12 @@ class TestWhenItIsStopped:
     async def test_nobody_is_left_and_nobody_else_could_read_the_secret(
         self, tmp_path: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv(processes.MARK, MARK)
+        monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
         begun = asyncio.Event()
         async with serving(endless_film(files, begun)) as web:
             work = asyncio.create_task(fetch_from_site(asking(web, tmp_path)))
             await asyncio.wait_for(begun.wait(), 60)
-            at_work = processes.marked(MARK)
+            at_work = processes.processes_with_token(MARK)
             assert at_work
             for process in at_work:
                 line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
@@ -476,7 +476,7 @@ class TestWhenItIsStopped:
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-        assert processes.marked(MARK) == []
+        assert processes.processes_with_token(MARK) == []
 
     async def test_nobody_is_left_when_its_sandbox_call_is_cancelled(
         self, tmp_path: Path, files: dict[str, bytes]
@@ -520,9 +520,9 @@ class TestWhenItIsStopped:
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from secretary.sandbox import Sandbox
-from secretary.sites.choice import fetched
-from secretary.sites.media import SiteRequest
+from secretary.worker.sandbox import Sandbox
+from secretary.media.ytdlp.fetch import fetched
+from secretary.media.ytdlp.media import SiteRequest
 
 async def main(url, host, into):
     sandbox = Sandbox(1)

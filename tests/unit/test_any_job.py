@@ -14,7 +14,7 @@ from secretary.core.job import (
     JobStatus,
     LogEntry,
     Progress,
-    Snapshot,
+    StoredModel,
     Webhook,
 )
 from secretary.store.mongo import rows
@@ -28,7 +28,7 @@ SECRET = "sEcReT-oF-a-WeBhOoK"
 
 @given(st.one_of(JOB, BATCH, ERROR, PROGRESS, LOG, WEBHOOK))
 @settings(max_examples=40)
-def test_it_comes_back_from_json_and_from_a_mapping(one: Snapshot) -> None:
+def test_it_comes_back_from_json_and_from_a_mapping(one: StoredModel) -> None:
     kind: type[Job | Batch | JobError | Progress | LogEntry | Webhook] = type(one)  # type: ignore[assignment]
     names: Any = None
     if isinstance(one, Job):

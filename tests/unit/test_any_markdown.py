@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from secretary.documents.ocr import paragraphs as read_lines
-from secretary.documents.ocr.engines import Line, Word
+from secretary.documents.ocr.engines import OcrLine, OcrWord
 from secretary.documents.ocr.paragraphs import Table
 from secretary.documents.office.blocks import PLAIN, Paragraph, Run
 from secretary.documents.office.blocks import Table as OfficeTable
@@ -67,16 +67,16 @@ def test_what_was_said_stays_text(
 
 
 @st.composite
-def lines(draw: st.DrawFn) -> list[Line]:
+def lines(draw: st.DrawFn) -> list[OcrLine]:
     found = []
     for number in range(draw(st.integers(0, 8))):
         at, words = 0, []
         for text in draw(st.lists(WORDS.filter(lambda t: t.strip()), min_size=1, max_size=4)):
             at += draw(st.sampled_from((5, 200)))
-            words.append(Word(" ".join(text.split()), at, at + 10 * len(text)))
+            words.append(OcrWord(" ".join(text.split()), at, at + 10 * len(text)))
             at += 10 * len(text)
         found.append(
-            Line(
+            OcrLine(
                 text=" ".join(word.text for word in words),
                 words=tuple(words),
                 confidence=90.0,
@@ -91,7 +91,7 @@ def lines(draw: st.DrawFn) -> list[Line]:
 
 @given(lines())
 @settings(max_examples=50)
-def test_what_was_recognised_stays_text(found: list[Line]) -> None:
+def test_what_was_recognised_stays_text(found: list[OcrLine]) -> None:
     markdown = read_lines.as_markdown(found)
     tokens = tokens_of(markdown)
     assert [token.type for token in tokens if token.type in ACTIVE] == []

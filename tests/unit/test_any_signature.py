@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from secretary.client import WebhookRefused, verify_webhook
-from secretary.core.http_headers import signature
+from secretary.core.http_headers import webhook_signature
 
 from ..any_values import ANY_TEXT, TEXT
 
@@ -25,7 +25,7 @@ BODY = json.dumps({"phase": "completed", "status": "completed"}).encode()
 
 def headers(secret: str, body: bytes) -> dict[str, str]:
     now = str(int(time.time()))
-    signed = signature(secret, "msg_1", now, body)
+    signed = webhook_signature(secret, "msg_1", now, body)
     return {"Webhook-Id": "msg_1", "Webhook-Timestamp": now, "Webhook-Signature": signed}
 
 

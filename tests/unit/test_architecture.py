@@ -135,9 +135,9 @@ def own_imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str]:
             base = package[: len(package) - node.level + 1]
             for name in [node.module] if node.module else [alias.name for alias in node.names]:
                 yield ".".join((*base, name or ""))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "LazyCallable" and isinstance(node.args[0], ast.Constant):
-                yield str(node.args[0].value)
+        match node:
+            case ast.Call(func=ast.Name(id="LazyCallable"), args=[ast.Constant(value=module), _]):
+                yield str(module)
 
 
 def library_imports(tree: ast.Module) -> Iterator[str]:

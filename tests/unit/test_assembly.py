@@ -28,14 +28,14 @@ def page_store(tmp_path: Path) -> PageStore:
 
 def put_together(
     page_store: PageStore, numbers: range = range(1, 3), **more: Any
-) -> module.Assembled:
+) -> module.AssembledDocument:
     return assemble(
         Assembly(page_store=page_store, numbers=numbers, archives={"images.zip": "image_"}, **more)
     )
 
 
 def shown(page_store: PageStore, name: str) -> bytes:
-    return Path(page_store.shown, name).read_bytes()
+    return Path(page_store.job_directory, name).read_bytes()
 
 
 def test_the_texts_stand_behind_each_other(page_store: PageStore) -> None:
@@ -78,14 +78,14 @@ def test_what_is_too_long_for_an_answer_is_in_the_files_only(page_store: PageSto
     assert "extracted_text" not in results
     assert [page["content"] for page in results["metadata"]["text_contents"]] == [None] * 4
     assert len(shown(page_store, "document.md")) > module.MAX_RESULTS_BYTES
-    assert not Path(page_store.shown, "pages.json").exists()
+    assert not Path(page_store.job_directory, "pages.json").exists()
 
 
 def test_an_archive_of_pictures_holds_those_of_its_kind(page_store: PageStore) -> None:
     zips = {"images.zip": "image_", "previews.zip": "preview_"}
     assemble(Assembly(page_store=page_store, numbers=range(1, 3), archives=zips))
     for name, member in (("images.zip", "image_001.jpg"), ("previews.zip", "preview_001.jpg")):
-        with zipfile.ZipFile(Path(page_store.shown, name)) as archive:
+        with zipfile.ZipFile(Path(page_store.job_directory, name)) as archive:
             assert archive.namelist() == [member]
 
 
@@ -93,7 +93,7 @@ def test_pictures_alone_are_no_text(page_store: PageStore) -> None:
     page_store.save(Page(number=3, text="", markdown="", pictures=("image_001.jpg",)))
     done = put_together(page_store, range(3, 4))
     assert not done.has_text
-    assert not Path(page_store.shown, "document.md").exists()
+    assert not Path(page_store.job_directory, "document.md").exists()
 
 
 @pytest.mark.parametrize(("is_print", "left"), [(True, 0), (False, 5)])

@@ -39,7 +39,9 @@ def running(**more: Any) -> dict[str, Any]:
 class TestPlaces:
     def test_the_states_are_those_of_jobs(self) -> None:
         assert [status.value for status in Status] == [status.value for status in JobStatus]
-        assert {status.value for status in FINAL} == {status.value for status in jobs.FINAL}
+        assert {status.value for status in FINAL} == {
+            status.value for status in jobs.FINAL_STATUSES
+        }
 
     @pytest.mark.parametrize("kind", [LocalBackend, RemoteBackend])
     def test_each_does_all_that_commands_ask_for(self, kind: type) -> None:

@@ -204,8 +204,8 @@ class TestResults:
 
 DRAWING = """
 import sys
-from secretary.client.documents import Progress
-from secretary.client.meter import meter
+from secretary.client.models import Progress
+from secretary.client.jobs import meter
 
 with meter(True, "report.pdf") as tell:
     tell(Progress(percent=40, message="Page 4"))
@@ -241,7 +241,7 @@ def drawn(*, on_terminal: bool) -> str:
 
 INTERRUPTED = """
 import asyncio, signal
-from secretary.client.portal import Portal
+from secretary.client.sync import Portal
 
 async def numbers():
     try:

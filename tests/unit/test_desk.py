@@ -10,10 +10,10 @@ import pytest
 
 from secretary.core.errors import AccessDenied, Conflict, InvalidParameters, NotFound
 from secretary.core.job import Completed, Failed, Job, JobError, Outcome, utc_now
-from secretary.core.processes import birth
+from secretary.core.processes import process_identity
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
-from secretary.jobs.submission import BatchRequest, JobRequest, read
+from secretary.jobs.submission import BatchRequest, JobRequest, parse_request
 from secretary.network.client import Network
 from secretary.storage.artifacts import JobFiles
 from secretary.store import BatchQuery, JobQuery, open_store
@@ -32,14 +32,14 @@ async def job_service(tmp_path: Path) -> AsyncIterator[JobService]:
 
 
 async def submit(job_service: JobService, *, user: str | None = None, **document: Any) -> Job:
-    return await job_service.submit(read(JobRequest, document), user=user)
+    return await job_service.submit(parse_request(JobRequest, document), user=user)
 
 
 async def submit_batch(
     job_service: JobService, size: int, **document: Any
 ) -> tuple[str, list[str]]:
     document = {"jobs": [{}] * size, **document}
-    batch, job_ids = await job_service.submit_batch(read(BatchRequest, document))
+    batch, job_ids = await job_service.submit_batch(parse_request(BatchRequest, document))
     return batch.batch_id, job_ids
 
 
@@ -69,7 +69,7 @@ class TestOneJob:
     async def test_the_same_key_and_request_give_the_same_job(
         self, job_service: JobService
     ) -> None:
-        request = read(JobRequest, {"job_name": "once"})
+        request = parse_request(JobRequest, {"job_name": "once"})
         first = await job_service.submit(request, key="k")
         again = await job_service.submit(request, key="k")
         assert again.job_id == first.job_id
@@ -78,12 +78,12 @@ class TestOneJob:
     async def test_the_same_key_with_another_request_is_a_conflict(
         self, job_service: JobService
     ) -> None:
-        await job_service.submit(read(JobRequest, {"job_name": "one"}), key="k")
+        await job_service.submit(parse_request(JobRequest, {"job_name": "one"}), key="k")
         with pytest.raises(Conflict):
-            await job_service.submit(read(JobRequest, {"job_name": "two"}), key="k")
+            await job_service.submit(parse_request(JobRequest, {"job_name": "two"}), key="k")
 
     async def test_users_do_not_share_their_keys(self, job_service: JobService) -> None:
-        request = read(JobRequest, {})
+        request = parse_request(JobRequest, {})
         of_ann = await job_service.submit(request, user="ann", key="k")
         of_bob = await job_service.submit(request, user="bob", key="k")
         assert of_ann.job_id != of_bob.job_id
@@ -297,12 +297,12 @@ class TestSkipping:
     async def test_it_passes_over_as_many_as_asked(self, job_service: JobService) -> None:
         await submit_batch(job_service, 2500)
         whole = [job.job_id for job in (await job_service.jobs(JobQuery(limit=1000))).items]
-        part = await job_service.jobs_from(990, JobQuery(limit=20))
+        part = await job_service.jobs_by_offset(990, JobQuery(limit=20))
         assert [job.job_id for job in part.items][:10] == whole[990:]
         assert (len(part.items), part.total, part.is_exact) == (20, 2500, True)
-        part = await job_service.jobs_from(2495, JobQuery(limit=20))
+        part = await job_service.jobs_by_offset(2495, JobQuery(limit=20))
         assert len(part.items) == 5
-        part = await job_service.jobs_from(2500, JobQuery(limit=20))
+        part = await job_service.jobs_by_offset(2500, JobQuery(limit=20))
         assert (part.items, part.total) == ([], 2500)
 
     async def test_a_long_list_is_counted_beyond_what_is_given(
@@ -310,16 +310,16 @@ class TestSkipping:
     ) -> None:
         for _ in range(2):
             await submit_batch(job_service, 6_000)
-        part = await job_service.jobs_from(0, JobQuery(limit=1))
+        part = await job_service.jobs_by_offset(0, JobQuery(limit=1))
         assert (part.total, part.is_exact) == (10_000, False)
-        part = await job_service.jobs_from(10_500, JobQuery(limit=500))
+        part = await job_service.jobs_by_offset(10_500, JobQuery(limit=500))
         assert (len(part.items), part.total, part.is_exact) == (500, 11_001, False)
-        part = await job_service.jobs_from(11_500, JobQuery(limit=500))
+        part = await job_service.jobs_by_offset(11_500, JobQuery(limit=500))
         assert (len(part.items), part.total, part.is_exact) == (500, 12_000, True)
 
     async def test_what_is_not_wanted_does_not_count(self, job_service: JobService) -> None:
         ids = [(await submit_batch(job_service, 1, batch_name=name))[0] for name in "abab"]
-        part = await job_service.batches_from(
+        part = await job_service.batches_by_offset(
             1, BatchQuery(limit=1), wanted=lambda batch: batch.batch_name == "a"
         )
         assert [batch.batch_id for batch in part.items] == ids[:1]
@@ -327,7 +327,7 @@ class TestSkipping:
 
     async def test_who_skips_too_much_is_told(self, job_service: JobService) -> None:
         with pytest.raises(InvalidParameters, match="skip: 100,001 is more than 100,000"):
-            await job_service.jobs_from(100_001, JobQuery())
+            await job_service.jobs_by_offset(100_001, JobQuery())
 
 
 class TestWorkers:
@@ -338,7 +338,7 @@ class TestWorkers:
         assert not is_alive(replace(worker(), seen_at=utc_now() - timedelta(minutes=1)))
 
     async def test_only_those_alive_are_listed(self, job_service: JobService) -> None:
-        mine = birth(os.getpid())
+        mine = process_identity(os.getpid())
         gone = f"{mine.rpartition('/')[0]}/1"
         for info in (
             replace(worker("here"), pid=os.getpid(), birth=mine),

@@ -129,7 +129,7 @@ class TestReading:
         await until(lambda: hub._poller is None)
         reads = store.reads
         await store.add([Job()])
-        await asyncio.sleep(2 * events.LONGEST_SECONDS)
+        await asyncio.sleep(2 * events.MAX_POLL_SECONDS)
         assert store.reads == reads
 
     async def test_many_subscribers_cost_no_more_reads_than_one(

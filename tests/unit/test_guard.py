@@ -50,7 +50,7 @@ async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_
     first = await until_there_is_one(token)
     guard.show_life()
     os.kill(first, signal.SIGKILL)
-    work = subprocess.Popen(["sleep", "60"], env={**os.environ, processes.MARK: token})
+    work = subprocess.Popen(["sleep", "60"], env={**os.environ, processes.SANDBOX_VARIABLE: token})
     try:
         code = await asyncio.to_thread(work.wait, 20)
     finally:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from secretary.core.job import JobStatus
-from secretary.core.json_codec import json_bytes
+from secretary.core.json_codec import encode_json
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ from secretary.core.json_codec import json_bytes
     ids=repr,
 )
 def test_it_says_what_the_value_says(value: object) -> None:
-    assert json.loads(json_bytes(value)) == value
+    assert json.loads(encode_json(value)) == value
 
 
 def test_a_state_is_its_name() -> None:
-    assert json_bytes({"status": JobStatus.COMPLETED}) == b'{"status":"completed"}'
+    assert encode_json({"status": JobStatus.COMPLETED}) == b'{"status":"completed"}'

@@ -297,7 +297,7 @@ class TestSecrets:
 def test_the_library_is_not_loaded_before_it_is_needed() -> None:
     program = f"""
 import sys; sys.path[:] = {sys.path!r}
-import secretary.engines.llm, secretary.isolation, secretary.app, secretary.api
+import secretary.llm, secretary.worker.isolation, secretary.app, secretary.api
 print(*sys.modules)"""
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

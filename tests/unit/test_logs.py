@@ -29,7 +29,7 @@ logger = logging.getLogger("tests.handler")
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     written = io.StringIO()
-    handler = logs.handler(written, as_json=True)
+    handler = logs.log_handler(written, as_json=True)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     yield written
@@ -62,7 +62,7 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
 
 def test_nobody_can_write_a_record_of_their_own() -> None:
     written = io.StringIO()
-    handler = logs.handler(written, as_json=False)
+    handler = logs.log_handler(written, as_json=False)
     text = "a\n2026-11-16 INFO [job-1] secretary: All is well\r\x1b[2J\x00\u2028b"
     try:
         raise ValueError(text)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.pages import read_page
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
@@ -13,7 +13,7 @@ from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 def markdown_of(tmp_path: Path, draw: Draw) -> str:
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(draw))
-    with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
+    with open_pdf(str(path)) as document, open_page(document, 1) as page:
         return read_page(page).markdown
 
 

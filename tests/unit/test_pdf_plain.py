@@ -7,7 +7,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 
 from secretary.documents.pdf import pdfium
-from secretary.documents.pdf.document import opened_page, opened_pdf
+from secretary.documents.pdf.document import open_page, open_pdf
 from secretary.documents.pdf.layout.analysis import analyse
 from secretary.documents.pdf.layout.blocks import markdown_of
 from secretary.documents.pdf.layout.drawings import Box
@@ -22,8 +22,8 @@ def both(tmp_path: Path, draw: Callable[[Canvas], object]) -> tuple[str | None, 
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(draw))
     with (
-        opened_pdf(str(path)) as document,
-        opened_page(document, 1) as page,
+        open_pdf(str(path)) as document,
+        open_page(document, 1) as page,
         opened_text(page) as layer,
     ):
         box = Box(*page.get_bbox())

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from secretary.documents.pdf.document import opened_page, opened_pdf
-from secretary.documents.pdf.font_stats import Typography
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.font_stats import FontStats
 from secretary.documents.pdf.pages import read_page
 
 from ..documents import FONT, written
@@ -48,8 +48,8 @@ def tagged(kinds: list[str], texts: list[str], parents: list[int], kids: dict[in
 def markdown_of(tmp_path: Path, content: bytes) -> str:
     path = tmp_path / "a.pdf"
     path.write_bytes(content)
-    with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
-        return read_page(page, Typography(document)).markdown
+    with open_pdf(str(path)) as document, open_page(document, 1) as page:
+        return read_page(page, FontStats(document)).markdown
 
 
 def test_headings_are_those_that_are_tagged(tmp_path: Path) -> None:

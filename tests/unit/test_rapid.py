@@ -12,7 +12,7 @@ from PIL import Image
 
 from secretary.core.errors import EngineUnavailable
 from secretary.documents.ocr.engines import open_engine
-from secretary.documents.ocr.rapidocr import FINDER, READER, Rapid
+from secretary.documents.ocr.rapidocr import DETECTION_MODEL, RECOGNITION_MODEL, RapidOcr
 from secretary.documents.ocr.recognition import recognise
 
 from ..error_rate import character_error_rate
@@ -96,23 +96,23 @@ def test_a_language_that_it_does_not_know_is_named() -> None:
 
 @needs_it
 def test_a_missing_model_is_named_and_not_fetched(tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match=FINDER):
-        Rapid(tmp_path).languages()
+    with pytest.raises(EngineUnavailable, match=DETECTION_MODEL):
+        RapidOcr(tmp_path).languages()
 
 
 @needs_it
 def test_damaged_models_are_no_text(tmp_path: Path) -> None:
-    for name in (FINDER, READER):
+    for name in (DETECTION_MODEL, RECOGNITION_MODEL):
         (tmp_path / name).write_bytes(b"nothing" * 100)
     with pytest.raises(EngineUnavailable, match="damaged"):
-        Rapid(tmp_path).read(page(ENGLISH[:1]), languages="eng", dpi=None)
+        RapidOcr(tmp_path).read(page(ENGLISH[:1]), languages="eng", dpi=None)
 
 
 @needs_it
 def test_its_version_tells_its_models(tmp_path: Path) -> None:
-    for name in (FINDER, READER):
+    for name in (DETECTION_MODEL, RECOGNITION_MODEL):
         (tmp_path / name).write_bytes(b"another")
-    other, usual = Rapid(tmp_path).version, open_engine("rapidocr").version
+    other, usual = RapidOcr(tmp_path).version, open_engine("rapidocr").version
     assert other != usual
     assert other.rpartition("-")[0] == usual.rpartition("-")[0]
 

@@ -620,7 +620,7 @@ async def test_a_sandbox_can_be_opened_again(sandboxes: Sandboxes) -> None:
 
 WORKER = """
 import asyncio, sys
-from secretary.sandbox import Sandbox
+from secretary.worker.sandbox import Sandbox
 from tests import sandboxed
 
 async def main():

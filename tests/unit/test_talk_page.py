@@ -269,7 +269,7 @@ import sys; sys.path[:] = {sys.path!r}
 def refuse(event, arguments):
     if event.startswith(("socket.", "urllib.")):
         raise SystemExit(f"it reached for the network: {{event}} {{arguments}}")
-from secretary.processors.web.page import page_of
+from secretary.web.page import page_of
 import trafilatura
 from tests.talk_pages import GENERIC
 sys.addaudithook(refuse)

@@ -14,7 +14,7 @@ import pytest
 
 from secretary.core.errors import StoreUnavailable
 from secretary.core.job import Completed, Failed, Job, JobError, JobStatus
-from secretary.core.processes import birth, has_died
+from secretary.core.processes import has_died, process_identity
 from secretary.storage.artifacts import JobFiles
 from secretary.store import Capacity, JobQuery, JobStore, Rescued, WorkerInfo
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
@@ -53,7 +53,7 @@ async def test_what_an_attempt_has_made_whose_process_died_is_removed(
 
 
 async def test_a_worker_that_lives_here_keeps_its_jobs(store: JobStore, files: JobFiles) -> None:
-    living = replace(worker(), pid=os.getpid(), birth=birth(os.getpid()))
+    living = replace(worker(), pid=os.getpid(), birth=process_identity(os.getpid()))
     await store.register_worker(living, LEASE)
     await store.add([Job(job_type="pdf")])
     (job,) = await store.claim(living.worker_id, Capacity(slots=1))
@@ -63,7 +63,7 @@ async def test_a_worker_that_lives_here_keeps_its_jobs(store: JobStore, files: J
 
 def _process_that_died() -> WorkerInfo:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    info = replace(worker("worker-dead"), pid=process.pid, birth=birth(process.pid))
+    info = replace(worker("worker-dead"), pid=process.pid, birth=process_identity(process.pid))
     assert not has_died(info.pid, info.birth)
     process.communicate(b"\n")
     return info
@@ -75,7 +75,7 @@ def test_of_another_machine_nothing_is_known() -> None:
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_mistaken() -> None:
-    here, _, _ = birth(os.getpid()).rpartition("/")
+    here, _, _ = process_identity(os.getpid()).rpartition("/")
     assert has_died(os.getpid(), f"{here}/1")
 
 

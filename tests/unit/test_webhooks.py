@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from secretary.core.http_headers import keys_of, read_retry_after, signature
+from secretary.core.http_headers import read_retry_after, signing_keys, webhook_signature
 from secretary.core.job import (
-    NO_RESULTS,
+    EMPTY_RESULTS,
     Batch,
     Job,
     JobError,
@@ -79,7 +79,7 @@ class TestPayload:
                 "extracted_text": "--- Seite 1 ---\nHallo",
                 "metadata": {"text_contents": [{"page": 1, "content": "Hallo"}]},
             },
-            "results": {**NO_RESULTS, **RESULTS},
+            "results": {**EMPTY_RESULTS, **RESULTS},
             "error": None,
         }
 
@@ -214,7 +214,7 @@ class TestHeaders:
     def test_the_signature_is_the_one_of_the_standard(self) -> None:
         """The example of the specification."""
         secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-        told = signature(
+        told = webhook_signature(
             secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}'
         )
         assert told == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -228,10 +228,10 @@ class TestHeaders:
 
     @pytest.mark.parametrize("secret", ["plain text", "whsec_", "whsec_!!", "c2VjcmV0"])
     def test_a_secret_of_another_form_is_the_key_itself(self, secret: str) -> None:
-        assert keys_of(secret) == [secret.encode()]
+        assert signing_keys(secret) == [secret.encode()]
 
     def test_base64_may_lack_its_padding(self) -> None:
-        assert keys_of("whsec_a2V5MQ") == [b"key1"]
+        assert signing_keys("whsec_a2V5MQ") == [b"key1"]
 
     def test_without_a_secret_there_is_no_signature(self) -> None:
         headers = headers_for(HOOK, message_id="msg_1", at=NOW, body=b"{}")

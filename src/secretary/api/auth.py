@@ -12,7 +12,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 from fastapi.openapi.models import APIKey as ApiKeyScheme
-from fastapi.openapi.models import APIKeyIn, HTTPBearer
+from fastapi.openapi.models import HTTPBearer
 from fastapi.openapi.models import SecurityBase as SecurityScheme
 from fastapi.security.base import SecurityBase
 from pydantic.json_schema import SkipJsonSchema
@@ -216,7 +216,7 @@ class _DocumentedScheme(SecurityBase):
 
 _BEARER = _DocumentedScheme("bearer", HTTPBearer())
 _KEY_HEADER = _DocumentedScheme(
-    "key", ApiKeyScheme(**{"in": APIKeyIn.header}, name="X-Secretary-Api-Key")
+    "key", ApiKeyScheme.model_validate({"in": "header", "name": "X-Secretary-Api-Key"})
 )
 
 

@@ -437,7 +437,10 @@ def schedule_router(registry: Registry) -> APIRouter:
     properties: Schema = {
         **parameters_of(registry, "session"),
         "url": URL | {"description": "The URL of the schedule"},
-        "schedule": {"type": ["string", "object"], "description": "The schedule itself"},
+        "schedule": {
+            "anyOf": [text, {"type": "object", "additionalProperties": True}],
+            "description": "The schedule itself",
+        },
         "event": text | {"description": "Overrides the name of the conference"},
         "track": several | {"description": "Only these tracks; `*` matches anything"},
         "day": several | {"description": "Only these days: a date, a number or a weekday"},

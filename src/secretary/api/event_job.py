@@ -131,9 +131,7 @@ async def get_event_job(request: Request, job_id: JobId, user: Caller) -> JSONRe
     return _response(f"Job {job_id} is {job.status}", job=job.document())
 
 
-@router.delete(
-    "/jobs/{job_id}", response_model=LegacyDeletedJob, responses=legacy_errors(404, 409)
-)
+@router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob, responses=legacy_errors(404, 409))
 async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Delete a finished job and its files; return it one last time."""
     job_service = job_service_of(request)
@@ -232,15 +230,15 @@ def _page_response(
     skip: int,
 ) -> JSONResponse:
     total = f"{page.total}" if page.is_exact else f"more than {page.total}"
-    return _response(
-        f"{len(documents)} of {total} {name}",
-        total=page.total,
-        total_is_exact=page.is_exact,
-        count=len(documents),
-        limit=limit,
-        skip=skip,
-        **{name: documents},
-    )
+    extent: dict[str, Any] = {
+        "total": page.total,
+        "total_is_exact": page.is_exact,
+        "count": len(documents),
+        "limit": limit,
+        "skip": skip,
+        name: documents,
+    }
+    return _response(f"{len(documents)} of {total} {name}", **extent)
 
 
 def _response(message: str, status: int = 200, **content: Any) -> JSONResponse:

@@ -70,9 +70,7 @@ class FileText(ResponseModel):
     content: str
 
 
-@router.get(
-    "/api/pdf/text-content/{path:path}", response_model=FileText, responses=errors(404)
-)
+@router.get("/api/pdf/text-content/{path:path}", response_model=FileText, responses=errors(404))
 async def page_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
     """Return the text of a page as JSON."""
     return await _text_response(request, path, user, frozenset({".txt"}))
@@ -128,9 +126,7 @@ FILE_ROUTE: Any = {
     responses=_file_responses(legacy_errors(404, 416)),
     name="get_event_job_file",
 )
-@router.get(
-    "/api/files/{path:path}", **FILE_ROUTE, responses=_file_responses(errors(404, 416))
-)
+@router.get("/api/files/{path:path}", **FILE_ROUTE, responses=_file_responses(errors(404, 416)))
 async def get_file(request: Request, path: FilePath, user: Caller) -> Response:
     """Download a file, whole or in ranges."""
     return _file_response(request, await _find(request, path, user))
@@ -181,9 +177,7 @@ class JobFileList(ResponseModel):
     files: list[JobFile]
 
 
-@router.get(
-    "/api/jobs/{job_id}/files", response_model=Envelope[JobFileList], responses=errors(404)
-)
+@router.get("/api/jobs/{job_id}/files", response_model=Envelope[JobFileList], responses=errors(404))
 async def list_files(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """List the files of a job. Pages appear while the job is still running."""
     job_service = job_service_of(request)
@@ -217,9 +211,7 @@ async def _text_response(
 def _file_response(request: Request, file: Found, *, download: bool = False) -> Response:
     suffix = PurePath(file.name).suffix.lower()
     media_type = (
-        MEDIA_TYPES.get(suffix)
-        or mimetypes.guess_type(file.name)[0]
-        or "application/octet-stream"
+        MEDIA_TYPES.get(suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
     )
     disposition = "inline" if media_type in INLINE_TYPES and not download else "attachment"
     headers = {

@@ -133,7 +133,9 @@ def _parse_json_object(text: str) -> dict[str, Any]:
     return value
 
 
-async def _read_multipart(request: Request, parts: "_MultipartReader", uploads: Uploads, job_id: str) -> Form:
+async def _read_multipart(
+    request: Request, parts: "_MultipartReader", uploads: Uploads, job_id: str
+) -> Form:
     """Write the file to disk as it arrives; fields may come before and after it."""
     stream = request.stream()
     upload: Upload | None = None
@@ -304,7 +306,9 @@ class Fields:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.rest = {name: value for name, value in given.items() if value not in ("", None)}
-        self._spellings = {to_snake(name): name for name in self.rest if len(name) <= MAX_NAME_LENGTH}
+        self._spellings = {
+            to_snake(name): name for name in self.rest if len(name) <= MAX_NAME_LENGTH
+        }
 
     def __contains__(self, name: str) -> bool:
         return name in self._spellings

@@ -130,7 +130,7 @@ class CallFields(BaseModel):
 
     callback_url: str = Field(json_schema_extra=URL, description="Receives the job's events")
     callback_token: str = Field(description="Sent to the callback as a bearer token")
-    jobId: str = Field(description="The client's own id for the job")  # noqa: N815
+    jobId: str = Field(description="The client's own id for the job")
     wait_ms: int = Field(ge=0, description="Wait this long for the result")
     sync: bool = Field(description="Wait up to 60 s for the result")
 

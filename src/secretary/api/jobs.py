@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.errors import InvalidParameters
-from ..core.job import Delivery, Job, iso, utc_now
+from ..core.job import Delivery, Job, UtcTime, iso, utc_now
 from ..jobs import bulk
 from ..jobs.bulk import BulkAction
 from ..jobs.handler import Handler
@@ -37,7 +37,7 @@ from .dependencies import (
     with_trace,
 )
 from .errors import code_of
-from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel, UtcTime
+from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
 from .openapi import LOCATION, errors, make_router
 from .responses import enqueued, success
 
@@ -293,9 +293,7 @@ class DeletedJob(ResponseModel):
     deleted: Literal[True]
 
 
-@router.delete(
-    "/jobs/{job_id}", response_model=Envelope[DeletedJob], responses=errors(404, 409)
-)
+@router.delete("/jobs/{job_id}", response_model=Envelope[DeletedJob], responses=errors(404, 409))
 async def delete_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Delete a finished job and its files."""
     await job_service_of(request).delete(job_id, user=user)

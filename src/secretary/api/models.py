@@ -18,8 +18,10 @@ JsonObject = dict[str, JsonValue]
 Omitted = SkipJsonSchema[None]
 
 
-def _drop_null_defaults(schema: dict[str, Any]) -> None:
+def _tidy_schema(schema: dict[str, Any]) -> None:
+    """Drop titles, which repeat the names, and null defaults, which mean that it is omitted."""
     for field in schema.get("properties", {}).values():
+        field.pop("title", None)
         if field.get("default", ...) is None:
             del field["default"]
 
@@ -27,7 +29,7 @@ def _drop_null_defaults(schema: dict[str, Any]) -> None:
 class ResponseModel(BaseModel):
     """Base of the documents: a field with a default may be missing from the response."""
 
-    model_config = ConfigDict(json_schema_extra=_drop_null_defaults)
+    model_config = ConfigDict(json_schema_extra=_tidy_schema)
 
 
 class RequestInfo(ResponseModel):
@@ -73,7 +75,7 @@ class Envelope(ResponseModel, Generic[T]):
     error: None
 
     @classmethod
-    def model_parametrized_name(cls, params: tuple[type[Any], ...]) -> str:
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
         return f"{params[0].__name__}Response"
 
 
@@ -230,7 +232,7 @@ class WebhookInfo(ResponseModel):
 
     url: str
     token: None
-    jobId: str | None  # noqa: N815  (the name on the wire)
+    jobId: str | None
     headers: dict[str, None] = Field(description="Names without values")
     secret: None
     include_markdown: bool
@@ -291,7 +293,7 @@ class Batch(ResponseModel):
     completed_jobs: int
     failed_jobs: int
     cancelled_jobs: int
-    isActive: bool = Field(description="False: pending jobs do not start")  # noqa: N815
+    isActive: bool = Field(description="False: pending jobs do not start")
     archived: bool
     created_at: UtcTime
     updated_at: UtcTime

@@ -1,6 +1,7 @@
 """What FastAPI cannot derive from signatures: error responses, headers and form bodies."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter
@@ -54,9 +55,7 @@ ERROR_HEADERS = {
     401: {"WWW-Authenticate": header("The authentication scheme")},
     416: {"Content-Range": header("The size of the file")},
     429: {"Retry-After": header("Seconds to wait before retrying", kind="integer")},
-    503: {
-        "Retry-After": header("Seconds to wait before retrying", required=False, kind="integer")
-    },
+    503: {"Retry-After": header("Seconds to wait before retrying", required=False, kind="integer")},
 }
 #: Every route that needs a key can return these. FastAPI would document a 422 of its own on
 #: routes with parameters that declare none.
@@ -68,13 +67,24 @@ WAITED = {"Preference-Applied": header("How long `Prefer` made the request wait"
 
 def errors(*statuses: int, model: type[Error] = Error) -> Responses:
     """Error responses of a route, beside the common ones."""
+    return error_responses({*statuses, *COMMON_ERRORS}, model)
+
+
+def legacy_errors(*statuses: int) -> Responses:
+    return errors(*statuses, model=LegacyError)
+
+
+def error_responses(statuses: Iterable[int], model: type[Error] = Error) -> Responses:
+    # Only the 500, which every route has, names the model: FastAPI builds a validator for each use.
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {"content": {"application/json": {"schema": schema}}}
     return {
         status: {
-            "model": model,
             "description": ERROR_DESCRIPTIONS[status],
+            **({"model": model} if status == 500 else content),
             **({"headers": ERROR_HEADERS[status]} if status in ERROR_HEADERS else {}),
         }
-        for status in sorted({*statuses, *COMMON_ERRORS})
+        for status in sorted(statuses)
     }
 
 
@@ -87,10 +97,6 @@ def make_router(tag: str, *, prefix: str = "/api", responses: Responses | None =
     )
 
 
-def legacy_errors(*statuses: int) -> Responses:
-    return errors(*statuses, model=LegacyError)
-
-
 #: Models that FastAPI documents as components, because JSON routes accept them too.
 SHARED = frozenset({"Webhook", "AccessControl"})
 FILE: Schema = {"type": "string", "format": "binary"}
@@ -98,6 +104,7 @@ JSON_TEXT: Schema = {"type": "string", "contentMediaType": "application/json"}
 URL: Schema = {"type": "string", "format": "uri", "pattern": "^https?://"}
 
 
+@cache
 def properties_of(model: type[BaseModel]) -> Schema:
     """The JSON Schema of each field. Nested models are inlined: FastAPI collects components only
     from signatures, and routes that stream uploads do not declare their body there."""

@@ -45,9 +45,7 @@ ENDING_STREAM: Responses = STREAM | {
 }
 
 
-@router.get(
-    "/jobs/{job_id}/stream", response_class=Response, responses=errors(404) | ENDING_STREAM
-)
+@router.get("/jobs/{job_id}/stream", response_class=Response, responses=errors(404) | ENDING_STREAM)
 async def stream_job(
     request: Request, job_id: JobId, user: Caller, last_event_id: LastEventId = None
 ) -> Response:

@@ -9,24 +9,23 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import ConfigDict, Field
+from fastapi.responses import JSONResponse
+from pydantic import Field
 
 from ..core.errors import StoreUnavailable
-from ..core.job import JobStatus, utc_now
+from ..core.job import JobStatus, UtcTime, iso, utc_now
 from ..jobs.service import JobService
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..observability.service_stats import CachedQuery, ServiceStats
 from ..observability.system_info import Installation
-from ..store import WorkerInfo
 from ..store.throughput import EPOCH, Throughput, quantile
 from ..store.workers import is_alive, worker_document
 from ..version import __version__
 from .auth import Caller
 from .dependencies import job_service_of
-from .errors import Error, error_response
-from .models import Envelope, JsonObject, ResponseModel, UtcTime
-from .openapi import ERROR_DESCRIPTIONS, ERROR_HEADERS, make_router
+from .errors import error_response
+from .models import Envelope, JsonObject, ResponseModel
+from .openapi import error_responses, make_router
 from .responses import success
 
 
@@ -41,17 +40,9 @@ class JobCounts(ResponseModel):
 # Health: open to everybody, so it reveals no secrets
 
 health_router = make_router(
-    "health",
-    prefix="/api/health",
-    responses={
-        500: {"model": Error, "description": ERROR_DESCRIPTIONS[500]},
-        503: {
-            "model": Error,
-            "description": ERROR_DESCRIPTIONS[503],
-            "headers": ERROR_HEADERS[503],
-        },
-    },
+    "health", prefix="/api/health", responses=error_responses((400, 500, 503))
 )
+OPEN: Any = {"openapi_extra": {"security": []}}
 
 
 class Live(ResponseModel):
@@ -77,13 +68,13 @@ class Health(ResponseModel):
     jobs: JobCounts
 
 
-@health_router.get("/live", response_model=Envelope[Live])
+@health_router.get("/live", **OPEN, response_model=Envelope[Live])
 async def live(request: Request) -> JSONResponse:
     """Liveness probe: the process responds. If it fails, restart the process."""
     return success(request, "health", {"live": True})
 
 
-@health_router.get("/ready", response_model=Envelope[Ready])
+@health_router.get("/ready", **OPEN, response_model=Envelope[Ready])
 async def ready(request: Request) -> JSONResponse:
     """Readiness probe: fails during shutdown and while the store is unavailable."""
     stopping: Callable[[], bool] = request.app.state.stopping
@@ -93,7 +84,7 @@ async def ready(request: Request) -> JSONResponse:
     return success(request, "health", {"ready": True})
 
 
-@health_router.get("", response_model=Envelope[Health])
+@health_router.get("", **OPEN, response_model=Envelope[Health])
 async def health(request: Request) -> JSONResponse:
     """Return the version, the store, the live workers and the number of jobs by state."""
     stats = _service_stats(request)
@@ -126,7 +117,11 @@ def _service_stats(request: Request) -> ServiceStats:
 metrics_router = make_router("metrics", prefix="")
 
 
-@metrics_router.get("/metrics", response_class=PlainTextResponse)
+@metrics_router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 async def metrics(request: Request, user: Caller) -> Response:
     """Return metrics in the Prometheus text format."""
     collected: Metrics = request.app.state.metrics
@@ -172,8 +167,6 @@ class FinishedJobs(ResponseModel):
 
 
 class Interval(FinishedJobs):
-    model_config = ConfigDict(populate_by_name=True)
-
     start: UtcTime = Field(alias="from")
     failures: dict[str, int] = Field(description="Failed jobs by error code")
     types: dict[str, FinishedJobs] = Field(description="By job type")
@@ -224,21 +217,20 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
         store.activity(span.since, step=span.step, parts=span.parts, user_id=user),
     )
     alive = [worker for worker in workers if is_alive(worker)]
-    data = Overview(
-        jobs=JobCounts(**{status.value: counts.value.get(status, 0) for status in JobStatus}),
-        counted_at=counts.at,
-        of_user=user,
-        oldest_wait_s=max((wait.total_seconds() for wait in waiting.values()), default=None),
-        workers=len(alive),
-        slots=sum(worker.slots for worker in alive),
-        busy=sum(busy.get(worker.worker_id, 0) for worker in alive),
-        crew=[
-            BusyWorker(**worker_document(worker), busy=busy.get(worker.worker_id, 0))
-            for worker in workers
+    data = {
+        "jobs": {status.value: counts.value.get(status, 0) for status in JobStatus},
+        "counted_at": iso(counts.at),
+        "of_user": user,
+        "oldest_wait_s": max((wait.total_seconds() for wait in waiting.values()), default=None),
+        "workers": len(alive),
+        "slots": sum(worker.slots for worker in alive),
+        "busy": sum(busy.get(worker.worker_id, 0) for worker in alive),
+        "crew": [
+            worker_document(worker) | {"busy": busy.get(worker.worker_id, 0)} for worker in workers
         ],
-        part_s=span.step.total_seconds(),
-        series=series(finished, span),
-    )
+        "part_s": span.step.total_seconds(),
+        "series": series(finished, span),
+    }
     return success(request, "overview", data)
 
 
@@ -251,34 +243,30 @@ async def get_workers(request: Request, user: Caller) -> JSONResponse:
     """List the workers of all machines, longest-running first."""
     workers = await job_service_of(request).store.workers()
     workers = sorted(workers, key=lambda worker: worker.started_at)
-    return success(request, "workers", WorkerList(workers=_worker_models(workers)))
+    data = {"workers": [worker_document(worker) for worker in workers]}
+    return success(request, "workers", data)
 
 
-def _worker_models(workers: Iterable[WorkerInfo]) -> list[Worker]:
-    return [Worker(**worker_document(worker)) for worker in workers]
-
-
-def series(finished: Iterable[Throughput], span: Span) -> list[Interval]:
+def series(finished: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
     """The jobs that finished in each interval of a period, in total and by type."""
     intervals: dict[int, dict[str, Throughput]] = defaultdict(dict)
     for entry in finished:
         intervals[entry.part][entry.job_type] = entry
     return [
-        _interval(span.since + number * span.step, intervals[number])
+        {"from": iso(span.since + number * span.step), **_interval(intervals[number])}
         for number in range(span.parts)
     ]
 
 
-def _interval(start: datetime, types: Mapping[str, Throughput]) -> Interval:
+def _interval(types: Mapping[str, Throughput]) -> dict[str, Any]:
     failures: Counter[str] = Counter()
     for entry in types.values():
         failures.update(entry.failed)
-    return Interval(
-        start=start,
-        failures=dict(sorted(failures.items())),
-        types={job_type: FinishedJobs(**_counts([types[job_type]])) for job_type in sorted(types)},
+    return {
         **_counts(types.values()),
-    )
+        "failures": dict(sorted(failures.items())),
+        "types": {job_type: _counts([types[job_type]]) for job_type in sorted(types)},
+    }
 
 
 def _counts(finished: Iterable[Throughput]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Request
 from fastapi.responses import JSONResponse
+from pydantic import Field
 
 from ..core.errors import NotFound, UnknownTemplate
 from ..llm.templates import Library
@@ -55,7 +56,9 @@ class TemplateList(ResponseModel):
 class Template(TemplateSummary):
     content: str | None
     system_prompt: str | None
-    schema: JsonObject | None  # type: ignore[assignment]  # shadows a deprecated Pydantic method
+    answer_schema: JsonObject | None = Field(
+        alias="schema", description="The JSON Schema of the model's answer"
+    )
 
 
 @router.get("", response_model=Envelope[TemplateList])

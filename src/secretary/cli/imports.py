@@ -69,13 +69,13 @@ def _batch(where: Target, source: str, wanted: Document) -> Document:
     """The schedule is read here, wherever its jobs go: as `batches create` and POST /api/batches
     take it."""
     # Loaded here: no other command needs it.
-    from ..jobs.conference_import import ScheduleRequest, batch_of
-    from ..jobs.submission import read
+    from ..jobs.conference_import import ScheduleRequest, batch_request
+    from ..jobs.submission import parse_request
 
-    request = read(ScheduleRequest, wanted)
+    request = parse_request(ScheduleRequest, wanted)
     settings = where.settings()
     log_quietly(settings)
-    batch = batch_of(request, asyncio.run(_talks(settings, source, request)))
+    batch = batch_request(request, asyncio.run(_talks(settings, source, request)))
     return batch.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -91,13 +91,13 @@ async def _talks(
 
 
 def _content(file: str) -> bytes:
-    from ..jobs.conference_import import LIMITS
+    from ..jobs.conference_import import DOWNLOAD_LIMITS
 
     try:
         if file == "-":
-            return sys.stdin.buffer.read(LIMITS.max_bytes + 1)
+            return sys.stdin.buffer.read(DOWNLOAD_LIMITS.max_bytes + 1)
         with Path(file).open("rb") as stream:
-            return stream.read(LIMITS.max_bytes + 1)
+            return stream.read(DOWNLOAD_LIMITS.max_bytes + 1)
     except OSError as error:
         raise InvalidParameters(f"{file}: {error.strerror}") from None
 

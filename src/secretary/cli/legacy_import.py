@@ -6,9 +6,9 @@ from typing import Any
 
 from ..config import Settings
 from ..core.errors import InvalidParameters
-from ..migration.legacy_documents import Running
-from ..migration.legacy_import import Importer, KindReport, LegacyReport, open_older
-from ..migration.locations import MONGODB, SETTINGS, StorageLocation, opened, read_address
+from ..migration.legacy_documents import RunningJobs
+from ..migration.legacy_import import KindReport, LegacyImporter, LegacyReport, open_legacy_source
+from ..migration.locations import MONGODB, SETTINGS, StorageLocation, open_location, parse_address
 from .backend import Advance
 from .options import log_quietly
 from .output import complain, print_json
@@ -28,7 +28,7 @@ def import_older(
     address = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri
     if not address.startswith(MONGODB):
         raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
-    becomes: Running = "pending" if running == "pending" else "failed"
+    becomes: RunningJobs = "pending" if running == "pending" else "failed"
     with meter() as bars:
         report = asyncio.run(_import(address, settings, becomes, dry_run, bars))
     if as_json:
@@ -39,18 +39,18 @@ def import_older(
 
 
 async def _import(
-    uri: str, settings: Settings, running: Running, dry_run: bool, bars: ProgressBar
+    uri: str, settings: Settings, running: RunningJobs, dry_run: bool, bars: ProgressBar
 ) -> LegacyReport:
-    older = open_older(uri)
+    older = open_legacy_source(uri)
     async with AsyncExitStack() as stack:
         await older.open()
         stack.push_async_callback(older.close)
-        address = read_address(SETTINGS, None, settings)
+        address = parse_address(SETTINGS, None, settings)
         home: StorageLocation | None = None
         file = address.database_file
         if not (dry_run and file is not None and not file.exists()):
-            home = await stack.enter_async_context(opened(address))
-        importer = Importer(
+            home = await stack.enter_async_context(open_location(address))
+        importer = LegacyImporter(
             older,
             home.store if home else None,
             home.files if home else None,

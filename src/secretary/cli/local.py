@@ -10,9 +10,9 @@ from typing import Any
 from ..app import examine, make_job_service, make_registry, make_templates, opened_store
 from ..config import Settings
 from ..core.errors import InvalidParameters, InvalidSettings, NotFound
-from ..core.job import FINAL, Job, JobStatus, new_id
+from ..core.job import FINAL_STATUSES, Job, JobStatus, new_id
 from ..jobs.service import JobService
-from ..jobs.submission import BatchRequest, JobRequest, read
+from ..jobs.submission import BatchRequest, JobRequest, parse_request
 from ..observability.doctor import Finding
 from ..store import BatchQuery, JobQuery
 from ..store.workers import worker_document
@@ -40,7 +40,7 @@ class LocalBackend:
 
     def __init__(self, settings: Settings, job_service: JobService | None = None) -> None:
         self._settings = settings
-        self._desk = job_service
+        self._job_service = job_service
         self._in_place = job_service is not None
         self._stack = AsyncExitStack()
 
@@ -56,7 +56,9 @@ class LocalBackend:
         await self._stack.aclose()
 
     async def job_types(self) -> list[str]:
-        registry = self._desk.registry if self._desk else make_registry(self._settings)
+        registry = (
+            self._job_service.registry if self._job_service else make_registry(self._settings)
+        )
         return sorted(registry.job_types)
 
     async def has_workers(self) -> bool:
@@ -65,12 +67,12 @@ class LocalBackend:
     async def submit(self, request: Document, file: Path | None = None) -> Document:
         job_service = await self._opened(make=True)
         if file is None:
-            return (await job_service.submit(read(JobRequest, request))).document()
+            return (await job_service.submit(parse_request(JobRequest, request))).document()
         parameters = request.get("parameters") or {}
         if self._in_place:
             path = await asyncio.to_thread(file.resolve)
             named = {**request, "parameters": {**parameters, "file_path": str(path)}}
-            return (await job_service.submit(read(JobRequest, named))).document()
+            return (await job_service.submit(parse_request(JobRequest, named))).document()
         return await self._uploaded(job_service, request, parameters, file)
 
     async def _uploaded(
@@ -81,7 +83,9 @@ class LocalBackend:
         upload = await job_service.files.uploads.receive(job_id, file.name, _pieces(file))
         try:
             named = {**request, "parameters": {**parameters, "file_source": upload.source()}}
-            job = await job_service.submit(read(JobRequest, named), job_id=job_id, upload=upload)
+            job = await job_service.submit(
+                parse_request(JobRequest, named), job_id=job_id, upload=upload
+            )
         except InvalidParameters:
             await job_service.files.uploads.remove(job_id)
             raise
@@ -92,7 +96,7 @@ class LocalBackend:
 
     async def follow(self, job_id: str, tell: Tell) -> Document:
         job_service, wait = await self._opened(), FIRST_LOOK
-        while (job := await job_service.get_without_results(job_id)).status not in FINAL:
+        while (job := await job_service.get_without_results(job_id)).status not in FINAL_STATUSES:
             tell(Advance.of(_shown(job)))
             await asyncio.sleep(wait)
             wait = min(wait * 1.3, LAST_LOOK)
@@ -141,7 +145,7 @@ class LocalBackend:
 
     async def submit_batch(self, request: Document) -> Document:
         job_service = await self._opened(make=True)
-        batch, _ = await job_service.submit_batch(read(BatchRequest, request))
+        batch, _ = await job_service.submit_batch(parse_request(BatchRequest, request))
         return batch.document()
 
     async def batch(self, batch_id: str) -> Document:
@@ -187,12 +191,12 @@ class LocalBackend:
     async def _opened(self, *, make: bool = False) -> JobService:
         """Only what adds something makes a new store: a mistyped directory should be noticed,
         not filled."""
-        if self._desk is None:
+        if self._job_service is None:
             if not make:
                 _require_store(self._settings)
             store = await self._stack.enter_async_context(opened_store(self._settings))
-            self._desk = make_job_service(self._settings, store)
-        return self._desk
+            self._job_service = make_job_service(self._settings, store)
+        return self._job_service
 
 
 def require_file_type(job_service: JobService, job_type: str) -> None:

@@ -146,7 +146,7 @@ def read_settings(config: Path | None, data_dir: Path | None, **more: dict[str, 
 def set_up_logging(settings: "Settings") -> None:
     from ..observability import logging as logs
 
-    logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
+    logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
 
 
 def log_quietly(settings: "Settings") -> None:

@@ -26,7 +26,7 @@ from ..core.errors import (
     StoreUnavailable,
     Unauthorized,
 )
-from ..observability.doctor import Finding, Verdict, judge_space
+from ..observability.doctor import Finding, Verdict, check_disk_space
 from ..version import __version__
 from .backend import (
     WAITING,
@@ -289,7 +289,7 @@ async def look_at_service(connection: Connection) -> list[Finding]:
         Finding("handlers", Verdict.OK, handlers),
         Finding("store", Verdict.OK, f"{health['store']['kind']}, it answers"),
         *_judge_workers(health, system["workers"]),
-        judge_space(system["disk"]["free_bytes"]),
+        check_disk_space(system["disk"]["free_bytes"]),
         _judge_webhooks(float(system["webhook_lag_s"])),
     ]
 

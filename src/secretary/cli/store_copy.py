@@ -10,17 +10,23 @@ from typing import Any
 from ..core.errors import Conflict, InvalidParameters
 from ..migration.copy import (
     Comparison,
-    FileTally,
-    Tally,
-    check_stores,
+    FileCounts,
+    RecordCounts,
+    check_copyable,
+    compare_files,
     compare_records,
     copy_files,
     copy_records,
     count_files,
     count_records,
-    files_that_differ,
 )
-from ..migration.locations import Address, StorageLocation, check_exists, opened, read_address
+from ..migration.locations import (
+    StorageLocation,
+    StoreAddress,
+    check_exists,
+    open_location,
+    parse_address,
+)
 from ..store.transfer import Kind
 from .backend import Advance, Tell
 from .options import log_quietly, read_settings
@@ -42,8 +48,8 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    records: Mapping[Kind, Tally]
-    files: FileTally | None
+    records: Mapping[Kind, RecordCounts]
+    files: FileCounts | None
     comparison: Comparison | None
     files_that_differ: list[str]
 
@@ -66,7 +72,10 @@ def copy_store(
 ) -> None:
     settings = read_settings(config, None)
     log_quietly(settings)
-    addresses = read_address(source, from_files, settings), read_address(target, to_files, settings)
+    addresses = (
+        parse_address(source, from_files, settings),
+        parse_address(target, to_files, settings),
+    )
     check_exists(addresses[0])
     if addresses[0].store_url == addresses[1].store_url:
         raise InvalidParameters("FROM and TO are the same store")
@@ -78,15 +87,15 @@ def copy_store(
 
 
 async def _copy(
-    source: Address, target: Address, wishes: CopyOptions, bars: ProgressBar
+    source: StoreAddress, target: StoreAddress, wishes: CopyOptions, bars: ProgressBar
 ) -> Outcome:
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(opened(source))
+        here = await stack.enter_async_context(open_location(source))
         there = None
         file = target.database_file
         if not (wishes.dry_run and file is not None and not file.exists()):
-            there = await stack.enter_async_context(opened(target))
-        await check_stores(
+            there = await stack.enter_async_context(open_location(target))
+        await check_copyable(
             here.store,
             there.store if there else None,
             anyway=wishes.anyway,
@@ -113,7 +122,7 @@ async def _carry(
         with bars.job("verifying") as tell:
             comparison = await compare_records(here.store, there.store, _teller(tell, expected))
         if here.files is not None and there.files is not None:
-            differ = await files_that_differ(here.files, there.files)
+            differ = await compare_files(here.files, there.files)
     return Outcome(records, files, comparison, differ)
 
 
@@ -125,13 +134,15 @@ def _teller(tell: Tell, expected: int) -> Callable[[Kind, int], None]:
     return told
 
 
-def _files_teller(tell: Tell) -> Callable[[FileTally], object]:
+def _files_teller(tell: Tell) -> Callable[[FileCounts], object]:
     # How many there are is not known before.
     return lambda tally: tell(Advance(0, f"{tally.found}"))
 
 
 def _tell(outcome: Outcome, wishes: CopyOptions, *, as_json: bool) -> None:
-    rows: dict[str, Tally | FileTally] = {kind: row for kind, row in outcome.records.items()}
+    rows: dict[str, RecordCounts | FileCounts] = {
+        kind: row for kind, row in outcome.records.items()
+    }
     if outcome.files is not None:
         rows["files"] = outcome.files
     if as_json:
@@ -157,7 +168,7 @@ def _name(what: str, names: list[str]) -> None:
         complain(f"{what}: {len(names) - MAX_NAMED} more")
 
 
-def _document(outcome: Outcome, rows: dict[str, Tally | FileTally]) -> dict[str, Any]:
+def _document(outcome: Outcome, rows: dict[str, RecordCounts | FileCounts]) -> dict[str, Any]:
     told = {name: {**asdict(row), "skipped": row.skipped} for name, row in rows.items()}
     comparison = asdict(outcome.comparison) if outcome.comparison else None
     return {**told, "comparison": comparison, "files_that_differ": outcome.files_that_differ}

@@ -42,10 +42,7 @@ def check(files: Files, as_json: AsJson = False) -> None:
 
 
 def _checked(path: Path) -> dict[str, Any]:
-    from ..llm.templates import (
-        parse,
-        read,  # loaded here: no other command needs them
-    )
+    from ..llm.templates import parse, read
 
     try:
         template = parse(read(path), path.stem)

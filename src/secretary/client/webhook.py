@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
 
-from ..core.http_headers import signature
+from ..core.http_headers import webhook_signature
 from .errors import WebhookRefused
 from .models import ErrorDocument, Progress, Results, ServiceModel
 
@@ -64,7 +64,7 @@ def verify_webhook(
         raise WebhookRefused("The webhook-timestamp is no time")
     if abs(time.time() - int(timestamp)) > tolerance:
         raise WebhookRefused("The event is too old, or from the future")
-    if not _is_among(signature(secret, message_id, timestamp, body), signatures):
+    if not _is_among(webhook_signature(secret, message_id, timestamp, body), signatures):
         raise WebhookRefused("The signature is wrong")
     return _read(body, message_id, int(timestamp))
 

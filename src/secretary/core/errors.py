@@ -41,7 +41,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 #: What the system says when a disk, or someone's share of it, is full.
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SecretaryError(Exception):
@@ -110,7 +110,7 @@ class AddressRefused(DownloadRefused):
     """The URL is not one of the web, or leads to an address that may not be reached from here."""
 
 
-class KindRefused(DownloadRefused):
+class UnexpectedContentType(DownloadRefused):
     """What is there is announced as something else than was wanted; it was not fetched."""
 
 
@@ -138,7 +138,7 @@ class FileTooLarge(JobFailed):
     code = "FILE_TOO_LARGE"
 
 
-class NoRoom(FileTooLarge):
+class DiskFull(FileTooLarge):
     """There is no room on the disk at the moment."""
 
     retryable = True

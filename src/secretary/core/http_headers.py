@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Protocol
 
-LONGEST_SECONDS = 10**9
+MAX_RETRY_AFTER_SECONDS = 10**9
 
 
 def read_retry_after(value: str | None, now: datetime) -> timedelta | None:
@@ -18,7 +18,7 @@ def read_retry_after(value: str | None, now: datetime) -> timedelta | None:
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
         # Not all of it: Python refuses to read a number of thousands of digits.
-        return timedelta(seconds=min(int(text[:12]), LONGEST_SECONDS))
+        return timedelta(seconds=min(int(text[:12]), MAX_RETRY_AFTER_SECONDS))
     try:
         at = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
@@ -65,13 +65,13 @@ StartSpan = Callable[[str, str | None], RequestSpan]
 PREFIX = "whsec_"
 
 
-def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
+def webhook_signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     """One signature for each secret: while a client changes its secret, it may name both."""
     signed = b".".join((message_id.encode(), timestamp.encode(), body))
-    return " ".join(f"v1,{_mac(key, signed)}" for key in keys_of(secret))
+    return " ".join(f"v1,{_mac(key, signed)}" for key in signing_keys(secret))
 
 
-def keys_of(secret: str) -> list[bytes]:
+def signing_keys(secret: str) -> list[bytes]:
     """The keys of `whsec_…`, or of several, with spaces between them. Anything else is a key as
     it stands."""
     try:

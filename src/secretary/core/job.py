@@ -21,9 +21,9 @@ from pydantic import (
     computed_field,
 )
 
-from .parameters import masked
+from .parameters import mask_secrets
 
-#: An aware time; documents show it in UTC with `Z`.
+#: A time that documents show in UTC, with `Z`.
 UtcTime = Annotated[
     AwareDatetime,
     WithJsonSchema(
@@ -43,7 +43,7 @@ MAX_LOG_MESSAGE = 4000
 MAX_ATTEMPTS_KEPT = 10
 
 #: A delivery keeps this many of its last tries: a day has nine.
-MAX_TRIES_KEPT = 10
+MAX_DELIVERY_ATTEMPTS_KEPT = 10
 
 #: What a webhook can be told of while its job is open; a final state is `completed` or `error`.
 PROGRESS_PHASES = ("queued", "running", "postprocessing")
@@ -86,10 +86,10 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-FINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
+FINAL_STATUSES = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
 
 
-class Snapshot(BaseModel):
+class StoredModel(BaseModel):
     """Base of the stored models: immutable, so what a handler holds cannot drift."""
 
     model_config = ConfigDict(
@@ -113,7 +113,7 @@ class Snapshot(BaseModel):
         return "ignore" if cls.model_config.get("extra") == "forbid" else None
 
 
-def _whole(text: str) -> str:
+def _replace_in_text(text: str) -> str:
     """Half a character, which a file name or an answer of a model may hold, can be written
     nowhere: it must not keep a job from ending."""
     if text.isascii():
@@ -125,44 +125,47 @@ def _whole(text: str) -> str:
     return text
 
 
-def whole_json(value: Any) -> Any:
+def replace_lone_surrogates(value: Any) -> Any:
     match value:
         case str():
-            return _whole(value)
+            return _replace_in_text(value)
         case dict():
-            return {whole_json(key): whole_json(item) for key, item in value.items()}
+            return {
+                replace_lone_surrogates(key): replace_lone_surrogates(item)
+                for key, item in value.items()
+            }
         case list() | tuple():
-            return [whole_json(item) for item in value]
+            return [replace_lone_surrogates(item) for item in value]
         case _:
             return value
 
 
 #: What a worker tells of a job, in words that may come from anywhere.
-Told = Annotated[str, AfterValidator(_whole)]
+SafeText = Annotated[str, AfterValidator(_replace_in_text)]
 
 
-class Progress(Snapshot):
-    step: Told = "queued"
+class Progress(StoredModel):
+    step: SafeText = "queued"
     percent: int = Field(default=0, ge=0, le=100)
-    message: Told = ""
+    message: SafeText = ""
 
 
 QUEUED = Progress()
 
 
-class JobError(Snapshot):
-    code: Told
-    message: Told
-    details: Annotated[dict[str, Any] | None, AfterValidator(whole_json)] = None
+class JobError(StoredModel):
+    code: SafeText
+    message: SafeText
+    details: Annotated[dict[str, Any] | None, AfterValidator(replace_lone_surrogates)] = None
 
 
-class LogEntry(Snapshot):
+class LogEntry(StoredModel):
     timestamp: UtcTime = Field(default_factory=utc_now)
     level: LogLevel = "info"
-    message: Told
+    message: SafeText
 
 
-class AccessControl(Snapshot):
+class AccessControl(StoredModel):
     visibility: Literal["private", "public"] = "private"
     read_access: tuple[str, ...] = ()
     write_access: tuple[str, ...] = ()
@@ -172,21 +175,33 @@ class AccessControl(Snapshot):
 OWNER_ONLY = AccessControl()
 
 
-class Webhook(Snapshot):
+class Webhook(StoredModel):
     """Where the events of a job go. Unknown keys are kept: a client may send more than we read."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
-    url: str
+    url: str = Field(
+        description="`{jobId}` in it is replaced",
+        json_schema_extra={"format": "uri", "pattern": "^https?://"},
+    )
     token: str | None = None
     job_id: Annotated[str | None, Field(alias="jobId")] = None
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(
+        default={},
+        json_schema_extra={
+            "propertyNames": {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"},
+            "additionalProperties": {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]*$"},
+        },
+    )
     secret: str | None = None
     include_markdown: bool = True
     include_metadata: bool = True
     include_archive: bool = False
     token_in_body: bool = False
-    events: tuple[str, ...] | None = None
+    events: Annotated[
+        tuple[str, ...] | None,
+        WithJsonSchema({"type": ["array", "null"], "items": {"enum": list(EVENT_NAMES)}}),
+    ] = Field(default=None, description="Events to deliver; all if omitted")
 
     def public(self) -> dict[str, Any]:
         """What a client may read back: no token, no secret, and header names without values."""
@@ -212,7 +227,7 @@ class Webhook(Snapshot):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
 
 
-class Attempt(Snapshot):
+class Attempt(StoredModel):
     """One claim of a job by a worker, from start to end."""
 
     attempt: int
@@ -222,7 +237,7 @@ class Attempt(Snapshot):
     error: JobError | None = None
 
 
-class Try(Snapshot):
+class DeliveryAttempt(StoredModel):
     """One request to a webhook: the status it was answered with, or why there was no answer."""
 
     at: UtcTime
@@ -231,7 +246,7 @@ class Try(Snapshot):
     duration_ms: int
 
 
-class Delivery(Snapshot):
+class Delivery(StoredModel):
     """The duty to tell a webhook how a job or batch ended; or, as `progress`, all that it was
     told of one run of a job on the way there."""
 
@@ -244,7 +259,7 @@ class Delivery(Snapshot):
     next_try_at: UtcTime | None = None
     #: How often it was tried since it was created or replayed; the last ones are in `tries`.
     tried: int = 0
-    tries: tuple[Try, ...] = ()
+    tries: tuple[DeliveryAttempt, ...] = ()
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated properties
     @property
@@ -253,7 +268,7 @@ class Delivery(Snapshot):
         return self.event != "progress" and not settled
 
 
-class Owned(Snapshot):
+class OwnedResource(StoredModel):
     """What jobs and batches share: an owner, and who else may touch it."""
 
     user_id: str | None = None
@@ -278,7 +293,7 @@ class Owned(Snapshot):
 
 
 #: What the results of every job have, whatever its type, so that clients need not ask first.
-NO_RESULTS: Mapping[str, Any] = {
+EMPTY_RESULTS: Mapping[str, Any] = {
     "markdown_file": None,
     "markdown_content": None,
     "assets": [],
@@ -298,10 +313,10 @@ NO_RESULTS: Mapping[str, Any] = {
 
 #: In stored results: the name of the job's file with the rest of them, which is too long for a
 #: store. Whoever tells a client of the results puts it back (`JobFiles.filled`).
-MORE_IN = "more_in"
+RESULTS_FILE_KEY = "more_in"
 
 
-class Job(Owned):
+class Job(OwnedResource):
     job_id: str = Field(default_factory=lambda: new_id("job"))
     job_type: str = Field(default=DEFAULT_JOB_TYPE, min_length=1, max_length=100)
     job_name: str | None = None
@@ -310,16 +325,16 @@ class Job(Owned):
     progress: Progress = QUEUED
     results: dict[str, Any] | None = None
     error: JobError | None = None
-    created_at: UtcTime = Field(default_factory=utc_now)
-    updated_at: UtcTime = Field(default_factory=utc_now)
-    processing_started_at: UtcTime | None = None
-    completed_at: UtcTime | None = None
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    updated_at: AwareDatetime = Field(default_factory=utc_now)
+    processing_started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
     batch_id: str | None = None
     logs: tuple[LogEntry, ...] = ()
     archived: bool = False
 
     priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    run_at: UtcTime | None = None
+    run_at: AwareDatetime | None = None
     timeout_s: float | None = Field(default=None, gt=0)
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     webhook: Webhook | None = None
@@ -346,8 +361,8 @@ class Job(Owned):
         return self.attempts[:-1] if is_told else self.attempts
 
     @property
-    def has_more_results(self) -> bool:
-        return self.results is not None and MORE_IN in self.results
+    def has_results_file(self) -> bool:
+        return self.results is not None and RESULTS_FILE_KEY in self.results
 
     @property
     def kept_recording(self) -> str | None:
@@ -361,19 +376,19 @@ class Job(Owned):
         hidden = {"failures", "crashes", "webhook", *without}
         document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
         document["webhook"] = self.webhook.public() if self.webhook else None
-        document["parameters"] = masked(document["parameters"])
+        document["parameters"] = mask_secrets(document["parameters"])
         if document.get("results") is not None:
-            document["results"] = {**NO_RESULTS, **document["results"]}
+            document["results"] = {**EMPTY_RESULTS, **document["results"]}
         return document
 
 
-class Batch(Owned):
+class Batch(OwnedResource):
     batch_id: str = Field(default_factory=lambda: new_id("batch"))
     batch_name: str | None = None
-    created_at: UtcTime = Field(default_factory=utc_now)
-    updated_at: UtcTime = Field(default_factory=utc_now)
-    started_at: UtcTime | None = None
-    completed_at: UtcTime | None = None
+    created_at: AwareDatetime = Field(default_factory=utc_now)
+    updated_at: AwareDatetime = Field(default_factory=utc_now)
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
     is_active: Annotated[bool, Field(alias="isActive")] = True
     archived: bool = False
     webhook: Webhook | None = None
@@ -445,7 +460,7 @@ Outcome = Completed | Failed | Cancelled | Released
 
 
 #: Of these the largest value counts; all others add up.
-PEAKS = frozenset({"peak_memory_bytes"})
+PEAK_RESOURCES = frozenset({"peak_memory_bytes"})
 
 
 class ResourceCalculator:
@@ -460,7 +475,9 @@ class ResourceCalculator:
 
     def add(self, resource: str, amount: float) -> None:
         before = self._used.get(resource, 0)
-        self._used[resource] = max(before, amount) if resource in PEAKS else before + amount
+        self._used[resource] = (
+            max(before, amount) if resource in PEAK_RESOURCES else before + amount
+        )
 
     def add_all(self, used: Mapping[str, float]) -> None:
         for resource, amount in used.items():

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 
-def json_bytes(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -14,14 +14,14 @@ def json_bytes(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def dumps(value: Any) -> str:
+def encode_json_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    if is_text(text):
+    if is_valid_unicode(text):
         return text
     return json.dumps(value, separators=(",", ":"))  # half a surrogate pair: escaped, it survives
 
 
-def is_text(value: str) -> bool:
+def is_valid_unicode(value: str) -> bool:
     """Whether it can be written as UTF-8."""
     if value.isascii():
         return True

@@ -57,15 +57,15 @@ def is_same_language(one: str | None, other: str | None) -> bool:
     if not one or not other:
         return False
     first, second = (language_code(each) or each.strip().lower() for each in (one, other))
-    return first == second and first not in UNTOLD
+    return first == second and first not in UNSPECIFIED
 
 
 #: What stands for no language at all.
-UNTOLD = frozenset({"", "auto", "und", "mul", "zxx", "unknown"})
+UNSPECIFIED = frozenset({"", "auto", "und", "mul", "zxx", "unknown"})
 
 
 #: Two letters, or the other three, -> the three letters that data files are called by.
-LANGUAGES_CODES = {row[0]: row[2] for row in ROWS} | {
+THREE_LETTER_CODES = {row[0]: row[2] for row in ROWS} | {
     "nb": "nor", "zh": "chi_sim", "chi": "chi_sim", "cze": "ces", "dut": "nld", "fre": "fra",
     "ger": "deu", "gre": "ell", "ice": "isl", "rum": "ron", "slo": "slk",
 }  # fmt: skip
@@ -83,8 +83,8 @@ def _code(name: str) -> str:
         return "chi_tra"
     # `chi_sim` and `deu_latf` are names of their own, `de_DE` and `de-DE` are not.
     main = re.split(r"[-_]", lower)[0]
-    return LANGUAGES_CODES.get(lower) or (
-        LANGUAGES_CODES.get(main, main) if len(main) == 2 or "-" in lower else name
+    return THREE_LETTER_CODES.get(lower) or (
+        THREE_LETTER_CODES.get(main, main) if len(main) == 2 or "-" in lower else name
     )
 
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def tidy_parameters(parameters: Mapping[str, Any], known: frozenset[str] | None) -> dict[str, Any]:
+def normalize_parameters(
+    parameters: Mapping[str, Any], known: frozenset[str] | None
+) -> dict[str, Any]:
     """Parameters as they are stored: as sent, but keys that nobody declared move under `extra`.
 
     A nested `extra` is folded into its parent and the outer value wins, so that doing
@@ -20,7 +22,7 @@ def tidy_parameters(parameters: Mapping[str, Any], known: frozenset[str] | None)
     return {**top, "extra": extra} if extra or "extra" in parameters else top
 
 
-def flat_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters as a handler reads them: `extra` spread out, the top level wins."""
     top = {key: value for key, value in parameters.items() if key != "extra"}
     extra = _folded(parameters.get("extra"))
@@ -39,11 +41,11 @@ def _folded(extra: Any) -> Any:
 
 
 #: Stands in every answer for a secret that was given.
-HIDDEN = "•••"
+MASK = "•••"
 
 #: How the names of secrets end, whatever the job type: handlers from outside have theirs, and
 #: clients send what nobody asked for.
-ENDINGS = (
+SECRET_SUFFIXES = (
     "password", "passwd", "passphrase", "secret", "token", "apikey", "authorization",
     "credential", "credentials",
 )  # fmt: skip
@@ -56,19 +58,19 @@ def has_secrets(parameters: dict[str, Any]) -> bool:
     return isinstance(extra, dict) and has_secrets(extra)
 
 
-def masked(parameters: dict[str, Any]) -> dict[str, Any]:
+def mask_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
     """As they are shown: who may read a job is not thereby trusted with its secrets."""
-    return _treated(parameters, shown=HIDDEN) if has_secrets(parameters) else parameters
+    return _treated(parameters, shown=MASK) if has_secrets(parameters) else parameters
 
 
-def without_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
+def remove_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
     """As they are kept once the job has done its work, which is what they were for."""
     return _treated(parameters, shown=None) if has_secrets(parameters) else parameters
 
 
-def without_hidden(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def drop_masked(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Without what a client has read and sends back: it does not know the secret."""
-    return {name: value for name, value in parameters.items() if value != HIDDEN}
+    return {name: value for name, value in parameters.items() if value != MASK}
 
 
 def _treated(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]:
@@ -82,6 +84,6 @@ def _treated(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]
 
 def _is_secret(name: str, value: Any) -> bool:
     # Asked for each parameter of each job: a pattern would take ten times as long.
-    if not name.replace("_", "").lower().endswith(ENDINGS):
+    if not name.replace("_", "").lower().endswith(SECRET_SUFFIXES):
         return False
     return value is not None and not isinstance(value, bool)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: The environment variable by which the processes of a sandbox are known, whoever their parent is.
-MARK = "SECRETARY_SANDBOX"
+SANDBOX_VARIABLE = "SECRETARY_SANDBOX"
 
 #: Orphans move up in the tree while we walk down; so we look again until there is no one new.
-_LOOKS = 100
+_MAX_PASSES = 100
 
 
 class Process(NamedTuple):
@@ -85,11 +85,11 @@ def tree(pid: int) -> list[Process]:
     return [root, *descendants(pid)] if root else []
 
 
-def marked(token: str) -> list[Process]:
+def processes_with_token(token: str) -> list[Process]:
     """Everyone who was started with this token in MARK, or with one below it (`token.3`)."""
-    entry = f"{MARK}={token}".encode()
+    entry = f"{SANDBOX_VARIABLE}={token}".encode()
     found = []
-    for pid in _everyone():
+    for pid in _all_pids():
         environ = _read(f"/proc/{pid}/environ")
         if environ and entry in environ and _holds(environ, entry) and (process := find(pid)):
             found.append(process)
@@ -122,7 +122,7 @@ def kill_tree(pid: int) -> list[Process]:
 def kill_below(pid: int) -> list[Process]:
     """Stops everyone below `pid` before it kills the first: none can fork in between."""
     stopped: dict[int, Process] = {}
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_PASSES):
         before = len(stopped)
         _stop_below(pid, stopped)
         if len(stopped) == before:
@@ -132,7 +132,7 @@ def kill_below(pid: int) -> list[Process]:
     return list(stopped.values())
 
 
-def guard(token: str, patience: float) -> None:
+def watchdog(token: str, patience: float) -> None:
     """Kills all that bear `token` when whoever holds the other end of stdin is gone, and when it
     has once shown that it lives but has not for `patience` seconds: it is stopped, others take
     its work for abandoned, and nothing may be done twice at once.
@@ -156,7 +156,7 @@ def guard(token: str, patience: float) -> None:
 
 def _kill_marked(token: str) -> None:
     deadline = time.monotonic() + 10
-    while (left := marked(token)) and time.monotonic() < deadline:
+    while (left := processes_with_token(token)) and time.monotonic() < deadline:
         for process in left:
             kill_tree(process.pid)
         time.sleep(0.01)
@@ -189,10 +189,10 @@ def _children(pid: int) -> Iterator[int]:
             yield from map(int, children.split())
     if not os.path.exists("/proc/thread-self/children"):
         # A kernel without CONFIG_PROC_CHILDREN: ask everyone for their parent.
-        yield from (other for other in _everyone() if (p := find(other)) and p.parent == pid)
+        yield from (other for other in _all_pids() if (p := find(other)) and p.parent == pid)
 
 
-def _everyone() -> list[int]:
+def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()] if _has_proc() else []
 
 
@@ -228,7 +228,7 @@ def _page_bytes() -> int:
 
 
 if __name__ == "__main__":
-    guard(sys.argv[1], float(sys.argv[2]))
+    watchdog(sys.argv[1], float(sys.argv[2]))
 
 
 def boot_id() -> str:
@@ -239,20 +239,20 @@ def boot_id() -> str:
         return f"boot-{round(time.time() - time.monotonic(), -1):.0f}"
 
 
-def birth(pid: int) -> str:
+def process_identity(pid: int) -> str:
     """Names a process for ever: where its pid counts, and when it started."""
-    return f"{_here()}/{start_time(pid)}"
+    return f"{_pid_namespace()}/{start_time(pid)}"
 
 
-def has_died(pid: int, birth: str) -> bool:
+def has_died(pid: int, identity: str) -> bool:
     """Whether that process is known to be gone. Of other machines nothing is known."""
-    where, _, started = birth.rpartition("/")
-    if where == _here() and started.isdigit():
+    namespace, _, started = identity.rpartition("/")
+    if namespace == _pid_namespace() and started.isdigit():
         return not is_alive(pid, int(started))
     return False
 
 
-def _here() -> str:
+def _pid_namespace() -> str:
     """Pids count within a process namespace (a container has its own) of one boot."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
@@ -263,19 +263,19 @@ def _here() -> str:
 
 #: Programs map far more memory than they touch. Too little makes them crash by themselves, before
 #: whoever looks after the sandbox can say that it was the memory.
-_MAPPED_FOR_ONE_TOUCHED = 4
+_MAPPED_TO_RESIDENT_RATIO = 4
 
 
-def passed_on(*names: str) -> dict[str, str]:
+def inherited_environment(*names: str) -> dict[str, str]:
     """What a program gets of our environment: these, and the mark of the sandbox, by which its
     processes are found, whoever their parent is by then."""
-    return {name: os.environ[name] for name in (MARK, *names) if name in os.environ}
+    return {name: os.environ[name] for name in (SANDBOX_VARIABLE, *names) if name in os.environ}
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def running_program(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """The running program; when this is left, it and all it started are gone."""
-    with _more_data():
+    with _raised_data_limit():
         process = subprocess.Popen(  # nosec B603  # no shell, and names of files are ours
             command, stdin=subprocess.DEVNULL, start_new_session=True, **options
         )
@@ -292,13 +292,13 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 @contextlib.contextmanager
-def _more_data() -> Iterator[None]:
+def _raised_data_limit() -> Iterator[None]:
     """What is started now may map more than this process may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if soft == resource.RLIM_INFINITY:
         yield
         return
-    more = soft * _MAPPED_FOR_ONE_TOUCHED
+    more = soft * _MAPPED_TO_RESIDENT_RATIO
     if hard != resource.RLIM_INFINITY:
         more = min(more, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (more, hard))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileCorrupt
-from ..core.json_codec import json_bytes
-from .page_store import Page, PageStore, load_all, page_file
+from ..core.json_codec import encode_json
+from .page_store import Page, PageStore, load_pages, page_text_file
 
 #: Blocks at either edge of a page among which they are looked for.
 DEPTH = 2
@@ -28,7 +28,7 @@ Key = tuple[str, str]
 NONE: frozenset[Key] = frozenset()
 
 
-def running_lines(pages: Iterable[str]) -> frozenset[Key]:
+def find_headers_footers(pages: Iterable[str]) -> frozenset[Key]:
     """Of the Markdown of all pages: what comes back at their heads or feet."""
     series: dict[Key, Series] = {}
     count = 0
@@ -57,7 +57,7 @@ def _is_running(key: Key, found: Series, pages: int) -> bool:
     return found.longest >= FEWEST and (not is_heading or 2 * found.pages > pages)
 
 
-def without_running_lines(page: str, lines: frozenset[Key]) -> str:
+def strip_headers_footers(page: str, lines: frozenset[Key]) -> str:
     if not lines:
         return page
     blocks = page.split("\n\n")
@@ -99,7 +99,7 @@ KEPT = "assembled.json"
 
 
 @dataclass(slots=True)
-class Assembled:
+class AssembledDocument:
     """Names of files that the job shows, and whether there is any text."""
 
     page_texts: list[str] = field(default_factory=list)
@@ -138,58 +138,60 @@ def _kept_as(name: str, numbers: range) -> str:
     return f"{stem}.{numbers[0]}-{numbers[-1]}.{ending}"
 
 
-def assemble(assembly: Assembly) -> Assembled:
+def assemble(assembly: Assembly) -> AssembledDocument:
     known = _known(assembly) if assembly.may_reuse else None
     if known is not None:
         for name in (*known.page_texts, *known.pictures):
-            assembly.page_store.show(name)
+            assembly.page_store.link(name)
         for name in known.files:
-            assembly.page_store.show(assembly.kept_as(name), name)
+            assembly.page_store.link(assembly.kept_as(name), name)
         return known
     done = _put_together(assembly)
     for name, beginning in assembly.archives.items():
         members = [picture for picture in done.pictures if picture.startswith(beginning)]
         _pack(assembly, name, members)
         done.files.append(name)
-    with assembly.page_store.writing(assembly.kept_as(KEPT)) as path:
+    with assembly.page_store.atomic_write(assembly.kept_as(KEPT)) as path:
         Path(path).write_text(json.dumps(asdict(done)))
     return done
 
 
-def _known(assembly: Assembly) -> Assembled | None:
+def _known(assembly: Assembly) -> AssembledDocument | None:
     path = Path(assembly.page_store.directory, assembly.kept_as(KEPT))
     try:
-        return Assembled(**json.loads(path.read_bytes()))
+        return AssembledDocument(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):  # there is none, or the power failed
         return None
 
 
-def _put_together(assembly: Assembly) -> Assembled:
-    page_store, done, told = assembly.page_store, Assembled(), _Told()
+def _put_together(assembly: Assembly) -> AssembledDocument:
+    page_store, done, told = assembly.page_store, AssembledDocument(), _Told()
     with (
-        page_store.writing(assembly.kept_as(TEXT_FILE)) as text_path,
-        page_store.writing(assembly.kept_as(MARKDOWN_FILE)) as markdown_path,
+        page_store.atomic_write(assembly.kept_as(TEXT_FILE)) as text_path,
+        page_store.atomic_write(assembly.kept_as(MARKDOWN_FILE)) as markdown_path,
         open(text_path, "w", encoding="utf-8", errors="replace") as text_file,
         open(markdown_path, "w", encoding="utf-8", errors="replace") as markdown_file,
     ):
         pages = _Pages(assembly)
-        running = running_lines(page.markdown for page in pages) if assembly.is_print else NONE
+        running = (
+            find_headers_footers(page.markdown for page in pages) if assembly.is_print else NONE
+        )
         for page in pages:
             text = f"--- Seite {page.number} ---\n{page.text}\n"
-            markdown = without_running_lines(page.markdown.strip(), running)
+            markdown = strip_headers_footers(page.markdown.strip(), running)
             text_file.write(text)
             markdown_file.write(f"{markdown}\n\n" if markdown else "")
             told.add(page, text, markdown)
             _add(done, page)
-    with page_store.writing(assembly.kept_as(RESULTS_FILE)) as path:
-        Path(path).write_bytes(json_bytes(told.results(done)))
+    with page_store.atomic_write(assembly.kept_as(RESULTS_FILE)) as path:
+        Path(path).write_bytes(encode_json(told.results(done)))
     done.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if done.has_text else [])]
     if (pages_told := told.pages()) and done.has_text:
-        with page_store.writing(assembly.kept_as(PAGES_FILE)) as path:
-            Path(path).write_bytes(json_bytes(pages_told))
+        with page_store.atomic_write(assembly.kept_as(PAGES_FILE)) as path:
+            Path(path).write_bytes(encode_json(pages_told))
         done.files.append(PAGES_FILE)
     for name in done.files:
-        page_store.show(assembly.kept_as(name), name)
+        page_store.link(assembly.kept_as(name), name)
     return done
 
 
@@ -197,7 +199,7 @@ class _Pages:
     """The pages, as often as they are wanted; few of them are read only once."""
 
     def __init__(self, assembly: Assembly) -> None:
-        places = assembly.page_store.places(made_after=assembly.made_after)
+        places = assembly.page_store.find_pages(made_after=assembly.made_after)
         for number in assembly.numbers:
             if number not in places:
                 text = f"What was made of page {number} is gone; try again"
@@ -211,15 +213,15 @@ class _Pages:
         return iter(self._known) if self._known is not None else self._read()
 
     def _read(self) -> Iterator[Page]:
-        for page in load_all(self._places):
-            self._shelf.show_page(page)
+        for page in load_pages(self._places):
+            self._shelf.link_page(page)
             yield page
 
 
-def _add(done: Assembled, page: Page) -> None:
+def _add(done: AssembledDocument, page: Page) -> None:
     done.pictures.extend(page.pictures)
     if page.text:
-        done.page_texts.append(page_file(page.number))
+        done.page_texts.append(page_text_file(page.number))
     done.has_text = done.has_text or bool(page.text.strip())
     done.has_text_layer = done.has_text_layer or "text_layer" not in page.facts
 
@@ -255,7 +257,7 @@ class _Told:
         pairs = zip(numbers, self._markdowns, strict=True)
         return [{"page": number, "markdown": markdown} for number, markdown in pairs]
 
-    def results(self, done: Assembled) -> dict[str, Any]:
+    def results(self, done: AssembledDocument) -> dict[str, Any]:
         results: dict[str, Any] = {"metadata": {"text_contents": self._contents}}
         if self._fits:
             markdown = "\n\n".join(filter(None, self._markdowns))
@@ -271,9 +273,9 @@ class _Told:
 def _pack(assembly: Assembly, name: str, pictures: Sequence[str]) -> None:
     page_store = assembly.page_store
     with (
-        page_store.writing(assembly.kept_as(name)) as path,
+        page_store.atomic_write(assembly.kept_as(name)) as path,
         zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
     ):
         for picture in pictures:
-            archive.write(f"{page_store.shown}/{picture}", picture)
-    page_store.show(assembly.kept_as(name), name)
+            archive.write(f"{page_store.job_directory}/{picture}", picture)
+    page_store.link(assembly.kept_as(name), name)

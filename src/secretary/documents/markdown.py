@@ -11,7 +11,7 @@ LINK = re.compile(r"\][(\[:]")
 _FENCES = re.compile("`+")
 
 
-def opening_escaped(text: str) -> str:
+def escape_line_start(text: str) -> str:
     """What stands at the beginning of a line."""
     if OPENING.match(text):
         return f"\\{text}"
@@ -19,13 +19,13 @@ def opening_escaped(text: str) -> str:
     return f"{number[1]}\\{text[number.end(1) :]}" if number else text
 
 
-def print_escaped(text: str) -> str:
+def escape_inline(text: str) -> str:
     """What would be markup anywhere in a line, but was print."""
     found = MARKUP.sub(r"\\\g<0>", text)
     return found.replace("[", "\\[") if LINK.search(found) else found
 
 
-def fence_of(text: str, shortest: int) -> str:
+def code_fence(text: str, shortest: int) -> str:
     """Longer than any in the text. A page of backticks is looked at once, not once for each."""
     longest = max(map(len, _FENCES.findall(text)), default=0)
     return "`" * max(shortest, longest + 1)

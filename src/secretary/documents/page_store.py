@@ -12,7 +12,7 @@ from uuid import uuid4
 import orjson
 
 from ..storage import append_log
-from ..storage.append_log import Place
+from ..storage.append_log import RecordRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,14 @@ class PageStore:
     job may show. A file is never written to once it has its name: others may have links to it."""
 
     directory: str
-    shown: str
+    job_directory: str
     #: Pages that were made before are not wanted; none that is saved says that it was.
     made_after: float = 0.0
 
     def save(self, page: Page) -> None:
         """The record comes last: a page that has one is whole."""
         if page.text:
-            self.write(page_file(page.number), page.text.encode("utf-8", "replace"))
+            self.write(page_text_file(page.number), page.text.encode("utf-8", "replace"))
         record = _record(page)
         append_log.append(self.directory, page.number, record, not_before=self.made_after)
 
@@ -61,12 +61,12 @@ class PageStore:
             with open(f"{self.directory}/{name}", "xb") as file:
                 file.write(content)
         except FileExistsError:
-            with self.writing(name) as path, open(path, "xb") as file:
+            with self.atomic_write(name) as path, open(path, "xb") as file:
                 file.write(content)
-        self.show(name)
+        self.link(name)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[str]:
+    def atomic_write(self, name: str) -> Iterator[str]:
         """The path of a file that gets its name when it is whole."""
         unfinished = f"{self.directory}/.{uuid4().hex}"
         try:
@@ -77,37 +77,37 @@ class PageStore:
                 os.unlink(unfinished)
             raise
 
-    def show(self, name: str, shown_as: str | None = None) -> None:
+    def link(self, name: str, shown_as: str | None = None) -> None:
         """Link it, instead of what may be there under that name."""
-        source, target = f"{self.directory}/{name}", f"{self.shown}/{shown_as or name}"
+        source, target = f"{self.directory}/{name}", f"{self.job_directory}/{shown_as or name}"
         try:
             os.link(source, target)
         except FileExistsError:
             os.unlink(target)
-            self.show(name, shown_as)
+            self.link(name, shown_as)
         except OSError:  # another disk, or one without links
             shutil.copyfile(source, target)
 
-    def places(self, *, made_after: float = 0.0) -> dict[int, Place]:
+    def find_pages(self, *, made_after: float = 0.0) -> dict[int, RecordRef]:
         """The pages that are there, each as it was made last."""
-        return append_log.places(self.directory, made_after=made_after)
+        return append_log.index(self.directory, made_after=made_after)
 
-    def show_page(self, page: Page) -> None:
+    def link_page(self, page: Page) -> None:
         """Unless it is shown already: who makes a page shows it."""
-        texts = (page_file(page.number),) if page.text else ()
+        texts = (page_text_file(page.number),) if page.text else ()
         for name in (*page.pictures, *texts):
-            if not os.path.exists(f"{self.shown}/{name}"):
-                self.show(name)
+            if not os.path.exists(f"{self.job_directory}/{name}"):
+                self.link(name)
 
 
-def show_known(page_store: PageStore, places: Iterable[Place]) -> None:
+def link_pages(page_store: PageStore, places: Iterable[RecordRef]) -> None:
     """Pages that an earlier job, or an earlier attempt, has made."""
-    for page in load_all(places):
-        page_store.show_page(page)
+    for page in load_pages(places):
+        page_store.link_page(page)
 
 
-def load_all(places: Iterable[Place]) -> Iterator[Page]:
-    return map(_page, append_log.load(places))
+def load_pages(places: Iterable[RecordRef]) -> Iterator[Page]:
+    return map(_page, append_log.read(places))
 
 
 def _record(page: Page) -> bytes:
@@ -123,5 +123,5 @@ def _page(line: bytes) -> Page:
     return Page(**{**record, "pictures": tuple(record["pictures"])})
 
 
-def page_file(number: int) -> str:
+def page_text_file(number: int) -> str:
     return f"page_{number:03d}{TEXT}"

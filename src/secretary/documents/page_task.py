@@ -1,9 +1,9 @@
 """What is to be done with pages, and what a drawn page comes to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from .page_store import Page, PageStore
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
+class ExtractionMethod:
     native: bool = False
     ocr: bool = False
     llm: bool = False
     preview: bool = False
     #: Per page: OCR only where the text layer is of no use.
-    choose: bool = False
+    auto: bool = False
 
 
-METHODS: dict[str, Method] = {
-    "native": Method(native=True),
-    "ocr": Method(ocr=True),
-    "both": Method(native=True, ocr=True),
-    "preview": Method(preview=True),
-    "preview_and_native": Method(preview=True, native=True),
-    "llm": Method(llm=True),
-    "llm_and_native": Method(llm=True, native=True),
-    "llm_and_ocr": Method(llm=True, ocr=True),
-    "auto": Method(native=True, ocr=True, choose=True),
+METHODS: dict[str, ExtractionMethod] = {
+    "native": ExtractionMethod(native=True),
+    "ocr": ExtractionMethod(ocr=True),
+    "both": ExtractionMethod(native=True, ocr=True),
+    "preview": ExtractionMethod(preview=True),
+    "preview_and_native": ExtractionMethod(preview=True, native=True),
+    "llm": ExtractionMethod(llm=True),
+    "llm_and_native": ExtractionMethod(llm=True, native=True),
+    "llm_and_ocr": ExtractionMethod(llm=True, ocr=True),
+    "auto": ExtractionMethod(native=True, ocr=True, auto=True),
 }
 #: Other names for them.
-ALIASES = {"tesseract_ocr": "ocr"}
+METHOD_ALIASES = {"tesseract_ocr": "ocr"}
 #: Of reading pictures: part of a cache key, changed when they are prepared or put together anew.
-PROCEDURE = "1"
+OCR_PIPELINE_VERSION = "1"
 
 
 PREVIEW_SIDE = 640
@@ -46,13 +46,28 @@ IMAGE_QUALITY = 85
 MODEL_SIDE = 2000
 
 
+class DocumentInfo(TypedDict, total=False):
+    """What is known about a document as a whole; stored as JSON with its cached pages."""
+
+    page_count: Required[int]
+    title: str
+    author: str
+    subject: str
+    keywords: str
+    language: str
+    created_at: str
+    modified_at: str
+    #: The PDF was damaged; this is what could be recovered of it.
+    is_mended: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTask:
     """The same for all pages of a document; it travels to the process that makes them."""
 
     path: str
     password: str | None = None
-    method: Method
+    method: ExtractionMethod
     #: How the method is called in the results.
     method_name: str
     with_images: bool = False
@@ -68,7 +83,7 @@ class PageTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PageReading:
     """The text of one page by one method."""
 
     text: str
@@ -79,18 +94,20 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
+class PendingPage:
     """A page that needs more than its process can give: a reading by OCR, which takes a call of
     its own, or by a vision model, which gets the picture."""
 
     number: int
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, PageReading] = field(default_factory=dict)
     pictures: tuple[str, ...] = ()
-    picture: str | None = None
+    model_image: str | None = None
     reason: str | None = None
 
 
-def finish(task: PageTask, number: int, readings: Mapping[str, Reading], pictures: Any) -> Page:
+def save_page(
+    task: PageTask, number: int, readings: Mapping[str, PageReading], pictures: Sequence[str]
+) -> Page:
     """The page, kept. The readings come in the order of their worth."""
     texts = {name: reading.text for name, reading in readings.items()}
     found = [reading for reading in readings.values() if reading.text.strip()]
@@ -118,7 +135,7 @@ def _joined(texts: Mapping[str, str]) -> str:
     return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
 
 
-def save_pictures(task: PageTask, number: int, picture: "Image") -> tuple[str, ...]:
+def save_page_images(task: PageTask, number: int, picture: "Image") -> tuple[str, ...]:
     """The pictures that the method asks for: large ones, and small ones to look through."""
     names = []
     if task.with_images:
@@ -136,7 +153,7 @@ def _save(page_store: PageStore, name: str, picture: "Image", side: int) -> str:
     return name
 
 
-def picture_for_model(task: PageTask, number: int, picture: "Image") -> str:
+def save_model_image(task: PageTask, number: int, picture: "Image") -> str:
     """The path of a picture that a vision model can read."""
     path = f"{task.scratch}/model_{number:03d}.jpg"
     _save_jpeg(picture, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)

@@ -30,20 +30,20 @@ class TextChunk:
 
     @property
     def tokens(self) -> int:
-        return tokens_of(self.text)
+        return estimate_tokens(self.text)
 
 
-def tokens_of(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """As a model may count them, rather too many than too few."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def parts_of(text: str, most: int) -> list[str]:
+def split_text(text: str, most: int) -> list[str]:
     """The text in parts of so many tokens at the most; all together are the text again."""
     parts: list[str] = []
     current: list[TextChunk] = []
     size = 0
-    for piece in pieces_of(text, most):
+    for piece in split_blocks(text, most):
         while current and size + piece.tokens > most:
             cut = _cut(current, most)
             parts.append("".join(each.text for each in current[:cut]))
@@ -71,7 +71,7 @@ def _cut(pieces: Sequence[TextChunk], most: int) -> int:
     return cut
 
 
-def pieces_of(text: str, most: int) -> Iterator[TextChunk]:
+def split_blocks(text: str, most: int) -> Iterator[TextChunk]:
     """Headings, paragraphs, tables and blocks of code; in smaller pieces where one is larger."""
     for block in _blocks(text):
         if block.tokens <= most:
@@ -83,7 +83,7 @@ def pieces_of(text: str, most: int) -> Iterator[TextChunk]:
 
 def _finer(text: str, most: int, level: int = 0) -> Iterator[str]:
     """In fragments as large as may be, cut as coarsely as may be."""
-    if tokens_of(text) <= most:
+    if estimate_tokens(text) <= most:
         yield text
     elif level == len(ENDS):
         step = max(1, most * BYTES_PER_TOKEN // 4)
@@ -91,7 +91,7 @@ def _finer(text: str, most: int, level: int = 0) -> Iterator[str]:
     else:
         held = ""
         for fragment in filter(None, ENDS[level].split(text)):
-            if held and tokens_of(held) + tokens_of(fragment) > most:
+            if held and estimate_tokens(held) + estimate_tokens(fragment) > most:
                 yield from _finer(held, most, level + 1)
                 held = ""
             held += fragment

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ pre {{ overflow-x: auto }}
 """
 
 
-def as_html(markdown: str, *, title: str | None = None, language: str | None = None) -> str:
+def render_html(markdown: str, *, title: str | None = None, language: str | None = None) -> str:
     """A whole page. HTML in the Markdown is shown as the text it is; pictures are told by their
     descriptions, because to fetch one tells somebody that the page was opened."""
     reader = _reader()
@@ -56,7 +56,7 @@ def as_html(markdown: str, *, title: str | None = None, language: str | None = N
     return PAGE.format(lang=lang, title=html.escape(named[:LONGEST_TITLE]), body=body)
 
 
-def as_text(markdown: str) -> str:
+def render_text(markdown: str) -> str:
     """The words without the marks: cells apart by tabs, items behind their bullets."""
     reader = _reader()
     reader.validateLink = lambda url: True  # type: ignore[method-assign]
@@ -166,9 +166,9 @@ def _words(children: Sequence["Token"]) -> Iterator[str]:
 
 TargetFormat = Literal["text", "markdown", "html", "json"]
 
-MADE_FILE = "result.md"
-FILES: Mapping[TargetFormat, str] = {
-    "markdown": MADE_FILE,
+RESULT_FILE = "result.md"
+OUTPUT_FILES: Mapping[TargetFormat, str] = {
+    "markdown": RESULT_FILE,
     "text": "result.txt",
     "html": "result.html",
     "json": "result.json",
@@ -176,8 +176,8 @@ FILES: Mapping[TargetFormat, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeText:
-    shown: str
+class TextOutput:
+    directory: str
     markdown: str
     #: None: the text is all there is.
     structured_data: Mapping[str, Any] | None
@@ -188,13 +188,13 @@ class MadeText:
     language: str | None = None
 
 
-def write_made(made: MadeText) -> None:
+def write_text_output(made: TextOutput) -> None:
     """The files, and the long part of the results beside them."""
     text, data = _formatted(made)
-    shown = Path(made.shown)
-    write_over(shown / MADE_FILE, _whole(made.markdown))
+    shown = Path(made.directory)
+    _replace_file(shown / RESULT_FILE, _whole(made.markdown))
     if made.target_format != "markdown":
-        write_over(shown / FILES[made.target_format], _whole(text))
+        _replace_file(shown / OUTPUT_FILES[made.target_format], _whole(text))
     is_short = len(text) + len(made.markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {
         "text": text if is_short else None,
@@ -203,16 +203,16 @@ def write_made(made: MadeText) -> None:
     }
     if made.front_matter is not None:
         results["metadata"] = {"front_matter": made.front_matter}
-    write_over(shown / RESULTS_FILE, json_bytes(results))
+    _replace_file(shown / RESULTS_FILE, encode_json(results))
 
 
-def _formatted(made: MadeText) -> tuple[str, Mapping[str, Any] | None]:
+def _formatted(made: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
     match made.target_format:
         case "html":
-            page = as_html(made.markdown, title=made.title, language=made.language)
+            page = render_html(made.markdown, title=made.title, language=made.language)
             return page, made.structured_data
         case "text":
-            return as_text(made.markdown), made.structured_data
+            return render_text(made.markdown), made.structured_data
         case "json":
             data = made.structured_data
             data = {"text": made.markdown} if data is None else data
@@ -221,7 +221,7 @@ def _formatted(made: MadeText) -> tuple[str, Mapping[str, Any] | None]:
             return made.markdown, made.structured_data
 
 
-def add_made(
+def update_text_output(
     shown: str,
     markdown: str,
     *,
@@ -229,7 +229,7 @@ def add_made(
     front_matter: Mapping[str, Any],
 ) -> None:
     """To files and results that are there already: their Markdown is now this one."""
-    write_over(Path(shown, MADE_FILE), _whole(markdown))
+    _replace_file(Path(shown, RESULT_FILE), _whole(markdown))
     path = Path(shown, RESULTS_FILE)
     results = json.loads(path.read_bytes())
     is_short = len(markdown) <= MAX_RESULTS_BYTES
@@ -238,14 +238,14 @@ def add_made(
         "structured_data": structured_data,
         "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
     }
-    write_over(path, json_bytes(results))
+    _replace_file(path, encode_json(results))
 
 
 def _whole(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def write_over(path: Path, content: bytes) -> None:
+def _replace_file(path: Path, content: bytes) -> None:
     """Never into a file that is there: others may have links to it."""
     if not path.exists():
         path.write_bytes(content)

@@ -22,22 +22,22 @@ from ..core.errors import (
     UnsupportedFile,
 )
 from ..core.file_types import detect_file_type
-from ..core.job import MORE_IN, Job
+from ..core.job import RESULTS_FILE_KEY, Job
 from ..documents.assembly import (
     MARKDOWN_FILE,
     PAGES_FILE,
     RESULTS_FILE,
     TEXT_FILE,
-    Assembled,
+    AssembledDocument,
     Assembly,
     assemble,
     is_assembled,
 )
 from ..documents.ocr.engines import open_engine
-from ..documents.page_store import PageStore, show_known
-from ..documents.page_task import METHODS, PROCEDURE
+from ..documents.page_store import PageStore, link_pages
+from ..documents.page_task import METHODS, OCR_PIPELINE_VERSION
 from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
-from ..storage.append_log import Place
+from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry, digest_of
 from ..storage.sources import SourceFile
 from ..version import __version__
@@ -46,7 +46,7 @@ from .parameters import LanguageParameters
 from .text_generation import wanted_template, with_template
 
 if TYPE_CHECKING:
-    from ..documents.page_task import PageTask, Unfinished
+    from ..documents.page_task import PageTask, PendingPage
 
 PREVIEWS = "previews.zip"
 IMAGES = "images.zip"
@@ -65,7 +65,7 @@ def archives_of(*, images: bool, previews: bool) -> dict[str, str]:
 def document_results(
     job: Job,
     source: SourceFile,
-    done: Assembled,
+    done: AssembledDocument,
     *,
     directory: str,
     facts: Mapping[str, Any],
@@ -98,7 +98,7 @@ def document_results(
             "file_size": source.path.stat().st_size,
             **facts,
         },
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }
 
 
@@ -218,7 +218,7 @@ async def conclude(
     return await with_template(ctx, results, MARKDOWN_FILE)
 
 
-MakePages = Callable[["PageTask", Sequence[int]], list["Unfinished"]]
+MakePages = Callable[["PageTask", Sequence[int]], list["PendingPage"]]
 
 #: Pages in one call of a process: many where a page takes a millisecond, one where it is read.
 MANY, SOME, ONE = 64, 8, 1
@@ -252,30 +252,30 @@ class PageProcessor:
         await progress.tell()
         if missing:
             there = [known[number] for number in numbers if number in known]
-            await asyncio.to_thread(show_known, page_store, there)
+            await asyncio.to_thread(link_pages, page_store, there)
             await self._make_all(missing, progress)
         return bool(missing)
 
-    def _places(self) -> dict[int, Place]:
-        return self.task.page_store.places(made_after=self.made_after)
+    def _places(self) -> dict[int, RecordRef]:
+        return self.task.page_store.find_pages(made_after=self.made_after)
 
     async def _make_all(self, numbers: Sequence[int], progress: "_Progress") -> None:
         task = self.task
         left = await self._in_parallel(task, numbers, progress)
-        if task.method.choose and left:
+        if task.method.auto and left:
             reasons = {page.number: page.reason or "" for page in left}
             reading = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
             await self._in_parallel(reading, sorted(reasons), progress)
 
     async def _in_parallel(
         self, task: "PageTask", numbers: Sequence[int], progress: "_Progress"
-    ) -> list["Unfinished"]:
+    ) -> list["PendingPage"]:
         """As many calls at once as there are processes, or as the model takes requests."""
         lanes = self.ctx.processes
         if task.method.llm:
             lanes = self.ctx.llm.options.models["vision"].provider.max_concurrent
         pieces = _pieces(numbers, lanes, _most(task))
-        unfinished: list[Unfinished] = []
+        unfinished: list[PendingPage] = []
 
         async def make(piece: Sequence[int]) -> None:
             left = await self._make(task, piece)
@@ -288,7 +288,7 @@ class PageProcessor:
         await map_limited(pieces, lanes, make)
         return unfinished
 
-    async def _make(self, task: "PageTask", numbers: Sequence[int]) -> list["Unfinished"]:
+    async def _make(self, task: "PageTask", numbers: Sequence[int]) -> list["PendingPage"]:
         """When a call dies or takes too long, its pages are tried one by one: so the error names
         the page, and the others are kept."""
         limit = self.ctx.documents.page_timeout + timedelta(seconds=len(numbers) - 1)
@@ -305,20 +305,20 @@ class PageProcessor:
         return left
 
     async def _ask_model(
-        self, task: "PageTask", pages: Sequence["Unfinished"]
-    ) -> list["Unfinished"]:
-        from ..documents.page_task import Reading, finish
+        self, task: "PageTask", pages: Sequence["PendingPage"]
+    ) -> list["PendingPage"]:
+        from ..documents.page_task import PageReading, save_page
 
         for page in pages:
-            assert page.picture is not None
-            picture = Path(page.picture)
+            assert page.model_image is not None
+            picture = Path(page.model_image)
             jpeg = await asyncio.to_thread(picture.read_bytes)
             said = await self.ctx.llm.read_picture(
                 jpeg, language=task.languages, context=self.about
             )
             await asyncio.to_thread(picture.unlink)
-            readings = {"llm": Reading(text=said, markdown=said), **page.readings}
-            await asyncio.to_thread(finish, task, page.number, readings, page.pictures)
+            readings = {"llm": PageReading(text=said, markdown=said), **page.readings}
+            await asyncio.to_thread(save_page, task, page.number, readings, page.pictures)
         return []
 
 
@@ -332,7 +332,7 @@ def page_numbers(first: int | None, last: int | None, count: int) -> range:
 
 def _most(task: "PageTask") -> int:
     method = task.method
-    if method.llm or (method.ocr and not method.choose):
+    if method.llm or (method.ocr and not method.auto):
         return ONE
     return SOME if method.preview or task.with_images else MANY
 
@@ -473,5 +473,5 @@ def _made_with(ctx: JobContext[Any], wish: PageOptions, kind: str) -> list[str]:
     versions = [version_of("pypdfium2" if kind == "pdf" else "pillow")]
     if METHODS[wish.method].ocr:
         engine = open_engine(ctx.documents.ocr_engine, ctx.documents.ocr_data_directory)
-        versions.append(f"{engine.name} {engine.version} {PROCEDURE}")
+        versions.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
     return versions

@@ -152,7 +152,7 @@ async def _kept(
     since, directory = made_after(ctx), str(entry.directory)
 
     def keep() -> None:
-        if 0 not in append_log.places(directory, made_after=since):
+        if 0 not in append_log.index(directory, made_after=since):
             append_log.append(directory, 0, record, not_before=since)
             entry.note({})
 

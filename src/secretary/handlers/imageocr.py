@@ -7,7 +7,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.file_types import IMAGE_TYPES
-from ..documents.page_task import ALIASES, METHODS, Unfinished
+from ..documents.page_task import METHOD_ALIASES, METHODS, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from ..storage.cache import CacheEntry
 from .document_pipeline import Document, Opened, PageOptions, find, read_pages
@@ -17,9 +17,9 @@ from .pdf import TIMEOUT
 #: `native` and `auto` are what clients of PDFs send; a picture can only be read.
 MethodName = Literal["ocr", "tesseract_ocr", "llm", "llm_and_ocr", "preview", "native", "auto"]
 
-INSPECT: LazyCallable[dict[str, Any]] = LazyCallable("documents.ocr.recognition", "inspect_picture")
-MAKE_PAGES: LazyCallable[list[Unfinished]] = LazyCallable(
-    "documents.ocr.recognition", "make_picture_pages"
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.ocr.recognition", "inspect_image")
+MAKE_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.ocr.recognition", "process_image_pages"
 )
 
 
@@ -31,7 +31,7 @@ class ImageParameters(LanguageParameters):
     ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
     def wish(self) -> PageOptions:
-        method = {**ALIASES, "native": "ocr", "auto": "ocr"}.get(
+        method = {**METHOD_ALIASES, "native": "ocr", "auto": "ocr"}.get(
             self.extraction_method, self.extraction_method
         )
         return PageOptions(method=method, images=self.include_images, languages=self.ocr_language)
@@ -51,8 +51,9 @@ async def _opened(ctx: JobContext[Any], document: Document, entry: CacheEntry) -
     facts = entry.facts
     if facts is None:
         limits = ctx.documents
-        facts = await ctx.run(
+        info = await ctx.run(
             INSPECT, document.path, limits.max_pixels, wall_time=limits.page_timeout
         )
+        facts = dict(info)
         entry.note(facts)
     return Opened(document.path, facts)

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..jobs.handler import JobContext
 from ..storage import append_log
-from ..storage.append_log import Place
+from ..storage.append_log import RecordRef
 from ..storage.cache import CacheEntry
 from ..version import __version__
 from .cache_policy import made_after
@@ -26,7 +26,7 @@ class LlmCache:
 
     ctx: JobContext[Any]
     entry: CacheEntry
-    known: dict[int, Place]
+    known: dict[int, RecordRef]
     #: How many questions the model was asked, this time.
     asked: int = 0
 
@@ -58,7 +58,7 @@ class LlmCache:
         )
 
     async def _kept(self, question: Any, ask: Callable[[], Awaitable[T]]) -> T:
-        number = int.from_bytes(hashlib.sha256(json_bytes(question)).digest()[:8])
+        number = int.from_bytes(hashlib.sha256(encode_json(question)).digest()[:8])
         place = self.known.get(number)
         if place is not None:
             found: list[T] = await asyncio.to_thread(_load, place)
@@ -70,7 +70,7 @@ class LlmCache:
         return answer
 
     def _keep(self, number: int, answer: Any) -> None:
-        append_log.append(str(self.entry.directory), number, json_bytes(answer))
+        append_log.append(str(self.entry.directory), number, encode_json(answer))
         self.entry.touch()
 
 
@@ -84,7 +84,7 @@ async def answers_about(ctx: JobContext[Any], text: str) -> LlmCache:
     options = {"model": model, "parameters": dict(parameters), "made_with": version}
     entry = await ctx.entry("text", digest, "answers", options=options, version=version)
     since = made_after(ctx)
-    known = await asyncio.to_thread(append_log.places, str(entry.directory), made_after=since)
+    known = await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
     return LlmCache(ctx, entry, known)
 
 
@@ -92,8 +92,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _load(place: Place) -> list[Any]:
+def _load(place: RecordRef) -> list[Any]:
     try:
-        return [json.loads(line) for line in append_log.load([place])]
+        return [json.loads(line) for line in append_log.read([place])]
     except OSError:  # the cache was emptied meanwhile
         return []

@@ -14,7 +14,7 @@ from pydantic import Field
 from ..core.callables import LazyCallable
 from ..core.errors import InvalidParameters
 from ..core.file_types import safe_name
-from ..core.job import MORE_IN, Job, Progress
+from ..core.job import RESULTS_FILE_KEY, Job, Progress
 from ..core.languages import is_same_language, language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext
@@ -243,7 +243,7 @@ def recording_results(
             "file_size": source.path.stat().st_size,
             **facts,
         },
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..core.file_types import OFFICE_TYPES
+from ..documents.page_task import DocumentInfo
 from ..jobs.handler import JobContext, handles
 from .cache_policy import made_after
 from .document_pipeline import (
@@ -19,8 +20,8 @@ from .document_pipeline import (
 )
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
-MAKE_PAGES: LazyCallable[dict[str, Any]] = LazyCallable(
-    "documents.office.pages", "make_office_pages"
+MAKE_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
+    "documents.office.pages", "process_office_document"
 )
 
 
@@ -56,7 +57,7 @@ async def read_office(
     facts = entry.facts
     made = facts is None or bool(made_after(ctx))
     if facts is None or made:
-        facts = await ctx.run(
+        info = await ctx.run(
             MAKE_PAGES,
             document.path,
             document.kind,
@@ -66,6 +67,7 @@ async def read_office(
             images,
             wall_time=ctx.documents.conversion_timeout,
         )
+        facts = dict[str, Any](info)
         entry.note(facts)
     count = int(facts["page_count"])
     check_pages(ctx, count)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..core.callables import LazyCallable
 from ..documents.office.libreoffice import clear_profiles
-from ..documents.page_task import ALIASES, METHODS, Unfinished
+from ..documents.page_task import METHOD_ALIASES, METHODS, DocumentInfo, PendingPage
 from ..jobs.handler import JobContext, handles
 from ..storage.cache import CacheEntry
 from .document_pipeline import Document, Opened, PageOptions, find, read_pages
@@ -28,9 +28,11 @@ TIMEOUT = timedelta(hours=12)
 #: How long LibreOffice gets to end by itself before its process is killed.
 GRACE = timedelta(seconds=10)
 
-INSPECT: LazyCallable[dict[str, Any]] = LazyCallable("documents.pdf.pages", "inspect_pdf")
-MAKE_PAGES: LazyCallable[list[Unfinished]] = LazyCallable("documents.pdf.pages", "make_pdf_pages")
-TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "to_pdf")
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.pdf.pages", "inspect_pdf")
+MAKE_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.pdf.pages", "process_pdf_pages"
+)
+TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "convert_to_pdf")
 
 
 class PdfParameters(LanguageParameters):
@@ -50,7 +52,7 @@ class PdfParameters(LanguageParameters):
 
     def wish(self) -> PageOptions:
         return PageOptions(
-            method=ALIASES.get(self.extraction_method, self.extraction_method),
+            method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
             images=self.include_images,
             languages=self.ocr_language,
             password=self.password,
@@ -90,7 +92,7 @@ async def _opened(
             await _convert(ctx, document, path)
     facts = entry.facts
     if facts is None:
-        facts = await ctx.run(INSPECT, path, password, wall_time=ctx.documents.page_timeout)
+        facts = dict(await ctx.run(INSPECT, path, password, wall_time=ctx.documents.page_timeout))
         entry.note(facts)
     return Opened(path, facts)
 

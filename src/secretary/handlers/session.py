@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from ..core.errors import InvalidParameters, JobFailed, UnsupportedFile
-from ..core.job import MORE_IN
+from ..core.job import RESULTS_FILE_KEY
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
@@ -244,5 +244,5 @@ async def _results(
             "slides": len(talk.slides),
         },
         "llm_info": ctx.llm.info(),
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }

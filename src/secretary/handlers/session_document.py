@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..documents.assembly import MAX_RESULTS_BYTES
 from ..media.transcript import short_clock
 from ..web.paths import SessionPaths
@@ -184,7 +184,7 @@ def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> by
             continue
         room -= len(text)
         told[name] = text
-    return json_bytes(told)
+    return encode_json(told)
 
 
 def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str) -> list[str]:

@@ -12,7 +12,7 @@ from ..core.callables import LazyCallable
 from ..core.errors import EngineUnavailable
 from ..core.languages import language_code
 from ..documents.assembly import RESULTS_FILE
-from ..jobs.handler import JobContext, as_json
+from ..jobs.handler import JobContext, results_as_json
 from ..media.speech.engines import Transcription, Word
 from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, Spoken, Transcript, record_of
 from ..storage import append_log
@@ -77,7 +77,7 @@ def _keep(directory: Path, said: Sequence[Word], language: str) -> None:
 
 
 async def transcript_of_video(ctx: JobContext[Any]) -> Transcribed:
-    results = as_json(await video.run(ctx)) or {}
+    results = results_as_json(await video.run(ctx)) or {}
     return await asyncio.to_thread(_transcribed, ctx.directory, results["frames"])
 
 

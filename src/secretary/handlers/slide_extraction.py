@@ -152,7 +152,7 @@ class SlideExtraction:
             (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + GRACE)
             content = await asyncio.to_thread((into / drawn.name).read_bytes)
             await asyncio.to_thread(_write, page_store, kept, content)
-        await asyncio.to_thread(page_store.show, kept, slide.file_name)
+        await asyncio.to_thread(page_store.link, kept, slide.file_name)
 
     async def _texts(
         self, slides: Sequence[Slide], page_store: PageStore, languages: str | None
@@ -174,7 +174,7 @@ class SlideExtraction:
             number = round(slide.at * 1000)  # which slide it is, however many there are
             call = partial(
                 READ,
-                f"{page_store.shown}/{slide.file_name}",
+                f"{page_store.job_directory}/{slide.file_name}",
                 slide,
                 languages=languages,
                 ocr_engine=documents.ocr_engine,
@@ -185,20 +185,20 @@ class SlideExtraction:
 
         return await map_limited(slides, self.ctx.processes, read)
 
-    async def _known(self, entry: CacheEntry) -> dict[int, append_log.Place]:
+    async def _known(self, entry: CacheEntry) -> dict[int, append_log.RecordRef]:
         since = made_after(self.ctx)
-        return await asyncio.to_thread(append_log.places, str(entry.directory), made_after=since)
+        return await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
 
     async def _kept(
         self,
         entry: CacheEntry,
-        known: Mapping[int, append_log.Place],
+        known: Mapping[int, append_log.RecordRef],
         number: int,
         make: Callable[[], Awaitable[Any]],
     ) -> dict[str, Any]:
         """What is on record under this number; else what is made now, put on record."""
         if number in known:
-            record = await asyncio.to_thread(lambda: next(append_log.load([known[number]])))
+            record = await asyncio.to_thread(lambda: next(append_log.read([known[number]])))
         else:
             record = orjson.dumps(asdict(await make()))
             keep = partial(append_log.append, not_before=made_after(self.ctx))
@@ -209,5 +209,5 @@ class SlideExtraction:
 
 
 def _write(page_store: PageStore, name: str, content: bytes) -> None:
-    with page_store.writing(name) as path, open(path, "xb") as file:
+    with page_store.atomic_write(name) as path, open(path, "xb") as file:
         file.write(content)

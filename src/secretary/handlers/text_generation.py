@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, UnsupportedFile
 from ..core.languages import english_name
-from ..documents.text_chunking import parts_of, tokens_of
-from ..documents.text_output import MADE_FILE, add_made
+from ..documents.text_chunking import estimate_tokens, split_text
+from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered, Template, messages, parse, render
 from ..llm.templates.template import schema
@@ -122,7 +122,7 @@ async def in_parts(
         try:
             return await ask(part)
         except ContextExceeded:
-            smaller = min(most, tokens_of(part)) // 2
+            smaller = min(most, estimate_tokens(part)) // 2
             if smaller < SMALLEST:
                 raise
             halves = [each for each in await _parts(part, smaller) if each.strip()]
@@ -132,7 +132,7 @@ async def in_parts(
 
 
 async def _parts(text: str, most: int) -> list[str]:
-    return await asyncio.to_thread(parts_of, text, most)
+    return await asyncio.to_thread(split_text, text, most)
 
 
 async def asked_of_all(
@@ -153,7 +153,7 @@ async def asked_of_all(
         try:
             return await ask(short)
         except ContextExceeded:  # a token has fewer letters than we thought
-            room = min(room, tokens_of(short)) // 2
+            room = min(room, estimate_tokens(short)) // 2
             if room < SMALLEST:
                 raise
 
@@ -161,7 +161,7 @@ async def asked_of_all(
 async def _condensed(answers: LlmCache, text: str, room: int, aim: str, steps: Steps) -> str:
     """The text itself if there is room for it, else notes."""
     most = max(SMALLEST, min(round(answers.context_tokens * QUESTION), room))
-    while (size := tokens_of(text)) > room:
+    while (size := estimate_tokens(text)) > room:
         count = max(2, -(-size // most))
         words = max(50, round(min(room / count, most * ANSWER) * WORDS_PER_TOKEN))
 
@@ -170,7 +170,7 @@ async def _condensed(answers: LlmCache, text: str, room: int, aim: str, steps: S
 
         notes = await in_parts(answers, text, min(most, -(-size // 2)), condense, steps)
         text = "\n\n".join(note.strip() for note in notes)
-        if tokens_of(text) > size * SHORTER:
+        if estimate_tokens(text) > size * SHORTER:
             raise ContextExceeded(
                 f"The text is too long for the language model ({size:,} tokens), and the notes it"
                 " makes of it are not shorter: see llm.context_tokens"
@@ -246,7 +246,8 @@ class _Filling:
             self._answers,
             text,
             self._fill,
-            overhead=tokens_of(asked) + tokens_of(json.dumps(self._schema, ensure_ascii=False)),
+            overhead=estimate_tokens(asked)
+            + estimate_tokens(json.dumps(self._schema, ensure_ascii=False)),
             aim=self._aim(),
             steps=steps,
         )
@@ -296,7 +297,7 @@ async def with_template(
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")
     await asyncio.to_thread(
-        add_made,
+        update_text_output,
         str(ctx.directory),
         rendered.markdown,
         structured_data=rendered.structured_data,
@@ -304,7 +305,7 @@ async def with_template(
     )
     return {
         **results,
-        "markdown_file": file_url(ctx.job, MADE_FILE),
+        "markdown_file": file_url(ctx.job, RESULT_FILE),
         "metadata": {**results["metadata"], **told_about(template, rendered)},
         "is_from_cache": results["is_from_cache"] and not ctx.llm.info()["requests"],
         "llm_info": ctx.llm.info(),
@@ -337,7 +338,7 @@ async def summarised(
     async def ask(short: str) -> str:
         return await answers.write(messages(short))
 
-    overhead = tokens_of(messages("")[0]["content"])
+    overhead = estimate_tokens(messages("")[0]["content"])
     aim = f"{AIM} {instructions}" if instructions else AIM
     made = await asked_of_all(answers, text, ask, overhead=overhead, aim=aim, steps=steps)
     return made.strip() + "\n"
@@ -349,6 +350,6 @@ async def rewritten(answers: LlmCache, text: str, *, instructions: str, steps: S
     async def ask(part: str) -> str:
         return await answers.write(rewriting_messages(part, instructions=instructions))
 
-    most = round(answers.context_tokens * HALF) - tokens_of(instructions)
+    most = round(answers.context_tokens * HALF) - estimate_tokens(instructions)
     parts = await in_parts(answers, text, max(most, SMALLEST), ask, steps)
     return "\n\n".join(part.strip() for part in parts) + "\n"

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from ..core.callables import LazyCallable
 from ..core.errors import FileTooLarge, UnsupportedFile
 from ..core.file_types import OFFICE_TYPES, safe_name
-from ..core.job import MORE_IN
+from ..core.job import RESULTS_FILE_KEY
 from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
-from ..documents.text_output import FILES, MADE_FILE, MadeText, TargetFormat
+from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
 from ..jobs.handler import JobContext
 from ..llm.templates import Rendered
 from ..storage.sources import url_of
@@ -117,7 +117,7 @@ def _bounded(text: str) -> str:
     return text
 
 
-WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_made")
+WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_text_output")
 
 
 async def text_results(
@@ -130,8 +130,8 @@ async def text_results(
     is_from_cache: bool,
 ) -> dict[str, Any]:
     wanted: TargetFormat = ctx.parameters.target_format or "markdown"
-    made = MadeText(
-        shown=str(ctx.directory),
+    made = TextOutput(
+        directory=str(ctx.directory),
         markdown=markdown,
         structured_data=rendered.structured_data if rendered else None,
         target_format=wanted,
@@ -148,9 +148,9 @@ async def text_results(
     known = {name: value for name, value in {**told, **facts}.items() if value is not None}
     return {
         "text": None,
-        "text_file": file_url(ctx.job, FILES[wanted]),
+        "text_file": file_url(ctx.job, OUTPUT_FILES[wanted]),
         "markdown_content": None,
-        "markdown_file": file_url(ctx.job, MADE_FILE),
+        "markdown_file": file_url(ctx.job, RESULT_FILE),
         "structured_data": None,
         "archive_url": archive_url(ctx.job),
         "archive_filename": safe_name(f"{source.name}_files.zip"),
@@ -158,7 +158,7 @@ async def text_results(
         "is_from_cache": is_from_cache,
         "metadata": {**known, "target_format": wanted, "characters": len(source.text)},
         "llm_info": ctx.llm.info(),
-        MORE_IN: RESULTS_FILE,
+        RESULTS_FILE_KEY: RESULTS_FILE,
     }
 
 

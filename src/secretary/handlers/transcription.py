@@ -209,8 +209,8 @@ class ChunkTranscription:
     entry: CacheEntry
     made_after: float = 0.0
 
-    def known(self) -> dict[int, append_log.Place]:
-        return append_log.places(str(self.entry.directory), made_after=self.made_after)
+    def known(self) -> dict[int, append_log.RecordRef]:
+        return append_log.index(str(self.entry.directory), made_after=self.made_after)
 
     async def run(
         self,
@@ -550,7 +550,7 @@ def _all_heard(listening: ChunkTranscription, count: int) -> list[Transcription]
     from ..media.transcript import heard_in
 
     known = listening.known()
-    return [heard_in(line) for line in append_log.load(known[n] for n in range(count))]
+    return [heard_in(line) for line in append_log.read(known[n] for n in range(count))]
 
 
 def _language(heard: Sequence[Transcription]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from ..core.languages import UNTOLD, is_same_language, language_code
+from ..core.languages import UNSPECIFIED, is_same_language, language_code
 from ..documents.text_output import TargetFormat
 from ..jobs.handler import JobContext, handles
 from ..llm.templates import Rendered, Template
@@ -58,7 +58,7 @@ class TransformerParameters(LanguageParameters):
     def _is_known(cls, language: str | None, info: ValidationInfo) -> str | None:
         told = (language or "").strip().lower()
         if told and language_code(told) is None:
-            if info.field_name == "target_language" or told not in UNTOLD:
+            if info.field_name == "target_language" or told not in UNSPECIFIED:
                 raise ValueError(f"{language!r} is no language that is known")
             return None
         return language if told else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
 from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
-from ..documents.text_chunking import TextChunk, pieces_of
+from ..documents.text_chunking import TextChunk, split_blocks
 from ..jobs.handler import JobContext
 from ..media.speech.engines import Transcription, Word
 from ..storage import append_log
@@ -107,7 +107,7 @@ async def translated_text(
 ) -> str:
     """Markdown in the language `target`. Code and front matter stay as they are."""
     translation = _Translation(answers, source, language_code(target) or target, instructions)
-    pieces = await asyncio.to_thread(lambda: list(pieces_of(text, PIECE)))
+    pieces = await asyncio.to_thread(lambda: list(split_blocks(text, PIECE)))
     portions = list(_text_translation_portions(pieces))
     steps.expect(len(portions))
 
@@ -165,7 +165,7 @@ class _Translation:
             [
                 await self.of([part])
                 for piece in pieces
-                for part in ([piece] if piece.is_code else pieces_of(piece.text, most))
+                for part in ([piece] if piece.is_code else split_blocks(piece.text, most))
             ]
         )
 

@@ -22,22 +22,24 @@ from ..core.errors import (
     UnsupportedFile,
 )
 from ..worker.sandbox import Limits, Sandbox
-from .submission import BatchRequest, Request, read
+from .submission import BatchRequest, Request, parse_request
 
-READ: LazyCallable[list[dict[str, Any]]] = LazyCallable("web.schedule", "session_parameters")
+PARSE_SCHEDULE: LazyCallable[list[dict[str, Any]]] = LazyCallable(
+    "web.schedule", "session_parameters"
+)
 
-LIMITS = DownloadLimits(
+DOWNLOAD_LIMITS = DownloadLimits(
     max_bytes=32 * MEBIBYTE, total=timedelta(seconds=60), idle=timedelta(seconds=15)
 )
-READING = Limits(
+PARSE_LIMITS = Limits(
     wall_time=timedelta(seconds=60), memory_bytes=1024 * MEBIBYTE, output_bytes=64 * MEBIBYTE
 )
 #: Read at the same time; each takes a process.
-AT_ONCE = 2
+MAX_CONCURRENT = 2
 
-BLANK = b"\xef\xbb\xbf \t\r\n"
+WHITESPACE = b"\xef\xbb\xbf \t\r\n"
 #: XML, JSON, and the mark that XML in UTF-16 begins with.
-BEGINNINGS = (b"<", b"{", b"\xff\xfe", b"\xfe\xff")
+FORMAT_PREFIXES = (b"<", b"{", b"\xff\xfe", b"\xfe\xff")
 
 Talks = list[dict[str, Any]]
 
@@ -52,13 +54,13 @@ def _several(value: Any) -> Any:
     return [] if value is None or value == "" else [value] if isinstance(value, str) else value
 
 
-Some = Annotated[
+TextFilter = Annotated[
     tuple[Annotated[str, Field(max_length=500)], ...],
     Field(max_length=100),
     BeforeValidator(_several),
 ]
 #: What is said about each job alike.
-OF_THE_JOBS = ("priority", "run_at", "max_attempts", "timeout_s")
+JOB_FIELDS = ("priority", "run_at", "max_attempts", "timeout_s")
 
 
 class ScheduleRequest(Request):
@@ -68,9 +70,9 @@ class ScheduleRequest(Request):
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
     event: Annotated[str | None, Field(max_length=500)] = None
-    track: Some = ()
-    day: Some = ()
-    title: Some = ()
+    track: TextFilter = ()
+    day: TextFilter = ()
+    title: TextFilter = ()
     batch_name: Annotated[str | None, Field(max_length=500)] = None
     is_active: bool = Field(default=True, alias="isActive")
     priority: Any = None
@@ -79,11 +81,11 @@ class ScheduleRequest(Request):
     timeout_s: Any = None
 
 
-def batch_of(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> BatchRequest:
+def batch_request(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> BatchRequest:
     """What a schedule tells of a talk is worth more than what is said about all of them."""
-    about = {name: getattr(request, name) for name in OF_THE_JOBS}
+    about = {name: getattr(request, name) for name in JOB_FIELDS}
     about = {name: value for name, value in about.items() if value not in (None, "")}
-    return read(
+    return parse_request(
         BatchRequest,
         {
             "batch_name": request.batch_name or talks[0].get("event"),
@@ -109,9 +111,9 @@ class ConferenceImporter:
     """Reads schedules of strangers in processes of their own, so that none can hold up another."""
 
     allow_hosts: tuple[str, ...] = ()
-    limits: DownloadLimits = LIMITS
-    reading: Limits = READING
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    limits: DownloadLimits = DOWNLOAD_LIMITS
+    reading: Limits = PARSE_LIMITS
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
     async def at_url(self, url: str, request: ScheduleRequest) -> Talks:
         # Loaded here, because most processes that import this never download.
@@ -130,14 +132,16 @@ class ConferenceImporter:
 
     async def read(self, data: bytes, request: ScheduleRequest, *, url: str = "") -> Talks:
         """The parameters of a session job for each talk that is asked for."""
-        if not data.lstrip(BLANK).startswith(BEGINNINGS):  # no process is needed to see that
+        if not data.lstrip(WHITESPACE).startswith(
+            FORMAT_PREFIXES
+        ):  # no process is needed to see that
             raise UnsupportedFile("The schedule is neither XML nor JSON")
         asked = (data, url, request.event, request.track, request.day, request.title)
         async with self._turns:
             sandbox = Sandbox(1, limits=self.reading)
             await sandbox.open()
             try:
-                return await sandbox.run(READ, *asked)
+                return await sandbox.run(PARSE_SCHEDULE, *asked)
             except (ProcessingTimeout, ProcessDied):
                 text = "To read the schedule takes more time or memory than any should"
                 raise FileCorrupt(text) from None

@@ -10,27 +10,27 @@ from types import TracebackType
 from typing import Any
 
 from ..core.errors import StoreUnavailable
-from ..core.job import FINAL, Job, JobStatus
+from ..core.job import FINAL_STATUSES, Job, JobStatus
 from ..store import Change, Changes, JobQuery, JobStore
 
 logger = logging.getLogger(__name__)
 
 #: How long to wait before another look at what other processes changed: a twentieth of the time
 #: in which nothing did, within these bounds.
-SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5
 #: At least so long between two looks, so that changes are read many at a time.
-PAUSE_SECONDS = 0.005
+BATCHING_SECONDS = 0.005
 #: Before another look when the store did not answer.
 RETRY_SECONDS = 1.0
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
 #: A subscriber that is further behind has to ask the store what it missed.
 MAX_PENDING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PendingChanges:
     """What changed since the last time. `position` is behind it."""
 
     changes: list[Change]
@@ -83,8 +83,8 @@ class Subscription:
             self._waiter = None
         return bool(self._pending or self._lost or self.closed)
 
-    def take(self) -> Taken:
-        taken = Taken(list(self._pending), self._hub.position, self._lost)
+    def take(self) -> PendingChanges:
+        taken = PendingChanges(list(self._pending), self._hub.position, self._lost)
         self._pending.clear()
         self._lost = False
         return taken
@@ -198,7 +198,7 @@ class EventHub:
     async def _has_ended(self, job_id: str) -> bool:
         """Without its log and results; of a job that is not there too, as nothing will come."""
         found = await self._store.find(JobQuery(job_id=job_id, limit=1))
-        return not found.items or found.items[0].status in FINAL
+        return not found.items or found.items[0].status in FINAL_STATUSES
 
     async def _start(self) -> None:
         async with self._starting:
@@ -217,9 +217,9 @@ class EventHub:
         changed_at = time.monotonic()
         while self._count and not self._ended:
             quiet = time.monotonic() - changed_at
-            patience = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, quiet / 20))
+            patience = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, quiet / 20))
             try:
-                found = await self._store.changes(self.position, limit=PAGE, seconds=patience)
+                found = await self._store.changes(self.position, limit=PAGE_SIZE, seconds=patience)
             except StoreUnavailable as error:
                 logger.error("Changes of jobs could not be read, will try again: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -231,8 +231,8 @@ class EventHub:
             self._hand_out(found)
             if found.items:
                 changed_at = time.monotonic()
-            if len(found.items) < PAGE:
-                await asyncio.sleep(PAUSE_SECONDS)
+            if len(found.items) < PAGE_SIZE:
+                await asyncio.sleep(BATCHING_SECONDS)
 
     def _hand_out(self, found: Changes) -> None:
         self.position = found.position
@@ -256,7 +256,7 @@ class EventHub:
 #: need be, and those that are there only if the job has made them.
 _TEXT = (("extracted_text", "metadata"), ("pages_archive_url", "images_archive_url"))
 _SPEECH = (("transcription",), ("subtitles",))
-PARTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+EVENT_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pdf": _TEXT,
     "office": _TEXT,
     "imageocr": _TEXT,
@@ -267,14 +267,14 @@ PARTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def event_data(job: Job) -> dict[str, Any] | None:
+def event_payload(job: Job) -> dict[str, Any] | None:
     """The outcome of a completed job; None for any other."""
     if job.status is not JobStatus.COMPLETED:
         return None
     results = job.results or {}
-    if job.job_type not in PARTS:
+    if job.job_type not in EVENT_FIELDS:
         return dict(results)
-    always, sometimes = PARTS[job.job_type]
+    always, sometimes = EVENT_FIELDS[job.job_type]
     data = {name: results.get(name) for name in always}
     if data.get("text", "") is None:  # the shape that all results share calls it otherwise
         data["text"] = results.get("markdown_content")

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from ..config import DocumentOptions, MediaOptions
 from ..core.errors import InvalidParameters, ProcessingTimeout
 from ..core.job import Job, LogEntry, LogLevel, Progress, ResourceCalculator
-from ..core.parameters import flat_parameters, tidy_parameters
+from ..core.parameters import flatten_parameters, normalize_parameters
 from ..llm import Llm
 from ..llm.templates import Library
 from ..storage.artifact_sync import ArtifactSync
@@ -28,7 +28,7 @@ DEFAULT_MAX_ATTEMPTS = 3
 DEFAULT_DOCUMENTS = DocumentOptions()
 DEFAULT_MEDIA = MediaOptions()
 #: Behind the name of an attempt's directory.
-SCRATCH = ".scratch"
+SCRATCH_SUFFIX = ".scratch"
 
 
 class AnyParameters(BaseModel):
@@ -88,7 +88,7 @@ class JobContext(Generic[P]):
     @property
     def scratch(self) -> Path:
         """For files that nobody needs once this attempt has ended."""
-        directory = Path(self.attempt_directory + SCRATCH)
+        directory = Path(self.attempt_directory + SCRATCH_SUFFIX)
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
@@ -132,18 +132,18 @@ class Handler(Generic[P]):
     def parse(self, parameters: Mapping[str, Any]) -> P:
         """The API calls this on submission, the executor before a run: one set of rules."""
         try:
-            return self.parameters.model_validate(flat_parameters(parameters))
+            return self.parameters.model_validate(flatten_parameters(parameters))
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
             raise InvalidParameters(_sentence(problems), problems=problems) from None
 
-    def tidy(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def normalize(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters as they are stored."""
         if self.parameters is AnyParameters:
-            return tidy_parameters(parameters, None)
+            return normalize_parameters(parameters, None)
         fields = self.parameters.model_fields
         known = {name for field, info in fields.items() for name in (field, *_aliases(info))}
-        return tidy_parameters(parameters, frozenset(known))
+        return normalize_parameters(parameters, frozenset(known))
 
 
 def _aliases(field: FieldInfo) -> Iterable[str]:
@@ -177,7 +177,7 @@ def handles(
     return wrap
 
 
-async def in_thread(
+async def run_in_thread(
     function: Callable[..., T | Awaitable[T]], *args: Any, wall_time: timedelta | None = None
 ) -> T:
     """The runner of a process that runs one job only: its loop stays free, no more is needed."""
@@ -193,7 +193,7 @@ async def in_thread(
         raise ProcessingTimeout(text, limit_seconds=seconds) from None
 
 
-def as_json(results: Results) -> dict[str, Any] | None:
+def results_as_json(results: Results) -> dict[str, Any] | None:
     if isinstance(results, BaseModel):
         return results.model_dump(mode="json")
     return dict(results) if results is not None else None

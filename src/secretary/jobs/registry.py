@@ -10,10 +10,10 @@ from typing import Any
 
 from ..core.errors import InvalidSettings, JobFailed, UnknownJobType
 from ..core.job import Job, JobError, JobStatus, LogEntry, LogLevel, Progress, ResourceCalculator
-from ..core.parameters import flat_parameters
+from ..core.parameters import flatten_parameters
 from .handler import AnyParameters, Handler, JobContext, Results
 
-SeedHandler = Callable[[Any, Any, ResourceCalculator], Awaitable[None]]
+LegacyHandler = Callable[[Any, Any, ResourceCalculator], Awaitable[None]]
 
 
 class LegacyParameters(dict[str, Any]):
@@ -25,7 +25,7 @@ class LegacyParameters(dict[str, Any]):
     @property
     def extra(self) -> dict[str, Any]:
         extra = self.get("extra")
-        return {**flat_parameters(self), **(extra if isinstance(extra, dict) else {})}
+        return {**flatten_parameters(self), **(extra if isinstance(extra, dict) else {})}
 
 
 class LegacyRepo:
@@ -71,7 +71,9 @@ def _failure(error: JobError | Mapping[str, Any] | None) -> JobFailed:
     return failure
 
 
-def from_seed(handler: SeedHandler) -> Callable[[JobContext[AnyParameters]], Awaitable[Results]]:
+def adapt_legacy_handler(
+    handler: LegacyHandler,
+) -> Callable[[JobContext[AnyParameters]], Awaitable[Results]]:
     async def run(ctx: JobContext[AnyParameters]) -> Results:
         repo = LegacyRepo(ctx)
         job = ctx.job.model_copy(update={"parameters": LegacyParameters(ctx.job.parameters)})
@@ -101,10 +103,10 @@ class Registry:
         self._handlers[handler.job_type] = replace(handler, origin=self._origin)
 
     def register(
-        self, job_type: str, handler: SeedHandler, *, timeout: timedelta | None = None
+        self, job_type: str, handler: LegacyHandler, *, timeout: timedelta | None = None
     ) -> None:
         """Add a handler written as `async handler(job, repo, resource_calculator)`."""
-        self.add(Handler(job_type, AnyParameters, from_seed(handler), timeout))
+        self.add(Handler(job_type, AnyParameters, adapt_legacy_handler(handler), timeout))
 
     def load(self, origin: str) -> None:
         """Let `module:function` register its handlers: the function gets this registry. A

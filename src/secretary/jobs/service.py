@@ -13,8 +13,8 @@ from ..core.errors import (
     SecretaryError,
     StoreUnavailable,
 )
-from ..core.job import FINAL, Batch, Delivery, Job, JobStatus, Owned, new_id
-from ..core.parameters import flat_parameters, without_hidden
+from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
+from ..core.parameters import drop_masked, flatten_parameters
 from ..storage.artifacts import JobFiles
 from ..storage.uploads import UPLOAD_IS_GONE, Upload
 from ..store import BatchQuery, IdempotencyKey, JobQuery, JobStore, Page, WorkerInfo
@@ -25,20 +25,20 @@ from .submission import (
     JobRequest,
     Request,
     UrlCheck,
-    any_url,
+    accept_any_url,
     fingerprint,
     make_batch,
     make_job,
-    read,
+    parse_request,
 )
 
 #: The ways to name what a job works on: who names another one means that one only.
-SOURCES = frozenset({"url", "file_path", "file_source"})
+SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
 
 
 def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
     """Who asks is the owner. Without the webhook: nobody waits for news of this job."""
-    return read(
+    return parse_request(
         JobRequest,
         {
             "job_type": job.job_type,
@@ -55,10 +55,10 @@ def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> 
 
 def _changed(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A null takes a parameter back."""
-    changes = without_hidden(changes)
+    changes = drop_masked(changes)
     gone = {name for name, value in changes.items() if value is None}
-    if SOURCES & (changes.keys() - gone):
-        gone |= SOURCES - changes.keys()
+    if SOURCE_PARAMETERS & (changes.keys() - gone):
+        gone |= SOURCE_PARAMETERS - changes.keys()
     changed = {name: value for name, value in parameters.items() if name not in gone}
     extra = changed.get("extra")
     if isinstance(extra, dict):
@@ -68,24 +68,24 @@ def _changed(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
 
 def uploaded_source(job: Job) -> dict[str, Any] | None:
     """How the parameters name what came with the job; None if nothing came with it."""
-    source = flat_parameters(job.parameters).get("file_source")
+    source = flatten_parameters(job.parameters).get("file_source")
     if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
         return None
     return source
 
 
-T = TypeVar("T", bound=Owned)
+T = TypeVar("T", bound=OwnedResource)
 Q = TypeVar("Q", JobQuery, BatchQuery)
 
-PAGE = 1000
+PAGE_SIZE = 1000
 RESULTS = frozenset({"results"})
 
 #: To pass over so many jobs takes some three seconds; a cursor takes none.
 MAX_SKIP = 100_000
 #: Lists that are counted are counted to here, and as far as they were asked for. To read a
 #: batch is to count its jobs, so it costs more.
-JOBS_COUNTED = 10_000
-BATCHES_COUNTED = 1_000
+MAX_JOBS_COUNTED = 10_000
+MAX_BATCHES_COUNTED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class JobService:
     registry: Registry
     files: JobFiles
     #: Raises AddressRefused for the URL of a webhook that may not be reached.
-    check_url: UrlCheck = any_url
+    check_url: UrlCheck = accept_any_url
     #: Called when a webhook may have to be told something.
     on_event: Callable[[], None] = lambda: None
     #: A list has no more long results than this: all of it is in memory when it is sent.
@@ -148,7 +148,7 @@ class JobService:
 
     async def with_results(self, job: Job) -> Job:
         """With those of its results that are in its files."""
-        return await self.files.filled(job) if job.has_more_results else job
+        return await self.files.filled(job) if job.has_results_file else job
 
     async def peek(self, job_id: str, *, user: str | None = None) -> Job | None:
         """A job as it is now, without its log; None if there is none that this user may read."""
@@ -161,7 +161,7 @@ class JobService:
             found = await self.store.find(query.model_copy(update={"visible_to": user}))
         except ValueError:
             raise InvalidParameters("The cursor is not one that a list gave out") from None
-        if not any(job.has_more_results for job in found.items):
+        if not any(job.has_results_file for job in found.items):
             return found
         if (few := await self._as_many_as_fit(found.items)) < len(found.items):
             return await self.jobs(query.model_copy(update={"limit": few}), user=user)
@@ -176,11 +176,13 @@ class JobService:
                 return number
         return len(jobs)
 
-    async def jobs_from(
+    async def jobs_by_offset(
         self, skip: int, query: JobQuery, *, user: str | None = None
     ) -> OffsetPage[Job]:
         """For clients that count what they have seen instead of following a cursor."""
-        return await _part(partial(self.jobs, user=user), query, skip=skip, count_to=JOBS_COUNTED)
+        return await _part(
+            partial(self.jobs, user=user), query, skip=skip, count_to=MAX_JOBS_COUNTED
+        )
 
     async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
         """Asked twice it does no harm; a job that ended otherwise is a `Conflict`."""
@@ -188,13 +190,13 @@ class JobService:
         await self.store.cancel(JobQuery(job_id=job_id))
         self.on_event()
         job = await self.store.get(job_id)
-        if job.status in FINAL - {JobStatus.CANCELLED}:
+        if job.status in FINAL_STATUSES - {JobStatus.CANCELLED}:
             raise Conflict(f"The job {job_id} has already {job.status}")
         return job
 
     async def restart(self, job_id: str, *, user: str | None = None) -> Job:
         job = await self._writable_job(job_id, user)
-        if job.status in FINAL:
+        if job.status in FINAL_STATUSES:
             await self._require_upload(job)
         if not await self.store.restart(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
@@ -211,7 +213,7 @@ class JobService:
         """Another job like this one but for these parameters; what was uploaded goes with it."""
         job = await self._writable_job(job_id, user)
         request = rerun_request(job, changes, user=user)
-        source = None if SOURCES & changes.keys() else uploaded_source(job)
+        source = None if SOURCE_PARAMETERS & changes.keys() else uploaded_source(job)
         if source is None:
             return await self.submit(request, user=user, key=key)
         other = new_id("job")
@@ -237,7 +239,7 @@ class JobService:
 
     async def delete(self, job_id: str, *, user: str | None = None) -> None:
         job = await self._writable_job(job_id, user)
-        if job.status in FINAL:
+        if job.status in FINAL_STATUSES:
             await self.files.remove(job_id)
         if not await self.store.delete(JobQuery(job_id=job_id)):
             raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
@@ -279,7 +281,7 @@ class JobService:
             raise NotFound(f"There is no batch {batch_id}")
         return batch
 
-    async def glance_at_batch(self, batch_id: str, *, user: str | None = None) -> Batch | None:
+    async def peek_batch(self, batch_id: str, *, user: str | None = None) -> Batch | None:
         try:
             return await self.batch(batch_id, user=user)
         except NotFound:
@@ -291,7 +293,7 @@ class JobService:
         except ValueError:
             raise InvalidParameters("The cursor is not one that a list gave out") from None
 
-    async def batches_from(
+    async def batches_by_offset(
         self,
         skip: int,
         query: BatchQuery,
@@ -301,10 +303,10 @@ class JobService:
     ) -> OffsetPage[Batch]:
         """Of the batches that a query finds only the `wanted` ones are given and counted."""
         find = partial(self.batches, user=user)
-        return await _part(find, query, skip=skip, count_to=BATCHES_COUNTED, wanted=wanted)
+        return await _part(find, query, skip=skip, count_to=MAX_BATCHES_COUNTED, wanted=wanted)
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
-        query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE)
+        query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE_SIZE)
         return [job async for page, _ in self._pages(query) for job in page]
 
     async def set_batch_active(
@@ -324,21 +326,21 @@ class JobService:
     async def cancel_batch(self, batch_id: str, *, user: str | None = None) -> list[str]:
         """The ids of the jobs that ended or will end because of this."""
         await self._writable_batch(batch_id, user)
-        ended = await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE), self.store.cancel)
+        ended = await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE_SIZE), self.store.cancel)
         self.on_event()
         return ended
 
     async def restart_failed(self, batch_id: str, *, user: str | None = None) -> list[str]:
         await self._writable_batch(batch_id, user)
         failed = frozenset({JobStatus.FAILED})
-        query = JobQuery(batch_id=batch_id, status=failed, limit=PAGE)
+        query = JobQuery(batch_id=batch_id, status=failed, limit=PAGE_SIZE)
         return await self._on_all(query, self.store.restart)
 
     async def delete_batch(self, batch_id: str, *, user: str | None = None) -> None:
         batch = await self._writable_batch(batch_id, user)
         if batch.counts.get(JobStatus.PENDING) or batch.counts.get(JobStatus.PROCESSING):
             raise Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
-        async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE)):
+        async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
             for job in jobs:
                 await self.files.remove(job.job_id)
             await self.store.delete(query)
@@ -365,7 +367,7 @@ class JobService:
         """What is done to it is done to its jobs, which may be of others: an operator chose."""
         batch = _writable(await self.batch(batch_id, user=user), user)
         if user is not None:
-            async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE)):
+            async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
                 for job in jobs:
                     _writable(job, user)
         return batch
@@ -403,7 +405,7 @@ async def _part(
     total = looked_at = 0
     async for item in _walk(find, query):
         looked_at += 1
-        if looked_at > MAX_SKIP + 2 * PAGE:
+        if looked_at > MAX_SKIP + 2 * PAGE_SIZE:
             raise InvalidParameters("The list is too long to look through; use more filters")
         if not wanted(item):
             continue
@@ -418,7 +420,7 @@ async def _part(
 async def _walk(find: Callable[[Q], Awaitable[Page[T]]], query: Q) -> AsyncIterator[T]:
     cursor: str | None = None
     while True:
-        page = await find(query.model_copy(update={"limit": PAGE, "cursor": cursor}))
+        page = await find(query.model_copy(update={"limit": PAGE_SIZE, "cursor": cursor}))
         for item in page.items:
             yield item
         cursor = page.next_cursor

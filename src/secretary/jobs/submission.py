@@ -31,7 +31,7 @@ from ..core.job import (
     Job,
     Webhook,
 )
-from ..core.parameters import tidy_parameters
+from ..core.parameters import normalize_parameters
 from .registry import Registry
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -42,11 +42,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 UrlCheck = Callable[[str], None]
 
 
-def any_url(url: str) -> None:
+def accept_any_url(url: str) -> None:
     """For those who check URLs elsewhere."""
 
 
-def problems_of(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[str, str]]:
+def webhook_problems(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[str, str]]:
     """What would keep every event from being sent. Says nothing of what is in secret fields."""
     try:
         check_url(webhook.url)
@@ -64,7 +64,7 @@ def problems_of(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[str, st
 
 R = TypeVar("R", bound=BaseModel)
 
-MAX_BATCH = 10_000
+MAX_BATCH_JOBS = 10_000
 #: MongoDB takes no more than this; no parameter of a sane client comes near.
 MAX_DEPTH = 80
 INT_64 = 2**63
@@ -87,7 +87,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 #: Clients write times with any offset and read them in UTC.
-Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+UtcDatetime = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
 class Request(BaseModel):
@@ -144,7 +144,7 @@ class JobRequest(Request):
     parameters: Annotated[dict[str, Any], _otherwise({})] = {}
     job_name: str | None = Field(default=None, max_length=500)
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), _otherwise(0)] = 0
-    run_at: Moment | None = None
+    run_at: UtcDatetime | None = None
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
@@ -155,7 +155,7 @@ class BatchRequest(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [BATCH_EXAMPLE]})
 
     batch_name: Annotated[str | None, Field(max_length=500), _otherwise(None)] = None
-    jobs: list[JobRequest] = Field(min_length=1, max_length=MAX_BATCH)
+    jobs: list[JobRequest] = Field(min_length=1, max_length=MAX_BATCH_JOBS)
     is_active: bool = Field(default=True, alias="isActive")
 
     @model_validator(mode="before")
@@ -167,7 +167,7 @@ class BatchRequest(Request):
         return document
 
 
-def read(kind: type[R], document: Any) -> R:
+def parse_request(kind: type[R], document: Any) -> R:
     """A request from a document that came from outside; says for each field what is wrong."""
     try:
         return kind.model_validate(document)
@@ -201,7 +201,7 @@ def make_job(
     registry: Registry,
     *,
     user: str | None,
-    check_url: UrlCheck = any_url,
+    check_url: UrlCheck = accept_any_url,
     at: tuple[str | int, ...] = (),
     default_webhook: Webhook | None = None,
 ) -> Job:
@@ -213,9 +213,9 @@ def make_job(
             handler.parse(parameters)
         except InvalidParameters as error:
             raise _within((*at, "parameters"), error.details["problems"]) from None
-        parameters = handler.tidy(parameters)
+        parameters = handler.normalize(parameters)
     else:
-        parameters = tidy_parameters(parameters, None)
+        parameters = normalize_parameters(parameters, None)
     return Job(
         job_type=request.job_type,
         job_name=request.job_name,
@@ -232,7 +232,11 @@ def make_job(
 
 
 def make_batch(
-    request: BatchRequest, registry: Registry, *, user: str | None, check_url: UrlCheck = any_url
+    request: BatchRequest,
+    registry: Registry,
+    *,
+    user: str | None,
+    check_url: UrlCheck = accept_any_url,
 ) -> tuple[Batch, list[Job]]:
     """The batch and its jobs; what a job does not say itself it has from the batch."""
     if request.webhook is not None:
@@ -304,7 +308,7 @@ def _parameters(
 
 
 def _check_webhook(webhook: Webhook, place: tuple[str | int, ...], check_url: UrlCheck) -> None:
-    problems = list(problems_of(webhook, check_url))
+    problems = list(webhook_problems(webhook, check_url))
     if problems:
         raise _within(place, ({"loc": (field,), "msg": text} for field, text in problems))
 

@@ -19,7 +19,7 @@ from ..core.errors import (
     WorkerCrashed,
 )
 from ..core.file_types import detect_file_type
-from ..core.processes import passed_on, started
+from ..core.processes import inherited_environment, running_program
 
 _MISSING = "ffmpeg is not installed: install ffmpeg, or the Python package imageio-ffmpeg"
 #: Who reads each kind. All that name other files (playlists, manifests, patterns of pictures) are
@@ -124,7 +124,7 @@ def run(
         *arguments,
     ]  # fmt: skip
     environment = {
-        **passed_on(),
+        **inherited_environment(),
         "LC_ALL": "C",
         "AV_LOG_FORCE_NOCOLOR": "1",
         # A program that is linked statically crashes when it loads a converter of another libc, as
@@ -132,7 +132,7 @@ def run(
         "GCONV_PATH": "/nonexistent",
     }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with started(command, env=environment, cwd=directory, bufsize=0, **pipes) as process:
+    with running_program(command, env=environment, cwd=directory, bufsize=0, **pipes) as process:
         assert process.stdout is not None and process.stderr is not None
         said = _Said()
         takers = {process.stdout: take or _forget, process.stderr: said.take}

@@ -18,7 +18,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.errors import FULL, FileCorrupt, FileEncrypted, FileTooLarge, NoRoom, UnsupportedFile
+from ..core.errors import (
+    DISK_FULL_ERRNOS,
+    DiskFull,
+    FileCorrupt,
+    FileEncrypted,
+    FileTooLarge,
+    UnsupportedFile,
+)
 from ..core.file_types import share_between_frames
 from .ffmpeg import Ended, opening, run
 from .recording import Recording, SoundTrack
@@ -397,6 +404,6 @@ def _missing(seconds: float, recording: Recording, *, is_damaged: bool) -> float
 
 
 def _named(error: OSError) -> Exception:
-    if error.errno not in FULL:
+    if error.errno not in DISK_FULL_ERRNOS:
         return error
-    return NoRoom("There is no room on the disk for the sound of the recording")
+    return DiskFull("There is no room on the disk for the sound of the recording")

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from ..core.errors import FileCorrupt
-from ..core.json_codec import json_bytes
+from ..core.json_codec import encode_json
 from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
-from ..documents.markdown import opening_escaped
+from ..documents.markdown import escape_line_start
 from ..storage import append_log
 from .recording import Chapter
 from .speech.engines import Transcription, Word
@@ -96,7 +96,9 @@ def _heading(chapter: Chapter) -> str:
 
 def _shown(picture: Picture) -> str:
     block = f"![{short_clock(picture.time)}]({picture.file})\n\n"
-    lines = [opening_escaped(_one_line(line)) for line in picture.text.splitlines() if line.strip()]
+    lines = [
+        escape_line_start(_one_line(line)) for line in picture.text.splitlines() if line.strip()
+    ]
     return block + ("\n".join(f"> {line}" for line in lines) + "\n\n" if lines else "")
 
 
@@ -136,10 +138,10 @@ class Spoken:
     made_after: float = 0.0
 
     def said(self) -> Iterator[Word]:
-        found = append_log.places(self.directory, made_after=self.made_after)
+        found = append_log.index(self.directory, made_after=self.made_after)
         if not all(number in found for number in range(self.pieces)):
             raise FileCorrupt("A part of what was heard is gone; try again")
-        for line in append_log.load(found[number] for number in range(self.pieces)):
+        for line in append_log.read(found[number] for number in range(self.pieces)):
             yield from heard_in(line).said
 
 
@@ -165,7 +167,7 @@ def record_of(heard: Transcription) -> bytes:
         "unclear": heard.unclear,
         "said": said,
     }
-    return json_bytes(told)
+    return encode_json(told)
 
 
 def heard_in(record: bytes) -> Transcription:
@@ -189,7 +191,7 @@ def put_together(transcript: Transcript) -> None:
     markdown = "".join(blocks)
     _write(shown / MARKDOWN_FILE, [markdown])
     results = _results(transcript, said, markdown)
-    (shown / RESULTS_FILE).write_bytes(json_bytes(results))
+    (shown / RESULTS_FILE).write_bytes(encode_json(results))
 
 
 def _write_subtitles(shown: Path, said: Sequence[Word], prefix: str = "") -> None:

@@ -17,7 +17,7 @@ from ..store.workers import is_alive
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordCounts:
     """Of one kind of records."""
 
     found: int = 0
@@ -39,10 +39,10 @@ class Comparison:
     different: list[str] = field(default_factory=list)
 
 
-Tell = Callable[[Kind, int], None]
+OnRecords = Callable[[Kind, int], None]
 
 
-async def check_stores(
+async def check_copyable(
     source: JobStore, target: JobStore | None, *, anyway: bool, into_existing: bool
 ) -> None:
     """`Conflict` when something speaks against a copy. None: the target is still to be made."""
@@ -74,8 +74,8 @@ async def _is_empty(store: JobStore) -> bool:
     return not batches.items and not await store.counts()
 
 
-async def count_records(source: JobStore) -> dict[Kind, Tally]:
-    tallies = {kind: Tally() for kind in KINDS}
+async def count_records(source: JobStore) -> dict[Kind, RecordCounts]:
+    tallies = {kind: RecordCounts() for kind in KINDS}
     tallies["jobs"].found = await _count_jobs(source)
     for kind in KINDS[1:]:
         async for group in source.records(kind):
@@ -88,10 +88,10 @@ async def _count_jobs(store: JobStore) -> int:
 
 
 async def copy_records(
-    source: JobStore, target: JobStore, tell: Tell = lambda kind, found: None
-) -> dict[Kind, Tally]:
+    source: JobStore, target: JobStore, tell: OnRecords = lambda kind, found: None
+) -> dict[Kind, RecordCounts]:
     """What the target has already is left out: so it goes on where it stopped."""
-    tallies = {kind: Tally() for kind in KINDS}
+    tallies = {kind: RecordCounts() for kind in KINDS}
     expected = await _count_jobs(source)
     for kind, tally in tallies.items():
         async for group in source.records(kind):
@@ -103,7 +103,7 @@ async def copy_records(
 
 
 async def compare_records(
-    source: JobStore, target: JobStore, tell: Tell = lambda kind, found: None
+    source: JobStore, target: JobStore, tell: OnRecords = lambda kind, found: None
 ) -> Comparison:
     """Each record of the source beside that of the target."""
     comparison = Comparison()
@@ -136,15 +136,15 @@ def _compare(record: Record, other: Record | None, comparison: Comparison) -> No
 #: What jobs bring and what they have made. What is kept to save work (the cache) is made again.
 PREFIXES = ("uploads/", "jobs/")
 #: The second is the directory of an attempt; what lies beside it is scratch.
-OURS = re.compile(r"(uploads/[^/]+|jobs/[^/]+/\d+)/[^/].*", re.DOTALL)
+COPIED_KEYS = re.compile(r"(uploads/[^/]+|jobs/[^/]+/\d+)/[^/].*", re.DOTALL)
 
-GROUP = 200
+GROUP_SIZE = 200
 GROUP_BYTES = 64 * 1024 * 1024
-LANES = 8
+MAX_CONCURRENT = 8
 
 
 @dataclass(slots=True)
-class FileTally:
+class FileCounts:
     found: int = 0
     bytes: int = 0
     copied: int = 0
@@ -154,19 +154,19 @@ class FileTally:
         return self.found - self.copied
 
 
-FileCopyTell = Callable[[FileTally], object]
+OnFiles = Callable[[FileCounts], object]
 
 
 async def copy_files(
-    source: BlobStore, target: BlobStore, tell: FileCopyTell = lambda tally: None
-) -> FileTally:
+    source: BlobStore, target: BlobStore, tell: OnFiles = lambda tally: None
+) -> FileCounts:
     """What is there with the same size already is left out: so it goes on where it stopped."""
-    tally = FileTally()
+    tally = FileCounts()
     for prefix in PREFIXES:
-        is_new = await _file_copy_is_empty(target, prefix)
+        is_new = await _has_no_files(target, prefix)
         async for group in _groups(source, prefix):
             missing = group if is_new else await missing_files(target, group)
-            await _carry(source, target, missing)
+            await _copy_group(source, target, missing)
             _count(tally, group, copied=len(missing))
             tell(tally)
     if tally.copied and isinstance(target, DirectoryBlobStore):
@@ -174,15 +174,15 @@ async def copy_files(
     return tally
 
 
-async def count_files(source: BlobStore) -> FileTally:
-    tally = FileTally()
+async def count_files(source: BlobStore) -> FileCounts:
+    tally = FileCounts()
     for prefix in PREFIXES:
         async for group in _groups(source, prefix):
             _count(tally, group, copied=0)
     return tally
 
 
-async def files_that_differ(source: BlobStore, target: BlobStore) -> list[str]:
+async def compare_files(source: BlobStore, target: BlobStore) -> list[str]:
     """The keys of files that the target has not, or with another size."""
     wrong: list[str] = []
     for prefix in PREFIXES:
@@ -192,12 +192,12 @@ async def files_that_differ(source: BlobStore, target: BlobStore) -> list[str]:
 
 
 async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[BlobInfo]:
-    there = await map_limited([kept.key for kept in group], LANES, target.find)
+    there = await map_limited([kept.key for kept in group], MAX_CONCURRENT, target.find)
     pairs = zip(group, there, strict=True)
     return [kept for kept, other in pairs if other is None or other.size != kept.size]
 
 
-async def _file_copy_is_empty(blob_store: BlobStore, prefix: str) -> bool:
+async def _has_no_files(blob_store: BlobStore, prefix: str) -> bool:
     async for _ in blob_store.below(prefix):
         return False
     return True
@@ -206,21 +206,21 @@ async def _file_copy_is_empty(blob_store: BlobStore, prefix: str) -> bool:
 async def _groups(blob_store: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
     group: list[BlobInfo] = []
     async for kept in blob_store.below(prefix):
-        if not _is_ours(kept.key):
+        if not _is_copied(kept.key):
             continue
         group.append(kept)
-        if len(group) == GROUP or sum(one.size for one in group) > GROUP_BYTES:
+        if len(group) == GROUP_SIZE or sum(one.size for one in group) > GROUP_BYTES:
             yield group
             group = []
     if group:
         yield group
 
 
-def _is_ours(key: str) -> bool:
-    return OURS.fullmatch(key) is not None and not {"", ".", ".."} & set(key.split("/"))
+def _is_copied(key: str) -> bool:
+    return COPIED_KEYS.fullmatch(key) is not None and not {"", ".", ".."} & set(key.split("/"))
 
 
-async def _carry(source: BlobStore, target: BlobStore, wanted: Sequence[BlobInfo]) -> None:
+async def _copy_group(source: BlobStore, target: BlobStore, wanted: Sequence[BlobInfo]) -> None:
     if isinstance(target, DirectoryBlobStore):
         await source.fetch(wanted, target.path_of)
     elif isinstance(source, DirectoryBlobStore):
@@ -241,7 +241,7 @@ async def _put(
         await target.put(there)
 
 
-def _count(tally: FileTally, group: Sequence[BlobInfo], *, copied: int) -> None:
+def _count(tally: FileCounts, group: Sequence[BlobInfo], *, copied: int) -> None:
     tally.found += len(group)
     tally.bytes += sum(kept.size for kept in group)
     tally.copied += copied

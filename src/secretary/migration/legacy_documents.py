@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ..core.file_types import safe_name
 from ..core.job import (
     DEFAULT_JOB_TYPE,
-    FINAL,
+    FINAL_STATUSES,
     MAX_LOG_ENTRIES,
     MAX_LOG_MESSAGE,
     OWNER_ONLY,
@@ -30,14 +30,14 @@ from ..core.job import (
     Webhook,
     iso,
 )
-from ..core.parameters import tidy_parameters
-from ..jobs.submission import any_url, problems_of
+from ..core.parameters import normalize_parameters
+from ..jobs.submission import accept_any_url, webhook_problems
 from ..store.outbox import first_pace
 from ..store.transfer import NOTHING_TO_TELL, BatchRecord, JobRecord, Telling
 
 #: Ids that are not of our form become one of it, always the same.
 NAMESPACE = UUID("6f1d6d1e-6c0b-5c0e-9c55-5ec2e7a2ab1e")
-FITTING = re.compile(r"[A-Za-z0-9_-]{1,100}")
+VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 STATUSES = {status.value: status for status in JobStatus} | {
     "queued": JobStatus.PENDING,
@@ -48,31 +48,31 @@ STATUSES = {status.value: status for status in JobStatus} | {
 LEVELS = {level: level for level in get_args(LogLevel)} | {"warn": "warning", "fatal": "critical"}
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """The document is not one that can be taken over; the text says why."""
 
 
-def id_of(kind: Literal["job", "batch"], document: Mapping[str, Any]) -> str:
+def record_id(kind: Literal["job", "batch"], document: Mapping[str, Any]) -> str:
     own = document.get(f"{kind}_id") or document.get("_id")
     if not own:
-        raise Unreadable("it has no id")
-    return fitting_id(kind, str(own))
+        raise UnreadableDocument("it has no id")
+    return valid_id(kind, str(own))
 
 
-def fitting_id(kind: Literal["job", "batch"], own: str) -> str:
-    if own.startswith(f"{kind}-") and FITTING.fullmatch(own):
+def valid_id(kind: Literal["job", "batch"], own: str) -> str:
+    if own.startswith(f"{kind}-") and VALID_ID.fullmatch(own):
         return own
     return f"{kind}-{uuid5(NAMESPACE, f'{kind}/{own}')}"
 
 
-def status_of(document: Mapping[str, Any]) -> JobStatus:
+def job_status(document: Mapping[str, Any]) -> JobStatus:
     told = str(document.get("status") or "").lower()
     if told not in STATUSES:
-        raise Unreadable(f"its status is {told or 'missing'}")
+        raise UnreadableDocument(f"its status is {told or 'missing'}")
     return STATUSES[told]
 
 
-def time_of(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """Without a zone it is UTC: so the older service wrote it."""
     if isinstance(value, str):
         try:
@@ -84,27 +84,27 @@ def time_of(value: Any) -> datetime | None:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def created_at_of(document: Mapping[str, Any]) -> datetime:
+def creation_time(document: Mapping[str, Any]) -> datetime:
     """As it is told, or as the id that MongoDB gave tells it."""
-    if (told := time_of(document.get("created_at"))) is not None:
+    if (told := parse_time(document.get("created_at"))) is not None:
         return told
     own = str(document.get("_id", ""))
     if re.fullmatch("[0-9a-f]{24}", own):
         return datetime.fromtimestamp(int(own[:8], 16), UTC)
-    raise Unreadable("it does not tell when it was created")
+    raise UnreadableDocument("it does not tell when it was created")
 
 
-def json_of(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """The same with times as texts."""
     match value:
         case datetime():
-            at = time_of(value)
+            at = parse_time(value)
             assert at is not None
             return iso(at)
         case Mapping():
-            return {key: json_of(item) for key, item in value.items()}
+            return {key: to_json(item) for key, item in value.items()}
         case list():
-            return [json_of(item) for item in value]
+            return [to_json(item) for item in value]
         case _:
             return value
 
@@ -113,19 +113,19 @@ def text_or_none(value: Any) -> str | None:
     return str(value) if value not in (None, "") else None
 
 
-def error_of(value: Any) -> JobError | None:
+def convert_error(value: Any) -> JobError | None:
     if not value:
         return None
     if not isinstance(value, Mapping):
         return JobError(code="INTERNAL_ERROR", message=str(value))
-    details = json_of(value.get("details"))
+    details = to_json(value.get("details"))
     if details is not None and not isinstance(details, dict):
         details = {"told": details}
     code = text_or_none(value.get("code")) or "INTERNAL_ERROR"
     return JobError(code=code, message=str(value.get("message") or ""), details=details)
 
 
-def access_of(value: Any) -> AccessControl:
+def convert_access(value: Any) -> AccessControl:
     if not isinstance(value, Mapping):
         return OWNER_ONLY
     lists = {
@@ -136,34 +136,34 @@ def access_of(value: Any) -> AccessControl:
     return AccessControl(visibility="public" if public else "private", **lists)
 
 
-def log_of(value: Any, otherwise: datetime) -> LogEntry:
+def convert_log(value: Any, otherwise: datetime) -> LogEntry:
     if not isinstance(value, Mapping):
         return LogEntry(timestamp=otherwise, message=str(value)[:MAX_LOG_MESSAGE])
     told = str(value.get("level") or "info").lower()
     return LogEntry.model_validate(
         {
-            "timestamp": time_of(value.get("timestamp")) or otherwise,
+            "timestamp": parse_time(value.get("timestamp")) or otherwise,
             "level": LEVELS.get(told, "info"),
             "message": str(value.get("message") or "")[:MAX_LOG_MESSAGE],
         }
     )
 
 
-def webhook_of(value: Any) -> Webhook | None:
+def convert_webhook(value: Any) -> Webhook | None:
     """None also for one that could never be told anything."""
     if not isinstance(value, Mapping) or not value.get("url"):
         return None
     try:
         webhook = Webhook.model_validate(
-            {name: item for name, item in json_of(value).items() if item is not None}
+            {name: item for name, item in to_json(value).items() if item is not None}
         )
     except ValidationError:
         return None
-    return None if list(problems_of(webhook, any_url)) else webhook
+    return None if list(webhook_problems(webhook, accept_any_url)) else webhook
 
 
 #: Who ran the jobs of the older service, in their history here.
-WORKER = "event_jobs"
+LEGACY_WORKER_ID = "event_jobs"
 ARCHIVE_NAME = "archive.zip"
 #: Fields that are taken over, or told by what is.
 JOB_FIELDS = frozenset({
@@ -177,52 +177,54 @@ BATCH_FIELDS = frozenset({
     "created_at", "updated_at", "completed_at", "user_id", "access_control", "webhook",
 })  # fmt: skip
 #: What became of jobs that were running.
-Running = Literal["failed", "pending"]
+RunningJobs = Literal["failed", "pending"]
 
 INTERRUPTED = JobError(
     code="WORKER_CRASHED",
     message="The job was running in the older service when it was taken over; it can be restarted",
 )
-UNTOLD = JobError(code="INTERNAL_ERROR", message="The older service told no reason")
+NO_REASON = JobError(code="INTERNAL_ERROR", message="The older service told no reason")
 
 
 @dataclass(frozen=True, slots=True)
-class OlderJob:
+class LegacyJob:
     record: JobRecord
     #: The ZIP that lay inside the document; here it is a file.
     archive: bytes | None
 
 
-def job_of(
-    document: Mapping[str, Any], *, inactive: Collection[str] = (), running: Running = "failed"
-) -> OlderJob:
+def convert_job(
+    document: Mapping[str, Any], *, inactive: Collection[str] = (), running: RunningJobs = "failed"
+) -> LegacyJob:
     try:
-        return _job_of(document, inactive, running)
+        return _convert_job(document, inactive, running)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise Unreadable(f"{place}: {first['msg']}") from None
+        raise UnreadableDocument(f"{place}: {first['msg']}") from None
 
 
-def _job_of(document: Mapping[str, Any], inactive: Collection[str], running: Running) -> OlderJob:
-    told = status_of(document)
+def _convert_job(
+    document: Mapping[str, Any], inactive: Collection[str], running: RunningJobs
+) -> LegacyJob:
+    told = job_status(document)
     status = JobStatus(running) if told is JobStatus.PROCESSING else told
-    created_at = created_at_of(document)
+    created_at = creation_time(document)
     parameters, webhook = _parameters(document)
     results, archive = _results(document)
     batch_id = text_or_none(document.get("batch_id"))
     logs, dropped = _logs(document, created_at)
     job = Job(
-        job_id=id_of("job", document),
+        job_id=record_id("job", document),
         job_type=str(document.get("job_type") or DEFAULT_JOB_TYPE),
         job_name=text_or_none(document.get("job_name")),
         status=status,
         parameters=parameters,
-        results=results if status in FINAL else None,
+        results=results if status in FINAL_STATUSES else None,
         created_at=created_at,
-        batch_id=fitting_id("batch", batch_id) if batch_id else None,
+        batch_id=valid_id("batch", batch_id) if batch_id else None,
         user_id=text_or_none(document.get("user_id")),
-        access_control=access_of(document.get("access_control")),
+        access_control=convert_access(document.get("access_control")),
         logs=logs,
         archived=bool(document.get("archived")),
         webhook=webhook,
@@ -239,27 +241,27 @@ def _job_of(document: Mapping[str, Any], inactive: Collection[str], running: Run
         held=is_pending and job.batch_id in inactive,
         telling=_first_sign(webhook) if is_pending else NOTHING_TO_TELL,
     )
-    return OlderJob(record, archive)
+    return LegacyJob(record, archive)
 
 
 def _state(
     document: Mapping[str, Any], status: JobStatus, told: JobStatus, created_at: datetime
 ) -> dict[str, Any]:
     """What goes with the status: times, progress, error and the one attempt there was."""
-    updated_at = time_of(document.get("updated_at")) or created_at
-    if status not in FINAL:
+    updated_at = parse_time(document.get("updated_at")) or created_at
+    if status not in FINAL_STATUSES:
         return {"updated_at": updated_at, "progress": QUEUED}
-    error = error_of(document.get("error"))
+    error = convert_error(document.get("error"))
     if told is JobStatus.PROCESSING:
         error = INTERRUPTED
     elif status is JobStatus.FAILED:
-        error = error or UNTOLD
+        error = error or NO_REASON
     elif status is JobStatus.CANCELLED:
         error = error or JobError(code="CANCELLED", message="The job was cancelled")
     else:
         error = None
-    started_at = time_of(document.get("processing_started_at"))
-    completed_at = time_of(document.get("completed_at")) or updated_at
+    started_at = parse_time(document.get("processing_started_at"))
+    completed_at = parse_time(document.get("completed_at")) or updated_at
     return {
         "updated_at": updated_at,
         "progress": _progress(document, status),
@@ -267,7 +269,7 @@ def _state(
         "processing_started_at": started_at,
         "completed_at": completed_at,
         "attempt": 1,
-        "worker_id": WORKER if started_at else None,
+        "worker_id": LEGACY_WORKER_ID if started_at else None,
         "failures": int(status is JobStatus.FAILED),
         "cancel_requested": status is JobStatus.CANCELLED,
     }
@@ -290,22 +292,24 @@ def _progress(document: Mapping[str, Any], status: JobStatus) -> Progress:
 def _parameters(document: Mapping[str, Any]) -> tuple[dict[str, Any], Webhook | None]:
     """The parameters, and the webhook that may be among them: parameters are shown to clients,
     and a token must not be."""
-    given = json_of(document.get("parameters") or {})
+    given = to_json(document.get("parameters") or {})
     if not isinstance(given, dict):
-        raise Unreadable("its parameters are no document")
-    parameters = tidy_parameters(given, None)
-    webhook = webhook_of(document.get("webhook"))
+        raise UnreadableDocument("its parameters are no document")
+    parameters = normalize_parameters(given, None)
+    webhook = convert_webhook(document.get("webhook"))
     for place in (parameters, parameters.get("extra")):
         if isinstance(place, dict):
             inner, url = place.pop("webhook", None), place.pop("callback_url", None)
             token = place.pop("callback_token", None)
-            webhook = webhook or webhook_of(inner) or webhook_of({"url": url, "token": token})
+            webhook = (
+                webhook or convert_webhook(inner) or convert_webhook({"url": url, "token": token})
+            )
     return parameters, webhook
 
 
 def _results(document: Mapping[str, Any]) -> tuple[dict[str, Any] | None, bytes | None]:
     """As they were told, other than an archive inside of them."""
-    results = json_of(document.get("results"))
+    results = to_json(document.get("results"))
     if not isinstance(results, dict):
         return None, None
     data = results.pop("archive_data", None)
@@ -328,7 +332,7 @@ def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEn
     told = document.get("logs")
     entries = list(told) if isinstance(told, list) else []
     kept = entries[-MAX_LOG_ENTRIES:]
-    return tuple(log_of(entry, otherwise) for entry in kept), len(entries) - len(kept)
+    return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
 
 
 def _first_sign(webhook: Webhook | None) -> Telling:
@@ -338,13 +342,13 @@ def _first_sign(webhook: Webhook | None) -> Telling:
     return Telling(due_at=first.due_at, pace=first)
 
 
-def batch_of(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
+def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:
     """`still_open`: the ids of batches with jobs that wait. Counters are not taken over, they
     are counted."""
-    created_at = created_at_of(document)
-    updated_at = time_of(document.get("updated_at")) or created_at
-    batch_id = id_of("batch", document)
-    ended_at = time_of(document.get("completed_at")) or updated_at
+    created_at = creation_time(document)
+    updated_at = parse_time(document.get("updated_at")) or created_at
+    batch_id = record_id("batch", document)
+    ended_at = parse_time(document.get("completed_at")) or updated_at
     waited = str(document.get("status") or "").lower() in ("", "pending", "queued")
     batch = Batch(
         batch_id=batch_id,
@@ -355,9 +359,9 @@ def batch_of(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -
         completed_at=None if batch_id in still_open else ended_at,
         is_active=is_active(document),
         archived=bool(document.get("archived")),
-        webhook=webhook_of(document.get("webhook")),
+        webhook=convert_webhook(document.get("webhook")),
         user_id=text_or_none(document.get("user_id")),
-        access_control=access_of(document.get("access_control")),
+        access_control=convert_access(document.get("access_control")),
     )
     return BatchRecord(batch=batch)
 

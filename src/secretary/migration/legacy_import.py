@@ -15,19 +15,19 @@ from ..store.transfer import BatchRecord, Kind, Record, RecordId
 from .legacy_documents import (
     BATCH_FIELDS,
     JOB_FIELDS,
-    OlderJob,
-    Running,
-    Unreadable,
-    batch_of,
-    id_of,
+    LegacyJob,
+    RunningJobs,
+    UnreadableDocument,
+    convert_batch,
+    convert_job,
     is_active,
-    job_of,
+    record_id,
 )
 
-OlderCollection = Literal["event_jobs", "event_batches"]
+LegacyCollection = Literal["event_jobs", "event_batches"]
 
 #: What JSON can say, and times.
-OlderDocument = Mapping[str, Any]
+LegacyDocument = Mapping[str, Any]
 
 
 class LegacySource(Protocol):
@@ -37,12 +37,12 @@ class LegacySource(Protocol):
 
     async def close(self) -> None: ...
 
-    def documents(self, name: OlderCollection) -> AsyncIterator[list[OlderDocument]]:
+    def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
         """All documents of a collection, oldest first, in groups that fit into memory."""
         ...
 
 
-def open_older(url: str) -> LegacySource:
+def open_legacy_source(url: str) -> LegacySource:
     """The driver is imported only now, so it stays optional."""
     module = import_module("secretary.store.mongo.legacy_source")
     return cast(LegacySource, module.MongoOlderJobs(url))
@@ -69,7 +69,7 @@ class LegacyReport:
     by_status: Counter[JobStatus] = field(default_factory=Counter)
 
 
-class Importer:
+class LegacyImporter:
     """Ids stay the same, or become always the same: so a second time nothing is new."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Importer:
         store: JobStore | None,
         files: BlobStore | None,
         *,
-        running: Running = "failed",
+        running: RunningJobs = "failed",
         dry_run: bool = False,
     ) -> None:
         """`store` is None where a dry run finds that there is none yet."""
@@ -105,18 +105,18 @@ class Importer:
         async for group in self._older.documents("event_batches"):
             for document in group:
                 if not is_active(document) and (document.get("batch_id") or document.get("_id")):
-                    found.add(id_of("batch", document))
+                    found.add(record_id("batch", document))
         return found
 
-    async def _take_jobs(self, group: list[OlderDocument], inactive: set[str]) -> None:
+    async def _take_jobs(self, group: list[LegacyDocument], inactive: set[str]) -> None:
         report = self._report.jobs
-        jobs: dict[RecordId, OlderJob] = {}
+        jobs: dict[RecordId, LegacyJob] = {}
         for document in group:
             report.found += 1
             try:
-                job = job_of(document, inactive=inactive, running=self._running)
+                job = convert_job(document, inactive=inactive, running=self._running)
                 _check_new(job.record, jobs)
-            except Unreadable as error:
+            except UnreadableDocument as error:
                 report.unreadable[_name(document, "job_id")] = str(error)
                 continue
             jobs[job.record.record_id] = job
@@ -134,7 +134,7 @@ class Importer:
                 self._report.by_status[job.record.job.status] += 1
                 self._report.archives += job.archive is not None
 
-    async def _put_archives(self, jobs: list[OlderJob]) -> None:
+    async def _put_archives(self, jobs: list[LegacyJob]) -> None:
         """First, so that a job that is there has its archive."""
         with TemporaryDirectory(prefix="legacy-") as place:
             for n, older in enumerate(jobs):
@@ -146,15 +146,15 @@ class Importer:
                 await self._files.put([(f"jobs/{job.job_id}/{job.attempt}/{name}", path)])
                 path.unlink()
 
-    async def _take_batches(self, group: list[OlderDocument]) -> None:
+    async def _take_batches(self, group: list[LegacyDocument]) -> None:
         report = self._report.batches
         batches: dict[RecordId, BatchRecord] = {}
         for document in group:
             report.found += 1
             try:
-                batch = batch_of(document, still_open=self._open)
+                batch = convert_batch(document, still_open=self._open)
                 _check_new(batch, batches)
-            except Unreadable as error:
+            except UnreadableDocument as error:
                 report.unreadable[_name(document, "batch_id")] = str(error)
                 continue
             batches[batch.record_id] = batch
@@ -181,8 +181,8 @@ class Importer:
 
 def _check_new(record: Record, among: Container[RecordId]) -> None:
     if record.record_id in among:
-        raise Unreadable("another document has the same id")
+        raise UnreadableDocument("another document has the same id")
 
 
-def _name(document: OlderDocument, field_name: str) -> str:
+def _name(document: LegacyDocument, field_name: str) -> str:
     return str(document.get(field_name) or document.get("_id"))

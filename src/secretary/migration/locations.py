@@ -18,7 +18,7 @@ DATABASE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class StoreAddress:
     store_url: str
     #: `none`, `gridfs`, `s3://…` or a directory.
     files: str
@@ -36,20 +36,20 @@ class StorageLocation:
     files: BlobStore | None
 
 
-def read_address(text: str, files: str | None, settings: Settings) -> Address:
+def parse_address(text: str, files: str | None, settings: Settings) -> StoreAddress:
     """A data directory, the file of a database, the URI of a MongoDB, or `settings`. The files
     are where such a store has them, unless another place is named."""
     if text == SETTINGS:
-        return Address(settings.store_url, files or _files_of(settings))
+        return StoreAddress(settings.store_url, files or _files_of(settings))
     if text.startswith(MONGODB):
-        return Address(text, files or "gridfs")
+        return StoreAddress(text, files or "gridfs")
     if "://" in text and not text.startswith("sqlite://"):
         scheme = text.partition("://")[0]
         raise InvalidParameters(f"{scheme}:// names no store; there are sqlite:// and mongodb://")
     path = Path(text.removeprefix("sqlite://")).resolve()
     if path.suffix not in DATABASE_SUFFIXES and not path.is_file():
         path = _database_in(path)
-    return Address(f"sqlite://{path}", files or str(path.parent))
+    return StoreAddress(f"sqlite://{path}", files or str(path.parent))
 
 
 def _files_of(settings: Settings) -> str:
@@ -66,7 +66,7 @@ def _database_in(directory: Path) -> Path:
     return file
 
 
-def check_exists(address: Address) -> None:
+def check_exists(address: StoreAddress) -> None:
     """A mistyped directory should be noticed, not filled."""
     file = address.database_file
     if file is not None and not file.is_file():
@@ -74,7 +74,7 @@ def check_exists(address: Address) -> None:
 
 
 @asynccontextmanager
-async def opened(address: Address) -> AsyncIterator[StorageLocation]:
+async def open_location(address: StoreAddress) -> AsyncIterator[StorageLocation]:
     store = open_store(address.store_url)
     await store.open()
     try:
@@ -83,7 +83,7 @@ async def opened(address: Address) -> AsyncIterator[StorageLocation]:
         await store.close()
 
 
-def _files(address: Address, store: JobStore) -> BlobStore | None:
+def _files(address: StoreAddress, store: JobStore) -> BlobStore | None:
     if address.files == "none":
         return None
     if address.files == "gridfs" or address.files.startswith("s3://"):

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import httpx
 
 from ..config import MEBIBYTE, DownloadLimits
-from ..core.errors import DownloadFailed, DownloadRefused, FileTooLarge, KindRefused
+from ..core.errors import DownloadFailed, DownloadRefused, FileTooLarge, UnexpectedContentType
 from ..core.file_types import downloaded_name
 from ..core.http_headers import read_retry_after
 from .client import Network
@@ -168,7 +168,7 @@ def _require_kind(answer: httpx.Response, unwanted: frozenset[str]) -> None:
     kind, host = _content_type(answer), answer.url.host
     if kind in unwanted:
         text = f"What {host} sends is of the kind {kind}"
-        raise KindRefused(text, host=host, content_type=kind)
+        raise UnexpectedContentType(text, host=host, content_type=kind)
 
 
 async def _save(

@@ -25,8 +25,8 @@ from ..store.workers import is_alive
 from ..version import __version__
 
 MEGABYTE = 1_000_000
-LITTLE_SPACE = 1000 * MEGABYTE
-NO_SPACE = 100 * MEGABYTE
+LOW_SPACE = 1000 * MEGABYTE
+CRITICAL_SPACE = 100 * MEGABYTE
 
 #: File systems on which SQLite's locks cannot be relied on.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -38,7 +38,7 @@ WAL_RESET_BUG = ((3, 7, 0), (3, 51, 2))
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
 PLAUSIBLE_YEARS = range(2025, 2100)
-WAITED = {
+WAIT_THRESHOLDS = {
     "a day": timedelta(days=1),
     "an hour": timedelta(hours=1),
     "ten minutes": timedelta(minutes=10),
@@ -63,22 +63,22 @@ class Finding:
     remedy: str | None = None
 
 
-def look_at_program() -> Finding:
+def check_program() -> Finding:
     fact = f"Secretary {__version__}, Python {platform.python_version()}, {platform.platform()}"
     return Finding("program", Verdict.OK, fact)
 
 
-def look_at_handlers(registry: Registry) -> Finding:
+def check_handlers(registry: Registry) -> Finding:
     return Finding("handlers", Verdict.OK, ", ".join(sorted(registry.job_types)))
 
 
-def look_at_office() -> Finding:
+def check_office() -> Finding:
     if (path := shutil.which("soffice")) is not None:
         return Finding("soffice", Verdict.OK, path)
     return Finding("soffice", Verdict.INFO, "not found: needed for office documents as PDF")
 
 
-def look_at_ocr(options: DocumentOptions) -> Finding:
+def check_ocr(options: DocumentOptions) -> Finding:
     from ..documents.ocr.engines import open_engine  # it is heavy, and nothing else here needs it
 
     try:
@@ -89,7 +89,7 @@ def look_at_ocr(options: DocumentOptions) -> Finding:
     return Finding("ocr", Verdict.OK, f"{engine.name}, with data for {', '.join(languages)}")
 
 
-def look_at_media(options: MediaOptions) -> Iterator[Finding]:
+def check_media(options: MediaOptions) -> Iterator[Finding]:
     from ..media.ffmpeg import program_at
     from ..media.speech.engines import open_speech_engine
 
@@ -111,7 +111,7 @@ def look_at_media(options: MediaOptions) -> Iterator[Finding]:
     yield Finding("speech", Verdict.OK, f"{engine.name}, understands {told}")
 
 
-def look_at_sites() -> Finding:
+def check_sites() -> Finding:
     from ..media.ytdlp.process import MISSING, found
 
     try:
@@ -128,7 +128,7 @@ PURPOSES: tuple[tuple[Purpose, str, str], ...] = (
 )
 
 
-def look_at_models(options: LlmOptions) -> Iterator[Finding]:
+def check_models(options: LlmOptions) -> Iterator[Finding]:
     """Told without asking the endpoints: that might cost something."""
     for purpose, setting, needed_for in PURPOSES:
         if (model := options.models.get(purpose)) is None:
@@ -140,7 +140,7 @@ def look_at_models(options: LlmOptions) -> Iterator[Finding]:
             yield Finding(purpose, Verdict.OK, fact)
 
 
-def look_at_templates(library: Library) -> Finding:
+def check_templates(library: Library) -> Finding:
     if library.directory is not None and not library.directory.is_dir():
         fact = f"{library.directory} is not a directory"
         remedy = "Make it, or set templates.directory to another."
@@ -153,7 +153,7 @@ def look_at_templates(library: Library) -> Finding:
     return Finding("templates", Verdict.OK, f"{len(listed)}, {own} of your own")
 
 
-def look_at_directory(directory: Path, *, embedded_store: bool) -> Iterator[Finding]:
+def check_directory(directory: Path, *, embedded_store: bool) -> Iterator[Finding]:
     """Is the data directory there, writable, roomy, and on a disk that a database may live on?"""
     if not directory.is_dir():
         if directory.exists():
@@ -167,18 +167,18 @@ def look_at_directory(directory: Path, *, embedded_store: bool) -> Iterator[Find
     else:
         remedy = "Give this user the right to write there, or set storage.data_dir."
         yield Finding("data", Verdict.PROBLEM, f"{directory} cannot be written", remedy)
-    yield judge_space(shutil.disk_usage(directory).free)
+    yield check_disk_space(shutil.disk_usage(directory).free)
     kind = file_system(directory, Path("/proc/mounts"))
     if kind is not None:
-        yield judge_file_system(kind, embedded_store=embedded_store)
+        yield check_file_system(kind, embedded_store=embedded_store)
 
 
-def judge_space(free_bytes: int) -> Finding:
+def check_disk_space(free_bytes: int) -> Finding:
     fact = f"{free_bytes / MEGABYTE:,.0f} MB free"
     remedy = "Free some space, or set the days of `retention` lower."
-    if free_bytes < NO_SPACE:
+    if free_bytes < CRITICAL_SPACE:
         return Finding("disk", Verdict.PROBLEM, fact, remedy)
-    if free_bytes < LITTLE_SPACE:
+    if free_bytes < LOW_SPACE:
         return Finding("disk", Verdict.WARNING, fact, remedy)
     return Finding("disk", Verdict.OK, fact)
 
@@ -198,7 +198,7 @@ def file_system(directory: Path, mounts: Path) -> str | None:
     return found[1] if found else None
 
 
-def judge_file_system(kind: str, *, embedded_store: bool) -> Finding:
+def check_file_system(kind: str, *, embedded_store: bool) -> Finding:
     if kind not in NETWORK_FILE_SYSTEMS:
         return Finding("file system", Verdict.OK, kind)
     if embedded_store:
@@ -207,24 +207,24 @@ def judge_file_system(kind: str, *, embedded_store: bool) -> Finding:
     return Finding("file system", Verdict.INFO, f"{kind}: a network file system")
 
 
-async def look_at_store(store: JobStore) -> list[Finding]:
+async def check_store(store: JobStore) -> list[Finding]:
     try:
         facts = await store.describe()
         return [
-            *judge_store(facts),
-            judge_clock(utc_now(), server=facts.get("server_time"), newest=await _newest(store)),
+            *check_store_facts(facts),
+            check_clock(utc_now(), server=facts.get("server_time"), newest=await _newest(store)),
             *await _look_at_work(store),
         ]
     except StoreUnavailable as error:
-        return [unusable_store(error)]
+        return [store_problem(error)]
 
 
-def unusable_store(error: StoreUnavailable) -> Finding:
+def store_problem(error: StoreUnavailable) -> Finding:
     remedy = "Without its store the service cannot start; see docs/how-to/operate.md."
     return Finding("store", Verdict.PROBLEM, str(error), remedy)
 
 
-async def look_at_depot(blob_store: BlobStore) -> Finding:
+async def check_blob_store(blob_store: BlobStore) -> Finding:
     """Is what is put there found again as it was, and gone when it is removed?"""
     prefix, said = f"doctor/{uuid4().hex}/", uuid4().bytes
     key = f"{prefix}probe"
@@ -238,7 +238,7 @@ async def look_at_depot(blob_store: BlobStore) -> Finding:
         await blob_store.remove(prefix)
         left = await blob_store.find(key)
     except (StoreUnavailable, NotFound) as error:
-        return unusable_files(error)
+        return files_problem(error)
     if heard != said or left is not None:
         what = "is not there" if kept is None else "is another" if heard != said else "stays"
         remedy = "All machines must see at once what one of them does there: use another place."
@@ -247,20 +247,20 @@ async def look_at_depot(blob_store: BlobStore) -> Finding:
     return Finding("files", Verdict.OK, f"{blob_store.kind}: a file was put, read and removed")
 
 
-def unusable_files(error: InvalidSettings | StoreUnavailable | NotFound) -> Finding:
+def files_problem(error: InvalidSettings | StoreUnavailable | NotFound) -> Finding:
     remedy = "See storage.files in docs/reference/settings.md; jobs with files cannot work so."
     return Finding("files", Verdict.PROBLEM, str(error), remedy)
 
 
-def judge_store(facts: Mapping[str, Any]) -> Iterator[Finding]:
+def check_store_facts(facts: Mapping[str, Any]) -> Iterator[Finding]:
     if facts["kind"] == "sqlite":
-        yield judge_sqlite(facts["sqlite_version"])
+        yield check_sqlite(facts["sqlite_version"])
         yield _judge_database(facts)
     else:
         yield from _judge_mongodb(facts)
 
 
-def judge_sqlite(version: str) -> Finding:
+def check_sqlite(version: str) -> Finding:
     number = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     if WAL_RESET_BUG[0] <= number <= WAL_RESET_BUG[1]:
         fact = f"{version}: can lose a commit when several processes write (WAL-reset bug)"
@@ -293,7 +293,7 @@ def _judge_mongodb(facts: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("store", Verdict.OK, fact)
 
 
-def judge_clock(
+def check_clock(
     now: datetime, *, server: datetime | None = None, newest: datetime | None = None
 ) -> Finding:
     """`server` is the database server's time, `newest` when the newest job was created."""
@@ -347,7 +347,7 @@ def _seconds(ago: timedelta) -> int:
 async def _longest_wait(store: JobStore) -> str | None:
     """About how long the oldest job that could start has been waiting."""
     now = utc_now()
-    for words, age in WAITED.items():
+    for words, age in WAIT_THRESHOLDS.items():
         query = JobQuery(status=frozenset({JobStatus.PENDING}), created_before=now - age, limit=100)
         page = await store.find(query)
         if any(job.run_at is None or job.run_at < now - age for job in page.items):

@@ -17,17 +17,17 @@ current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 #: Libraries that log what they send: addresses with the secrets in them.
-CHATTY = ("pymongo", "httpx", "httpcore", "httpx2", "httpcore2", "openai")
+QUIET_LOGGERS = ("pymongo", "httpx", "httpcore", "httpx2", "httpcore2", "openai")
 
 
-def set_up(level: str, *, as_json: bool) -> None:
-    handlers = [handler(sys.stderr, as_json=as_json)]
+def configure_logging(level: str, *, as_json: bool) -> None:
+    handlers = [log_handler(sys.stderr, as_json=as_json)]
     logging.basicConfig(level=level.upper(), handlers=handlers, force=True)
-    for name in CHATTY:
+    for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel("WARNING")
 
 
-def handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
+def log_handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
     """Writes records as lines to a stream."""
     made = logging.StreamHandler(stream)
     made.addFilter(_add_job)

@@ -32,7 +32,7 @@ from .service_stats import ServiceStats
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 #: Clients may name any type; one that nobody handles gets no series of its own.
-OTHER = "other"
+OTHER_JOB_TYPE = "other"
 
 WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 RUN_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
@@ -141,7 +141,7 @@ class Metrics:
     async def exposition(self) -> bytes:
         """All metrics as text. Without the store those of this process are still told."""
         read = await asyncio.gather(
-            *(reading(self.service_stats, self._type) for reading in READINGS),
+            *(reading(self.service_stats, self._type) for reading in COLLECTORS),
             return_exceptions=True,
         )
         families: list[Metric] = []
@@ -157,7 +157,7 @@ class Metrics:
         return generate_latest(_Joined(self._registry, [up, *families]))
 
     def _type(self, job_type: str) -> str:
-        return job_type if job_type in self._known else OTHER
+        return job_type if job_type in self._known else OTHER_JOB_TYPE
 
 
 def _counter(name: str, text: str, registry: CollectorRegistry, *labels: str) -> Counter:
@@ -180,7 +180,7 @@ class _Joined(CollectorRegistry):
 
 Label = Callable[[str], str]
 #: One more number to tell of the store is one more of these.
-Reading = Callable[[ServiceStats, Label], Awaitable[list[Metric]]]
+Collector = Callable[[ServiceStats, Label], Awaitable[list[Metric]]]
 
 
 async def _jobs(service_stats: ServiceStats, label: Label) -> list[Metric]:
@@ -213,7 +213,7 @@ async def _waiting(service_stats: ServiceStats, label: Label) -> list[Metric]:
 
 
 async def _workers(service_stats: ServiceStats, label: Label) -> list[Metric]:
-    crew = await service_stats.crew()
+    crew = await service_stats.worker_stats()
     return [
         GaugeMetricFamily("secretary_workers", "Workers that are alive", value=crew.workers),
         GaugeMetricFamily("secretary_worker_slots", "Jobs they can run at once", value=crew.slots),
@@ -238,4 +238,4 @@ async def _disk(service_stats: ServiceStats, label: Label) -> list[Metric]:
     ]
 
 
-READINGS: tuple[Reading, ...] = (_jobs, _waiting, _workers, _webhooks, _disk)
+COLLECTORS: tuple[Collector, ...] = (_jobs, _waiting, _workers, _webhooks, _disk)

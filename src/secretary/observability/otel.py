@@ -24,7 +24,7 @@ from ..store import Rescued
 from ..version import __version__
 
 #: More steps than this of one attempt are told by none.
-MOST_STEPS = 200
+MAX_STEPS = 200
 
 
 class OtelTracer:
@@ -59,7 +59,7 @@ class OtelTracer:
 
     def progressed(self, job: Job, progress: Progress) -> None:
         steps = self._steps.get((job.job_id, job.attempt))
-        if steps is None or len(steps) == MOST_STEPS:
+        if steps is None or len(steps) == MAX_STEPS:
             return
         if not steps or steps[-1][1] != progress.step:
             steps.append((utc_now(), progress.step))

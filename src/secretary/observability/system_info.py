@@ -19,7 +19,7 @@ class Installation:
     engines: Callable[[], list[dict[str, Any]]] = list
 
 
-HIDDEN = "•••"
+MASK = "•••"
 #: A setting that is called like one of these holds a secret, also one that comes later.
 SECRET = re.compile(r"key|token|secret|password|passwd|credential|_uri$|authorization", re.I)
 #: Settings that are called like secrets and are none.
@@ -36,7 +36,7 @@ SHORTEST = 4
 LIKELY = 12
 
 
-def shown(settings: Settings) -> dict[str, Any]:
+def visible_settings(settings: Settings) -> dict[str, Any]:
     """By group and name. What stands for a secret tells only that there is one."""
     told: dict[str, Any] = redact(_shown(settings), settings)
     return told
@@ -74,19 +74,19 @@ def _is_secret(name: str) -> bool:
 
 
 def _number(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float) else HIDDEN
+    return value if value is None or isinstance(value, bool | int | float) else MASK
 
 
 def _hidden(value: Any) -> Any:
     if isinstance(value, tuple | list):  # of API keys whose they are
         users = (str(one).partition(":")[2] for one in value)
-        return [f"{HIDDEN} ({user})" if user else HIDDEN for user in users]
+        return [f"{MASK} ({user})" if user else MASK for user in users]
     return _where(str(value))
 
 
 def _where(text: str) -> str:
     address = ADDRESS.fullmatch(text)
-    return f"{address['scheme']}://{address['place']}" if address else HIDDEN
+    return f"{address['scheme']}://{address['place']}" if address else MASK
 
 
 def _secrets(value: Any, name: str = "") -> Iterator[str]:
@@ -117,7 +117,7 @@ def _without(secrets: list[str], value: Any) -> Any:
     match value:
         case str():
             for secret in secrets:
-                value = value.replace(secret, HIDDEN)
+                value = value.replace(secret, MASK)
             return value
         case dict():
             return {key: _without(secrets, one) for key, one in value.items()}

@@ -17,7 +17,7 @@ RECORDS = "records-"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordRef:
     """Where a record is."""
 
     file: str
@@ -41,9 +41,9 @@ def append(directory: str, number: int, record: bytes, *, not_before: float = 0.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def places(directory: str, *, made_after: float = 0.0) -> dict[int, Place]:
+def index(directory: str, *, made_after: float = 0.0) -> dict[int, RecordRef]:
     """The records that are there, each as it was made last."""
-    found: dict[int, Place] = {}
+    found: dict[int, RecordRef] = {}
     for place, number in _all_places(directory):
         known = found.get(number)
         if place.made_at >= made_after and (not known or known.made_at <= place.made_at):
@@ -51,7 +51,7 @@ def places(directory: str, *, made_after: float = 0.0) -> dict[int, Place]:
     return found
 
 
-def load(wanted: Iterable[Place]) -> Iterator[bytes]:
+def read(wanted: Iterable[RecordRef]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for place in wanted:
@@ -61,7 +61,7 @@ def load(wanted: Iterable[Place]) -> Iterator[bytes]:
             yield files[place.file].read(place.size).split(b" ", 2)[2]
 
 
-def _all_places(directory: str) -> Iterator[tuple[Place, int]]:
+def _all_places(directory: str) -> Iterator[tuple[RecordRef, int]]:
     with os.scandir(directory) as entries:
         files = [entry.path for entry in entries if entry.name.startswith(RECORDS)]
     for file in files:
@@ -70,7 +70,7 @@ def _all_places(directory: str) -> Iterator[tuple[Place, int]]:
             for line in lines:
                 if line.endswith(b"\n"):  # else the process died while it wrote
                     number, made_at, _ = line.split(b" ", 2)
-                    yield Place(file, start, len(line), float(made_at)), int(number)
+                    yield RecordRef(file, start, len(line), float(made_at)), int(number)
                 start += len(line)
 
 

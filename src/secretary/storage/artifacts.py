@@ -19,8 +19,8 @@ import orjson
 
 from ..core.errors import NotFound
 from ..core.file_types import safe_name
-from ..core.job import MORE_IN, Job, JobStatus
-from ..core.parameters import flat_parameters
+from ..core.job import RESULTS_FILE_KEY, Job, JobStatus
+from ..core.parameters import flatten_parameters
 from .artifact_sync import ArtifactSync
 from .blob_store import BlobInfo, BlobStore
 from .cache import Cache
@@ -169,7 +169,7 @@ class JobFiles:
         """Names and sizes of what the last attempt has made, also while it runs."""
         if self.blob_store is None:
             return await asyncio.to_thread(self._made_here, job)
-        prefix, unseen = _prefix(job), (job.results or {}).get(MORE_IN)
+        prefix, unseen = _prefix(job), (job.results or {}).get(RESULTS_FILE_KEY)
         found = [
             (kept.key.removeprefix(prefix), kept.size)
             async for kept in self.blob_store.below(prefix)
@@ -178,7 +178,7 @@ class JobFiles:
 
     def _made_here(self, job: Job) -> list[tuple[str, int]]:
         root = self.of_attempt(job)
-        unseen = (job.results or {}).get(MORE_IN)
+        unseen = (job.results or {}).get(RESULTS_FILE_KEY)
         found = []
         for directory, _, names in os.walk(root):
             for name in names:
@@ -197,7 +197,7 @@ class JobFiles:
         name = results.get("archive_filename")
         if job.status is not JobStatus.COMPLETED or not isinstance(name, str):
             raise NotFound(f"The job {job.job_id} has no archive")
-        if job.has_more_results and "/" not in name:
+        if job.has_results_file and "/" not in name:
             if self.blob_store is None:
                 await asyncio.to_thread(self._pack, job, Path(self.of_attempt(job)), name)
             elif await self.blob_store.find(_prefix(job) + name) is None:
@@ -221,10 +221,10 @@ class JobFiles:
 
     async def filled(self, job: Job) -> Job:
         """The job with all of its results: long texts are in a file."""
-        if not job.has_more_results:
+        if not job.has_results_file:
             return job
         results = dict(job.results or {})
-        name = str(results.pop(MORE_IN))
+        name = str(results.pop(RESULTS_FILE_KEY))
         try:
             if self.blob_store is None:
                 more = await asyncio.to_thread(self._read_here, job, name)
@@ -241,10 +241,10 @@ class JobFiles:
 
     async def more_bytes(self, job: Job) -> int:
         """How long the texts are that `filled` puts back."""
-        if not job.has_more_results:
+        if not job.has_results_file:
             return 0
         try:
-            return (await self.find(job, str((job.results or {})[MORE_IN]))).size
+            return (await self.find(job, str((job.results or {})[RESULTS_FILE_KEY]))).size
         except NotFound:
             return 0
 
@@ -348,7 +348,7 @@ def _touched_at(directory: Path) -> float:
 
 def _has_upload(job: Job) -> bool:
     """Whether its parameters name what came with it, in one of the ways there are."""
-    parameters = flat_parameters(job.parameters)
+    parameters = flatten_parameters(job.parameters)
     source = parameters.get("file_source")
     if isinstance(source, dict) and source.get("type") == "upload":
         return True
@@ -359,4 +359,4 @@ def _has_upload(job: Job) -> bool:
 def _not_packed(job: Job, results: Mapping[str, Any]) -> frozenset[str]:
     """Texts that other files have as well, and the recording: who sent it has it."""
     pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
-    return frozenset({str(results[MORE_IN]), pages, job.kept_recording or ""})
+    return frozenset({str(results[RESULTS_FILE_KEY]), pages, job.kept_recording or ""})

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..core.errors import FULL, FileTooLarge, NotFound, StoreUnavailable
+from ..core.errors import DISK_FULL_ERRNOS, FileTooLarge, NotFound, StoreUnavailable
 from ..core.file_types import detect_file_type, safe_name
 from .blob_store import BlobStore
 
@@ -81,7 +81,7 @@ class Uploads:
         except BaseException as error:
             # Without a thread: the request may be gone, and its task must not wait any more.
             shutil.rmtree(directory, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in FULL:
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 text = "There is no space left on the disk for an upload"
                 raise StoreUnavailable(text) from error
             raise

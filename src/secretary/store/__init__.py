@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import AwareDatetime, Field
 
-from ..core.job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, Snapshot, utc_now
+from ..core.job import Batch, Job, JobStatus, LogEntry, Outcome, Progress, StoredModel, utc_now
 from ..storage.blob_store import BlobStore
 from .outbox import Outbox
 from .throughput import Throughput
@@ -32,7 +32,7 @@ RENEW_BELOW = 0.9
 KEY_LIFETIME = timedelta(days=1)
 
 
-class JobQuery(Snapshot):
+class JobQuery(StoredModel):
     """Which jobs: all given terms hold together. Newest first; `cursor` goes on behind a page."""
 
     job_id: str | None = None
@@ -56,7 +56,7 @@ class JobQuery(Snapshot):
     cursor: str | None = None
 
 
-class BatchQuery(Snapshot):
+class BatchQuery(StoredModel):
     user_id: str | None = None
     archived: bool | None = None
     visible_to: str | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from ..core.job import Delivery, Try, utc_now
+from ..core.job import Delivery, DeliveryAttempt, utc_now
 
 #: A job that is still open so long after it was added is told of for the first time.
 FIRST_SIGN = timedelta(seconds=1)
@@ -69,13 +69,15 @@ class Outbox(Protocol):
         ...
 
     async def settle_event(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         """Record a try of a final event and let go of it. It was delivered if the try was
         answered with a 2xx; otherwise it is due again at `next_try_at`, None: never."""
         ...
 
-    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+    async def pace_event(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    ) -> None:
         """Record a try (None: there was none) to tell of progress and let go of it. Without a
         pace the job's progress is not told any more."""
         ...
@@ -96,5 +98,5 @@ class Outbox(Protocol):
         ...
 
 
-def succeeded(tried: Try) -> bool:
+def succeeded(tried: DeliveryAttempt) -> bool:
     return tried.status is not None and 200 <= tried.status < 300

@@ -3,9 +3,9 @@
 import base64
 from typing import Any, Literal
 
-from ..core.job import FINAL, NO_RESULTS, Batch, Job, JobStatus, Webhook, iso
-from ..core.json_codec import dumps
-from ..jobs.events import event_data
+from ..core.job import EMPTY_RESULTS, FINAL_STATUSES, Batch, Job, JobStatus, Webhook, iso
+from ..core.json_codec import encode_json_text
+from ..jobs.events import event_payload
 
 SCHEMA_VERSION = 1
 WORKER = "secretary"
@@ -48,7 +48,7 @@ def body(owner: Job | Batch, webhook: Webhook, *, archive: bytes | None = None) 
     )
     if webhook.token_in_body and webhook.token:
         payload["callback_token"] = webhook.token
-    return dumps(payload).encode()
+    return encode_json_text(payload).encode()
 
 
 def client_id(owner: Job | Batch, webhook: Webhook) -> str:
@@ -59,8 +59,8 @@ def client_id(owner: Job | Batch, webhook: Webhook) -> str:
 def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> dict[str, Any]:
     phase = phase_of(job)
     own_id = client_id(job, webhook)
-    ended = job.status in FINAL
-    results = {**NO_RESULTS, **(job.results or {})}
+    ended = job.status in FINAL_STATUSES
+    results = {**EMPTY_RESULTS, **(job.results or {})}
     data = _data(job, webhook, archive) if ended else {"progress": job.progress.percent}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -94,7 +94,7 @@ def _message(job: Job, phase: Phase) -> str:
 
 
 def _data(job: Job, webhook: Webhook, archive: bytes | None) -> dict[str, Any] | None:
-    outcome = event_data(job)
+    outcome = event_payload(job)
     if outcome is None:
         return None
     data = _told(outcome, webhook)

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 
 from ..core.errors import AddressRefused, NotFound
-from ..core.http_headers import read_retry_after, signature
-from ..core.job import Batch, Job, Try, Webhook, utc_now
+from ..core.http_headers import read_retry_after, webhook_signature
+from ..core.job import Batch, DeliveryAttempt, Job, Webhook, utc_now
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
 from ..store.outbox import DueEvent
@@ -59,7 +59,9 @@ def headers_for(
     timestamp = str(int(at.timestamp()))
     headers |= {"webhook-id": message_id, "webhook-timestamp": timestamp}
     if webhook.secret:
-        headers["webhook-signature"] = signature(webhook.secret, message_id, timestamp, body)
+        headers["webhook-signature"] = webhook_signature(
+            webhook.secret, message_id, timestamp, body
+        )
     return headers
 
 
@@ -124,7 +126,7 @@ THROTTLING = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    tried: Try
+    tried: DeliveryAttempt
     retry_after: timedelta | None = None
 
     @property
@@ -165,7 +167,9 @@ async def post(
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
         error = f"the request failed ({type(problem).__name__})"
     duration = round((time.perf_counter() - started) * 1000)
-    return Answer(Try(at=at, status=status, error=error, duration_ms=duration), retry_after)
+    return Answer(
+        DeliveryAttempt(at=at, status=status, error=error, duration_ms=duration), retry_after
+    )
 
 
 async def _finish(response: httpx.Response) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 import httpx
 
 from ..core.errors import NotFound, StoreUnavailable
-from ..core.job import FINAL, Batch, Job, Try, Webhook, utc_now
+from ..core.job import FINAL_STATUSES, Batch, DeliveryAttempt, Job, Webhook, utc_now
 from ..network.client import Network
 from ..storage.artifacts import JobFiles
 from ..store import JobStore
@@ -183,7 +183,7 @@ class Sender:
                 await self._record_broken(event)
 
     async def _record_broken(self, event: DueEvent) -> None:
-        tried = Try(at=utc_now(), error="internal error", duration_ms=0)
+        tried = DeliveryAttempt(at=utc_now(), error="internal error", duration_ms=0)
         if event.delivery.event == "progress":
             await self._store.pace_event(event, tried, None)
         else:
@@ -195,7 +195,7 @@ class Sender:
         is_end = event.delivery.event != "progress"
         webhook = owner.webhook
         wanted = webhook is not None and (is_end or webhook.wants(phase_of(owner)))
-        if webhook is None or not wanted or is_end != (owner.status in FINAL):
+        if webhook is None or not wanted or is_end != (owner.status in FINAL_STATUSES):
             # Things have moved on since it was taken.
             await self._store.pace_event(event, None, self._pace(owner))
             return
@@ -257,7 +257,9 @@ class Sender:
             return None
         return self._breakers.failed(endpoint)
 
-    async def _record(self, event: DueEvent, tried: Try, *, retry_after: timedelta | None) -> None:
+    async def _record(
+        self, event: DueEvent, tried: DeliveryAttempt, *, retry_after: timedelta | None
+    ) -> None:
         delivery = event.delivery
         next_try_at = None
         if not succeeded(tried) and tried.status != GONE:

@@ -15,10 +15,10 @@ from pydantic_core import to_jsonable_python
 
 from ..config import DocumentOptions, MediaOptions
 from ..core.errors import (
-    FULL,
+    DISK_FULL_ERRNOS,
+    DiskFull,
     JobFailed,
     LeaseLost,
-    NoRoom,
     NotFound,
     ProcessDied,
     ProcessingTimeout,
@@ -38,8 +38,8 @@ from ..core.job import (
     Progress,
     Released,
     ResourceCalculator,
+    replace_lone_surrogates,
     utc_now,
-    whole_json,
 )
 from ..jobs.handler import (
     DEFAULT_DOCUMENTS,
@@ -48,7 +48,7 @@ from ..jobs.handler import (
     JobContext,
     Results,
     Runner,
-    as_json,
+    results_as_json,
 )
 from ..jobs.registry import Registry
 from ..llm import Endpoints, Llm
@@ -215,8 +215,8 @@ class Execution:
         except JobFailed as error:
             return self._failed(error)
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in FULL:
-                return self._failed(NoRoom("There is no room on the disk for the work"))
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+                return self._failed(DiskFull("There is no room on the disk for the work"))
             return _unexpected(error)
 
     async def _work(self) -> dict[str, Any] | None:
@@ -257,7 +257,7 @@ class Execution:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return as_json(await self._runner(handler)(ctx))
+                return results_as_json(await self._runner(handler)(ctx))
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -390,7 +390,7 @@ def _plain(details: dict[str, Any]) -> dict[str, Any] | None:
     """As JSON has them: what a handler put there must not keep the job from ending."""
     try:
         plain: dict[str, Any] = to_jsonable_python(
-            whole_json(details),
+            replace_lone_surrogates(details),
             bytes_mode="base64",
             inf_nan_mode="null",
             fallback=lambda value: type(value).__name__,

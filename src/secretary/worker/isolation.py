@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config import DocumentOptions, MediaOptions
 from ..core.job import Job, LogEntry, Progress, ResourceCalculator
-from ..jobs.handler import Handler, JobContext, Results, as_json, in_thread
+from ..jobs.handler import Handler, JobContext, Results, results_as_json, run_in_thread
 from ..jobs.registry import Registry
 from ..llm import Endpoints, Llm, LlmOptions
 from ..llm.templates import Library
@@ -71,7 +71,7 @@ async def run_handler(
         parameters=handler.parse(job.parameters),
         resources=resources,
         reporter=_Messages(),
-        run=in_thread,
+        run=run_in_thread,
         attempt_directory=attempt_directory,
         sources=sources,
         cache=cache,
@@ -81,7 +81,7 @@ async def run_handler(
         templates=Library(templates),
     )
     try:
-        results = as_json(await handler.run(ctx))
+        results = results_as_json(await handler.run(ctx))
     finally:
         await endpoints.close()
     return results, dict(resources.used)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..core.errors import NotFound, StoreUnavailable
-from ..core.job import FINAL, Job, JobStatus, utc_now
+from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
 from ..core.processes import has_died
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
@@ -227,7 +227,7 @@ class Maintenance:
 
 
 def _may_need_upload(job: Job, ended_after: datetime) -> bool:
-    if job.status not in FINAL:
+    if job.status not in FINAL_STATUSES:
         return True
     if job.status is JobStatus.COMPLETED or job.completed_at is None:
         return False

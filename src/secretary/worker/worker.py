@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from ..core.errors import LeaseLost, StoreUnavailable
 from ..core.job import Job, utc_now
-from ..core.processes import birth
+from ..core.processes import process_identity
 from ..store import Capacity, JobStore, Renewal, WorkerInfo
 from ..store.workers import PeerCapabilities
 from ..version import __version__
@@ -337,7 +337,7 @@ def _info(options: WorkerOptions) -> WorkerInfo:
         worker_id=_new_worker_id(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        birth=birth(os.getpid()),
+        birth=process_identity(os.getpid()),
         slots=options.slots,
         version=__version__,
         job_types=sorted(options.job_types) if options.job_types is not None else (),

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-class Word(NamedTuple):
+class OcrWord(NamedTuple):
     text: str
     left: int
     right: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class OcrLine:
     text: str
-    words: tuple[Word, ...]
+    words: tuple[OcrWord, ...]
     #: 0 to 100.
     confidence: float
     #: Left, top, right, bottom, in pixels.
@@ -44,7 +44,7 @@ class OcrEngine(Protocol):
         """Those it has data for, sorted."""
         ...
 
-    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[Line]:
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
         """The lines of an upright picture in reading order. Mode `L`; none when it is blank."""
         ...
 
@@ -61,7 +61,7 @@ def _opened(name: str, data_directory: str | None) -> OcrEngine:
 
         return Tesseract(data_directory)
     if name == "rapidocr":
-        from .rapidocr import Rapid
+        from .rapidocr import RapidOcr
 
-        return Rapid()  # its data comes with its package
+        return RapidOcr()  # its data comes with its package
     raise EngineUnavailable(f"There is no OCR engine {name!r}; there is: tesseract, rapidocr")

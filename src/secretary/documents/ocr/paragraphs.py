@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from ..markdown import opening_escaped, pipe_table, print_escaped
-from .engines import Line
+from ..markdown import escape_inline, escape_line_start, pipe_table
+from .engines import OcrLine
 
 #: A gap between words that is so many letters' heights wide parts two cells.
 WIDE_GAP = 2.2
@@ -30,13 +30,13 @@ class Table:
 
     def markdown(self) -> str:
         return pipe_table(
-            [[print_escaped(text).replace("|", "\\|") for text in row] for row in self.rows]
+            [[escape_inline(text).replace("|", "\\|") for text in row] for row in self.rows]
         )
 
 
-def with_tables(lines: Sequence[Line]) -> Iterator[list[Line] | Table]:
+def with_tables(lines: Sequence[OcrLine]) -> Iterator[list[OcrLine] | Table]:
     """The lines in their order, with tables in place of those that are their rows."""
-    plain: list[Line] = []
+    plain: list[OcrLine] = []
     for _, block in groupby(lines, key=lambda line: line.block):
         for has_cells, group in groupby(block, key=lambda line: len(_cells(line)) > 1):
             rows = list(group)
@@ -52,7 +52,7 @@ def with_tables(lines: Sequence[Line]) -> Iterator[list[Line] | Table]:
         yield plain
 
 
-def _cells(line: Line) -> list[Cell]:
+def _cells(line: OcrLine) -> list[Cell]:
     cells: list[Cell] = []
     for word in line.words:
         if cells and word.left - cells[-1].right <= WIDE_GAP * line.height:
@@ -64,7 +64,7 @@ def _cells(line: Line) -> list[Cell]:
     return cells
 
 
-def _table(lines: Sequence[Line]) -> Table | None:
+def _table(lines: Sequence[OcrLine]) -> Table | None:
     rows = [_cells(line) for line in lines]
     columns = _columns(rows)
     if len(rows) < MIN_ROWS or len(columns) < 2:
@@ -118,12 +118,12 @@ ENDS = (".", "!", "?", ":", ".)", '."')
 HYPHENS = ("-", "\N{HYPHEN}", "\N{SOFT HYPHEN}")
 
 
-def as_text(lines: Sequence[Line]) -> str:
+def as_text(lines: Sequence[OcrLine]) -> str:
     groups = _paragraphs(lines, _usual_height(lines))
     return "\n\n".join("\n".join(line.text for line in group) for group in groups)
 
 
-def as_markdown(lines: Sequence[Line]) -> str:
+def as_markdown(lines: Sequence[OcrLine]) -> str:
     usual = _usual_height(lines)
     parts: list[tuple[str, bool]] = []
     for part in with_tables(lines):
@@ -133,7 +133,7 @@ def as_markdown(lines: Sequence[Line]) -> str:
         for group in _paragraphs(part, usual):
             level = _heading_level(group, usual)
             if level:
-                parts.append((f"{'#' * level} {print_escaped(_joined(group))}", False))
+                parts.append((f"{'#' * level} {escape_inline(_joined(group))}", False))
             else:
                 parts += _items(group)
     pieces = [parts[0][0]] if parts else []
@@ -142,7 +142,7 @@ def as_markdown(lines: Sequence[Line]) -> str:
     return "".join(pieces)
 
 
-def _usual_height(lines: Sequence[Line]) -> float:
+def _usual_height(lines: Sequence[OcrLine]) -> float:
     """That of most letters: half of all stand in lines that are no higher."""
     letters = sum(len(line.text) for line in lines)
     seen = 0
@@ -153,7 +153,7 @@ def _usual_height(lines: Sequence[Line]) -> float:
     return 0.0
 
 
-def _paragraphs(lines: Sequence[Line], usual: float) -> Iterator[list[Line]]:
+def _paragraphs(lines: Sequence[OcrLine], usual: float) -> Iterator[list[OcrLine]]:
     everywhere = _usual_pitch(lines)
     for _, group in groupby(lines, key=lambda line: line.block):
         block = list(group)
@@ -173,7 +173,7 @@ def _paragraphs(lines: Sequence[Line], usual: float) -> Iterator[list[Line]]:
         yield current
 
 
-def _usual_pitch(lines: Sequence[Line]) -> float:
+def _usual_pitch(lines: Sequence[OcrLine]) -> float:
     """The distance from line to line, as it is for most; no limit where there are none."""
     pitches = sorted(
         below.baseline - above.baseline
@@ -183,32 +183,32 @@ def _usual_pitch(lines: Sequence[Line]) -> float:
     return pitches[(len(pitches) - 1) // 3] if pitches else float("inf")
 
 
-def _is_indented(line: Line, above: Line) -> bool:
+def _is_indented(line: OcrLine, above: OcrLine) -> bool:
     return line.height < line.box[0] - above.box[0] < 8 * line.height
 
 
-def _is_last(above: Line, line: Line, right: int) -> bool:
+def _is_last(above: OcrLine, line: OcrLine, right: int) -> bool:
     """Whether a paragraph ends here: a full stop, and room for what comes next."""
     letter = (line.box[2] - line.box[0]) / max(1, len(line.text))
     following = len(line.text.split()[0]) + 2
     return above.text.endswith(ENDS) and above.box[2] + 2 * letter * following < right
 
 
-def _size(line: Line, usual: float) -> int:
+def _size(line: OcrLine, usual: float) -> int:
     """Its level if it were a heading, 0 for ordinary text and for what has no letters."""
     if not usual or not any(character.isalpha() for character in line.text):
         return 0
     return next((level for ratio, level in HEADINGS if line.height >= ratio * usual), 0)
 
 
-def _heading_level(group: Sequence[Line], usual: float) -> int:
+def _heading_level(group: Sequence[OcrLine], usual: float) -> int:
     text = " ".join(line.text for line in group)
     if len(group) > 3 or len(text) > HEADING_CHARACTERS or text.endswith((".", ",", ";")):
         return 0
     return _size(group[0], usual)
 
 
-def _items(group: Sequence[Line]) -> list[tuple[str, bool]]:
+def _items(group: Sequence[OcrLine]) -> list[tuple[str, bool]]:
     """The Markdown of a paragraph, or of each item in it, and whether it is one."""
     starts = [_item_start(line.text) for line in group]
     mistaken = [MISTAKEN_BULLET.match(line.text) for line in group]
@@ -220,7 +220,7 @@ def _items(group: Sequence[Line]) -> list[tuple[str, bool]]:
     if starts[0] is None and sum(start is not None for start in starts) < 2:
         return [(_escaped(_joined(group)), False)]
     items: list[tuple[str, bool]] = []
-    current: list[Line] = []
+    current: list[OcrLine] = []
     for line, start in zip(group, starts, strict=True):
         if start is not None and current:
             items.append(_item(current, mistaken_too=any(mistaken)))
@@ -238,7 +238,7 @@ def _item_start(text: str) -> tuple[str, int] | None:
     return None
 
 
-def _item(group: Sequence[Line], *, mistaken_too: bool) -> tuple[str, bool]:
+def _item(group: Sequence[OcrLine], *, mistaken_too: bool) -> tuple[str, bool]:
     text = _joined(group)
     start = _item_start(text)
     if start is None and mistaken_too and (match := MISTAKEN_BULLET.match(text)):
@@ -249,7 +249,7 @@ def _item(group: Sequence[Line], *, mistaken_too: bool) -> tuple[str, bool]:
     return mark + _escaped(text[end:]), True
 
 
-def _joined(group: Sequence[Line]) -> str:
+def _joined(group: Sequence[OcrLine]) -> str:
     text = group[0].text
     for line in group[1:]:
         text = _continued(text, line.text)
@@ -270,4 +270,4 @@ def _continued(text: str, following: str) -> str:
 
 def _escaped(text: str) -> str:
     """What would be markup, but was print."""
-    return opening_escaped(print_escaped(text))
+    return escape_line_start(escape_inline(text))

@@ -10,7 +10,7 @@ from PIL import Image, ImageFilter, ImageOps
 Grey = NDArray[numpy.float32]
 
 #: Enough to tell the lines of small print on an A4 page, and a tenth of its pixels at 300 dpi.
-STRAIGHTENING_SMALL_PIXELS = 1_000_000
+ANALYSIS_PIXELS = 1_000_000
 #: Beyond this it is no longer a scan that slipped.
 MAX_SKEW = 12.0
 #: Below this the engine copes by itself, and turning blurs.
@@ -56,7 +56,7 @@ class Findings:
 
 def examine(picture: Image.Image) -> Findings:
     """`picture` is of mode `L`."""
-    scale = max(1, round((picture.width * picture.height / STRAIGHTENING_SMALL_PIXELS) ** 0.5))
+    scale = max(1, round((picture.width * picture.height / ANALYSIS_PIXELS) ** 0.5))
     small = numpy.asarray(picture.reduce(scale) if scale > 1 else picture, numpy.float32)
     is_inverted = _is_inverted(small)
     if is_inverted:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EngineUnavailable
 from ...core.languages import language_codes
 from ...storage.cache import fingerprint
-from .engines import Line, Word
+from .engines import OcrLine, OcrWord
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -31,7 +31,7 @@ SAME_LINE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextBox:
     """What an engine found in one place: a line, or a part of it."""
 
     text: str
@@ -47,7 +47,7 @@ class Piece:
 class _Strip:
     """A piece in the picture as if it were level."""
 
-    piece: Piece
+    piece: TextBox
     left: float
     right: float
     top: float
@@ -62,20 +62,20 @@ class _Strip:
         return (self.top + self.bottom) / 2
 
 
-def in_reading_order(pieces: Sequence[Piece]) -> list[Line]:
+def in_reading_order(pieces: Sequence[TextBox]) -> list[OcrLine]:
     """Column after column; pieces beside each other in one line. Places are those in the picture
     once its lines are level."""
     if not pieces:
         return []
     turn = _turn(pieces)
     strips = [_levelled(piece, turn) for piece in pieces]
-    lines: list[Line] = []
+    lines: list[OcrLine] = []
     for number, block in enumerate(_blocks(strips), 1):
         lines += [_line(row, number) for row in _rows(block)]
     return lines
 
 
-def _turn(pieces: Sequence[Piece]) -> float:
+def _turn(pieces: Sequence[TextBox]) -> float:
     """The direction that most letters run in, in radians. Long pieces tell it best."""
     angles = []
     for piece in pieces:
@@ -90,7 +90,7 @@ def _turn(pieces: Sequence[Piece]) -> float:
     return 0.0
 
 
-def _levelled(piece: Piece, turn: float) -> _Strip:
+def _levelled(piece: TextBox, turn: float) -> _Strip:
     cosine, sine = math.cos(turn), math.sin(turn)
     points = [(x * cosine + y * sine, y * cosine - x * sine) for x, y in piece.corners]
     top_left, top_right, bottom_right, bottom_left = points
@@ -205,13 +205,13 @@ def _is_beside(strip: _Strip, row: Sequence[_Strip]) -> bool:
     )
 
 
-def _line(row: Sequence[_Strip], block: int) -> Line:
+def _line(row: Sequence[_Strip], block: int) -> OcrLine:
     # A bullet or a dash has a box of its own height: the longest piece tells that of the line.
     longest = max(row, key=lambda strip: strip.right - strip.left)
     letters = sum(len(strip.piece.text) for strip in row)
-    return Line(
+    return OcrLine(
         text=" ".join(strip.piece.text for strip in row),
-        words=tuple(word for strip in row for word in _reading_order_words(strip)),
+        words=tuple(word for strip in row for word in _place_words(strip)),
         confidence=sum(s.piece.confidence * len(s.piece.text) for s in row) / letters,
         box=(
             round(row[0].left),
@@ -225,15 +225,15 @@ def _line(row: Sequence[_Strip], block: int) -> Line:
     )
 
 
-def _reading_order_words(strip: _Strip) -> Iterator[Word]:
+def _place_words(strip: _Strip) -> Iterator[OcrWord]:
     width = strip.right - strip.left
     for text, begin, end in strip.piece.words:
-        yield Word(text, round(strip.left + begin * width), round(strip.left + end * width))
+        yield OcrWord(text, round(strip.left + begin * width), round(strip.left + end * width))
 
 
 PACKAGES = ("rapidocr", "onnxruntime")
 #: What finds lines, and what reads them: one for all languages.
-FINDER, READER = "PP-OCRv6_det_small.onnx", "PP-OCRv6_rec_small.onnx"
+DETECTION_MODEL, RECOGNITION_MODEL = "PP-OCRv6_det_small.onnx", "PP-OCRv6_rec_small.onnx"
 #: Those read without faults in their own letters. Of Czech, Icelandic, Latvian, Slovak and
 #: Turkish it mistakes some, and other scripts were not tried.
 LANGUAGES = (
@@ -250,12 +250,12 @@ GUESSED = 0.5
 STANDING = 1.5
 
 
-class Rapid:
+class RapidOcr:
     name = "rapidocr"
 
     def __init__(self, models: Path | None = None) -> None:
         self._directory = models
-        self._last: tuple[bytes, list[Line]] | None = None
+        self._last: tuple[bytes, list[OcrLine]] | None = None
 
     @functools.cached_property
     def version(self) -> str:
@@ -266,7 +266,7 @@ class Rapid:
     def languages(self) -> tuple[str, ...]:
         return LANGUAGES if self._models else ()
 
-    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[Line]:
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
         _require(language_codes(languages))
         # The same picture comes again with other languages, and would be read the same.
         digest = hashlib.blake2b(image.tobytes() + repr(image.size).encode()).digest()
@@ -274,7 +274,7 @@ class Rapid:
             self._last = digest, in_reading_order(list(self._pieces(image)))
         return self._last[1]
 
-    def _pieces(self, image: "Image.Image") -> Iterator[Piece]:
+    def _pieces(self, image: "Image.Image") -> Iterator[TextBox]:
         import numpy
 
         scale = _scale(image)
@@ -287,7 +287,7 @@ class Rapid:
         for index, text in enumerate(found.txts):
             if text.strip():
                 corners = _upright([(x / scale, y / scale) for x, y in found.boxes[index].tolist()])
-                yield Piece(
+                yield TextBox(
                     text=" ".join(text.split()),
                     confidence=100 * max(0.0, (found.scores[index] - GUESSED) / (1 - GUESSED)),
                     corners=corners,
@@ -317,7 +317,7 @@ class Rapid:
                 " documents.ocr_engine to tesseract"
             )
         directory = self._directory or Path(origin).parent / "models"
-        finder, reader = directory / FINDER, directory / READER
+        finder, reader = directory / DETECTION_MODEL, directory / RECOGNITION_MODEL
         for path in (finder, reader):
             if not path.is_file():
                 raise EngineUnavailable(

@@ -8,8 +8,16 @@ from typing import Any
 from PIL import Image
 
 from ...core.languages import detect_language, language_codes
-from ..page_task import PageTask, Reading, Unfinished, finish, picture_for_model, save_pictures
-from .engines import Line, OcrEngine, open_engine
+from ..page_task import (
+    DocumentInfo,
+    PageReading,
+    PageTask,
+    PendingPage,
+    save_model_image,
+    save_page,
+    save_page_images,
+)
+from .engines import OcrEngine, OcrLine, open_engine
 from .images import count_frames, dpi_of, open_frame
 from .paragraphs import as_markdown, as_text
 from .preprocess import Sheet, examine, prepare, without_specks
@@ -30,7 +38,7 @@ NO_TEXT_CONFIDENCE = 45.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recognised:
+class OcrResult:
     #: Lines as they stand, an empty line between paragraphs.
     text: str
     #: Lines joined to paragraphs, with headings and lists where they can be told.
@@ -47,7 +55,7 @@ class Recognised:
 
 def recognise(
     image: Image.Image, *, engine: OcrEngine, languages: str | None, dpi: int | None
-) -> Recognised:
+) -> OcrResult:
     """A picture without any text gives an empty one: that is no error."""
     codes = "+".join(language_codes(languages or ""))
     grey = without_specks(image if image.mode == "L" else image.convert("L"))
@@ -70,9 +78,7 @@ def recognise(
     return _read(sheet, engine, _usual(engine, found)) if is_mixed else reading
 
 
-def recognise_upright(
-    image: Image.Image, *, engine: OcrEngine, languages: str | None
-) -> Recognised:
+def recognise_upright(image: Image.Image, *, engine: OcrEngine, languages: str | None) -> OcrResult:
     """For what cannot have slipped or be turned, such as a slide: nothing of that is tried."""
     codes = "+".join(language_codes(languages or "")) or _usual(engine)
     grey = image if image.mode == "L" else image.convert("L")
@@ -83,7 +89,7 @@ def recognise_upright(
     return _read(prepare(grey, level, None), engine, codes)
 
 
-def _read_upright(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:
+def _read_upright(sheet: Sheet, engine: OcrEngine, languages: str) -> OcrResult:
     reading = _read(sheet, engine, languages)
     if reading.confidence >= POOR_CONFIDENCE:
         return reading
@@ -108,19 +114,19 @@ def _upright(sheet: Sheet, engine: OcrEngine, languages: str) -> tuple[Sheet, st
     return best, text
 
 
-def _trust(lines: Sequence[Line]) -> float:
+def _trust(lines: Sequence[OcrLine]) -> float:
     """The confidence, less of it where it rests on a few letters: `Wi` can be `!M`."""
     letters = sum(len(line.text) for line in lines)
     return _confidence(lines) * min(1.0, letters / ENOUGH_LETTERS)
 
 
-def _read(sheet: Sheet, engine: OcrEngine, languages: str) -> Recognised:
+def _read(sheet: Sheet, engine: OcrEngine, languages: str) -> OcrResult:
     lines = engine.read(sheet.image, languages=languages, dpi=sheet.dpi)
     return _recognised([line for line in lines if _is_text(line)], languages, sheet)
 
 
-def _recognised(lines: Sequence[Line], languages: str, sheet: Sheet | None) -> Recognised:
-    return Recognised(
+def _recognised(lines: Sequence[OcrLine], languages: str, sheet: Sheet | None) -> OcrResult:
+    return OcrResult(
         text=as_text(lines),
         markdown=as_markdown(lines),
         confidence=round(_confidence(lines), 1),
@@ -130,12 +136,12 @@ def _recognised(lines: Sequence[Line], languages: str, sheet: Sheet | None) -> R
     )
 
 
-def _is_text(line: Line) -> bool:
+def _is_text(line: OcrLine) -> bool:
     has_letters = any(character.isalnum() for character in line.text)
     return line.confidence >= (NO_TEXT_CONFIDENCE if has_letters else POOR_CONFIDENCE)
 
 
-def _confidence(lines: Sequence[Line]) -> float:
+def _confidence(lines: Sequence[OcrLine]) -> float:
     letters = sum(len(line.text) for line in lines)
     return sum(line.confidence * len(line.text) for line in lines) / letters if letters else 0.0
 
@@ -157,7 +163,7 @@ def _languages_in(text: str, engine: OcrEngine) -> set[str]:
     return {code for code in found if code}
 
 
-def read_by_ocr(task: PageTask, picture: Image.Image, *, dpi: int | None) -> Reading:
+def ocr_page(task: PageTask, picture: Image.Image, *, dpi: int | None) -> PageReading:
     started = time.perf_counter()
     engine = open_engine(task.ocr_engine, task.ocr_data_directory)
     found = recognise(picture, engine=engine, languages=task.languages, dpi=dpi)
@@ -170,14 +176,15 @@ def read_by_ocr(task: PageTask, picture: Image.Image, *, dpi: int | None) -> Rea
         facts["rotated_by"] = found.rotation
     if found.skew:
         facts["skewed_by"] = round(found.skew, 1)
-    return Reading(text=found.text, markdown=found.markdown, facts=facts)
+    return PageReading(text=found.text, markdown=found.markdown, facts=facts)
 
 
-def inspect_picture(path: str, max_pixels: int) -> dict[str, Any]:
-    return {"page_count": count_frames(path, max_pixels=max_pixels)}
+def inspect_image(path: str, max_pixels: int) -> DocumentInfo:
+    """Check that an image can be decoded and count its pages."""
+    return DocumentInfo(page_count=count_frames(path, max_pixels=max_pixels))
 
 
-def make_picture_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinished]:
+def process_image_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPage]:
     """Make these pages; those come back that a vision model has to read."""
     unfinished = []
     for number in numbers:
@@ -186,12 +193,14 @@ def make_picture_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinishe
         if task.method.ocr:
             pass  # it is heavy, and a preview needs none
 
-            readings["ocr"] = read_by_ocr(task, picture, dpi=dpi_of(picture))
-        pictures = save_pictures(task, number, picture)
+            readings["ocr"] = ocr_page(task, picture, dpi=dpi_of(picture))
+        pictures = save_page_images(task, number, picture)
         if task.method.llm:
-            sent = picture_for_model(task, number, picture)
-            left = Unfinished(number=number, readings=readings, pictures=pictures, picture=sent)
+            sent = save_model_image(task, number, picture)
+            left = PendingPage(
+                number=number, readings=readings, pictures=pictures, model_image=sent
+            )
             unfinished.append(left)
         else:
-            finish(task, number, readings, pictures)
+            save_page(task, number, readings, pictures)
     return unfinished

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import EngineUnavailable
 from ...core.languages import language_codes
 from ...storage.cache import fingerprint
-from .engines import Line, Word
+from .engines import OcrLine, OcrWord
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -47,7 +47,7 @@ class Tesseract:
     def languages(self) -> tuple[str, ...]:
         return tuple(sorted(self._data))
 
-    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[Line]:
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
         api = self._api(languages)
         library = _library()
         width, height = image.size
@@ -153,12 +153,12 @@ def _not_installed() -> EngineUnavailable:
     )
 
 
-def _lines(api: Any, library: Any) -> list[Line]:
+def _lines(api: Any, library: Any) -> list[OcrLine]:
     iterator = api.GetIterator() if api.Recognize() else None
     if iterator is None:
         return []
     level = library.RIL
-    lines: list[Line] = []
+    lines: list[OcrLine] = []
     block = 0
     for place in library.iterate_level(iterator, level.WORD):
         block += place.IsAtBeginningOf(level.BLOCK)
@@ -168,14 +168,14 @@ def _lines(api: Any, library: Any) -> list[Line]:
         text = _text(place, level.WORD)
         if text:
             left, _, right, _ = place.BoundingBox(level.WORD)
-            lines[-1] = replace(lines[-1], words=(*lines[-1].words, Word(text, left, right)))
+            lines[-1] = replace(lines[-1], words=(*lines[-1].words, OcrWord(text, left, right)))
     return [line for line in lines if line.text]
 
 
-def _line(place: Any, level: int, block: int) -> Line:
+def _line(place: Any, level: int, block: int) -> OcrLine:
     box = place.BoundingBox(level)
     rows = place.RowAttributes()
-    return Line(
+    return OcrLine(
         text=_text(place, level),
         words=(),
         confidence=place.Confidence(level),

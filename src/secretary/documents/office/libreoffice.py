@@ -21,7 +21,7 @@ from ...core.errors import (
     WorkerCrashed,
 )
 from ...core.file_types import detect_file_type
-from ...core.processes import passed_on, started
+from ...core.processes import inherited_environment, running_program
 from .containers import declared_bytes, ole_kind
 from .text import decoded, delimiter_of, text_at
 
@@ -34,7 +34,7 @@ _PLAIN = "/!$&'()*+,-.:=@_~"
 
 
 @contextlib.contextmanager
-def opened_desk(into: str) -> Iterator[Path]:
+def _temporary_profile(into: str) -> Iterator[Path]:
     job_service = Path(tempfile.mkdtemp(prefix=_BEGINNING, dir=into))
     try:
         yield job_service
@@ -48,7 +48,7 @@ def clear_profiles(into: str) -> None:
         _clear(job_service)
 
 
-def profile_of(job_service: Path) -> str:
+def _profile_url(job_service: Path) -> str:
     return (job_service / "profile").resolve().as_uri()
 
 
@@ -96,11 +96,11 @@ _NOWHERE = "127.0.0.1"
 _DISCARD_PORT = 9
 
 
-def to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
+def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
     """The path of the PDF, in the directory `into`. Nothing else is left there."""
     program = _program()
     kind = _checked(path, kind)
-    with opened_desk(into) as work:
+    with _temporary_profile(into) as work:
         # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
@@ -156,7 +156,7 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
         name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
     return [
         program,
-        f"-env:UserInstallation={profile_of(work)}",
+        f"-env:UserInstallation={_profile_url(work)}",
         "--headless", "--norestore", "--nologo", "--nodefault", "--nolockcheck",
         f"--infilter={name}",
         "--convert-to", "pdf",
@@ -169,14 +169,14 @@ def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
     """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
     proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
     environment = {
-        **passed_on("PATH", "LANG", "TZ"),
+        **inherited_environment("PATH", "LANG", "TZ"),
         "HOME": str(work),
         "TMPDIR": str(work / "tmp"),
         "SAL_USE_VCLPLUGIN": "svp",
         **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), proxy),
     }
     silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with started(command, cwd=work, env=environment, **silent) as process:
+    with running_program(command, cwd=work, env=environment, **silent) as process:
         try:
             return process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..markdown import fence_of, pipe_table
+from ..markdown import code_fence, pipe_table
 from .blocks import (
     PLAIN,
     Block,
@@ -220,7 +220,7 @@ def _code(text: str) -> str:
     text = text.replace("\n", " ")
     if not text.strip():
         return text
-    fence = fence_of(text, 1)
+    fence = code_fence(text, 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
@@ -323,7 +323,7 @@ def _written(block: Block, notes: list[Note]) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    fence = fence_of(text, 3)
+    fence = code_fence(text, 3)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
 
 

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import cast
 
 from lxml import etree
 
 from ...core.errors import FileCorrupt, UnsupportedFile
 from ..page_store import PageStore
+from ..page_task import DocumentInfo
 from .containers import MIB, Archive, opened_archive, refuse_ole
 from .document import OfficeDocument, Pictures
 from .docx import read_docx
@@ -52,10 +53,10 @@ def read_office(
     return document
 
 
-def make_office_pages(
+def process_office_document(
     path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
-) -> dict[str, Any]:
-    """Makes all of them and tells what is known about the document."""
+) -> DocumentInfo:
+    """Read the document, save all its pages and return what is known about it."""
     # Pictures go not at once where they are kept: others may have links to what is there.
     with TemporaryDirectory(dir=scratch) as directory:
         document = read_office(path, kind, directory, include_images=images, name=name)
@@ -63,7 +64,7 @@ def make_office_pages(
             page_store.write(picture, Path(directory, picture).read_bytes())
         for page in document.pages:
             page_store.save(page)
-    return {**document.facts, "page_count": len(document.pages)}
+    return cast(DocumentInfo, {**document.facts, "page_count": len(document.pages)})
 
 
 _ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {

@@ -49,7 +49,7 @@ ENDS = (b"%%EOF", b"startxref")
 OBJECT = b"endobj"
 
 
-def require_end(path: str) -> None:
+def require_complete(path: str) -> None:
     """Much of a file that was cut short can be read, but nobody knows how much is missing. Behind
     its end there may be anything but further objects."""
     with open(path, "rb") as file:
@@ -68,7 +68,7 @@ def require_end(path: str) -> None:
     raise FileCorrupt("The PDF is cut short: its end is missing")
 
 
-class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
+class PdfFile(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
     """An open PDF that knows which file it is of."""
 
     def __init__(self, source: str | bytes, path: str, password: str | None = None) -> None:
@@ -80,19 +80,19 @@ class Pdf(pypdfium2.PdfDocument):  # type: ignore[misc]  # it has no types
         self.has_form = pypdfium2.raw.FPDF_GetFormType(self) != pypdfium2.raw.FORMTYPE_NONE
 
 
-class MendedPdf(Pdf):
+class RepairedPdf(PdfFile):
     """What could be saved of a torn file: some of it may be missing."""
 
 
 @contextmanager
-def opened_pdf(path: str, password: str | None = None) -> Iterator[Pdf]:
+def open_pdf(path: str, password: str | None = None) -> Iterator[PdfFile]:
     with _opened(path, password) as document:
         yield document
 
 
-def _opened(path: str, password: str | None) -> Pdf:
+def _opened(path: str, password: str | None) -> PdfFile:
     try:
-        document = Pdf(path, path, password)
+        document = PdfFile(path, path, password)
     except pypdfium2.PdfiumError as error:
         if error.err_code == WRONG_PASSWORD:
             raise FileEncrypted("The PDF needs a password, or another one") from None
@@ -103,10 +103,10 @@ def _opened(path: str, password: str | None) -> Pdf:
     return document
 
 
-def _mended(path: str, password: str | None) -> Pdf:
+def _mended(path: str, password: str | None) -> PdfFile:
     content = repaired_pdf(path, password)
     try:
-        return MendedPdf(content, path)
+        return RepairedPdf(content, path)
     except pypdfium2.PdfiumError:
         raise FileCorrupt(DAMAGED) from None
 
@@ -119,7 +119,7 @@ class BarePage(pypdfium2.PdfPage):  # type: ignore[misc]  # it has no types
 
 
 @contextmanager
-def opened_page(document: Pdf, number: int) -> Iterator[pypdfium2.PdfPage]:
+def open_page(document: PdfFile, number: int) -> Iterator[pypdfium2.PdfPage]:
     """Page numbers begin with 1. What is opened from the page has to be closed before it."""
     raw = _loaded(document, number)
     if document.has_form and _flatten(raw, pypdfium2.raw.FLAT_NORMALDISPLAY) == FLATTENED:
@@ -136,7 +136,7 @@ def opened_page(document: Pdf, number: int) -> Iterator[pypdfium2.PdfPage]:
         pypdfium2.raw.FPDF_ClosePage(raw)
 
 
-def _loaded(document: Pdf, number: int) -> Any:
+def _loaded(document: PdfFile, number: int) -> Any:
     raw = pypdfium2.raw.FPDF_LoadPage(document, number - 1)
     if not raw:
         raise FileCorrupt(f"Page {number} of the PDF is damaged", page=number)

@@ -9,8 +9,8 @@ from itertools import repeat
 
 from ...core.errors import FileCorrupt
 from . import pdfium
-from .document import Pdf, opened_page
-from .layout.headings import LARGER, Scale
+from .document import PdfFile, open_page
+from .layout.headings import LARGER, FontSizes
 from .layout.runs import font_traits
 from .structure import read_structure
 
@@ -25,18 +25,18 @@ ALIKE = 1.06
 
 
 #: Of files read lately: a process reads a document in several calls, some pages in each.
-_known: dict[tuple[object, ...], Scale | None] = {}
+_known: dict[tuple[object, ...], FontSizes | None] = {}
 MOST_KNOWN = 16
 
 
-class Typography:
+class FontStats:
     """The same for all who read a part of the document; looked at when the first page is read."""
 
-    def __init__(self, document: Pdf) -> None:
+    def __init__(self, document: PdfFile) -> None:
         self._document = document
 
     @cached_property
-    def scale(self) -> Scale | None:
+    def scale(self) -> FontSizes | None:
         identity = self._document.identity
         if identity not in _known:
             if len(_known) >= MOST_KNOWN:
@@ -55,7 +55,7 @@ class Typography:
     def _pages(self) -> Iterator[int]:
         for number in _sample(len(self._document)):
             # A page that no one asked for may be damaged.
-            with suppress(FileCorrupt), opened_page(self._document, number) as page:
+            with suppress(FileCorrupt), open_page(self._document, number) as page:
                 yield pdfium.handle(page)
 
 
@@ -104,7 +104,7 @@ def _without_front(pages: Sequence[Counter[float]]) -> Counter[float]:
     return weights
 
 
-def _scale(weights: Counter[float]) -> Scale | None:
+def _scale(weights: Counter[float]) -> FontSizes | None:
     if not weights:
         return None
     body, most = weights.most_common(1)[0]
@@ -116,4 +116,4 @@ def _scale(weights: Counter[float]) -> Scale | None:
             sizes.append(size)
         else:
             sizes[-1] = size
-    return Scale(body, tuple(sizes[:MOST_SIZES]))
+    return FontSizes(body, tuple(sizes[:MOST_SIZES]))

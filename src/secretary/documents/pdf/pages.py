@@ -1,25 +1,33 @@
 """The pages of a PDF, one after the other, each kept when it is done."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Literal
 
 import pypdfium2
 import pypdfium2.raw as raw
 from PIL import Image
 
 from ...core.errors import FileCorrupt
-from ..page_task import PageTask, Reading, Unfinished, finish, picture_for_model, save_pictures
+from ..page_task import (
+    DocumentInfo,
+    PageReading,
+    PageTask,
+    PendingPage,
+    save_model_image,
+    save_page,
+    save_page_images,
+)
 from . import pdfium
-from .document import MendedPdf, opened_page, opened_pdf, require_end
-from .font_stats import Typography
+from .document import RepairedPdf, open_page, open_pdf, require_complete
+from .font_stats import FontStats
 from .layout.analysis import analyse
 from .layout.blocks import Block, markdown_of, plain_of
 from .layout.drawings import Box
 from .layout.headings import (
     LARGER,
-    Scale,
+    FontSizes,
     body_size,
     heading_sizes,
     mark_headings,
@@ -35,7 +43,7 @@ MUCH = 0.3
 MOST_PICTURES = 50
 
 
-def draw_page(
+def render_page(
     page: pypdfium2.PdfPage, *, dpi: float, max_pixels: int, grey: bool = False
 ) -> Image.Image:
     """A huge page is drawn more coarsely: memory is bounded, whatever its size."""
@@ -52,7 +60,7 @@ def draw_page(
         bitmap.close()
 
 
-def has_lost_picture(page: pypdfium2.PdfPage) -> bool:
+def has_broken_image(page: pypdfium2.PdfPage) -> bool:
     """Whether a picture that covers much of the page cannot be decoded: it is drawn as nothing."""
     width, height = page.get_size()
     pictures = page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=3)
@@ -75,14 +83,14 @@ class NativePage:
     fault: str | None = None
 
 
-def read_page(page: pypdfium2.PdfPage, typography: Typography | None = None) -> NativePage:
+def read_page(page: pypdfium2.PdfPage, typography: FontStats | None = None) -> NativePage:
     """`typography`: of the document, to tell the levels of headings alike on all its pages."""
     with opened_text(page) as layer:
         return _analysed(page, layer, typography)
 
 
 def _analysed(
-    page: pypdfium2.PdfPage, layer: TextLayer, typography: Typography | None
+    page: pypdfium2.PdfPage, layer: TextLayer, typography: FontStats | None
 ) -> NativePage:
     box = Box(*page.get_bbox())
     tagged: bool = page.pdf.is_tagged
@@ -97,14 +105,14 @@ def _analysed(
     return NativePage(text, markdown, fault_of(text, found.hidden, found.drawings, box))
 
 
-def _mark_headings(blocks: list[Block], typography: Typography | None) -> None:
+def _mark_headings(blocks: list[Block], typography: FontStats | None) -> None:
     if typography is not None and (scale := typography.scale) is not None:
         mark_headings(blocks, scale)
         return
     body = body_size(line for block in blocks for line in block.lines)
     sizes = {round(size * 2) / 2 for size in heading_sizes(blocks, body)}
     larger = sorted((size for size in sizes if size >= LARGER * body), reverse=True)
-    mark_headings(blocks, Scale(body, tuple(larger)))
+    mark_headings(blocks, FontSizes(body, tuple(larger)))
 
 
 #: The best text for the time; docs/explanation/ocr.md has the figures.
@@ -113,29 +121,38 @@ OCR_DPI = 200
 IMAGE_DPI = 150
 #: A poster is drawn more coarsely: its print is larger too.
 MAX_PIXELS = 40_000_000
-#: What a PDF says about itself, and our names for it.
-TOLD = {"Title": "title", "Author": "author", "Subject": "subject", "Keywords": "keywords"}
+#: Keys of the PDF's document information dictionary, and our names for them.
+METADATA: Mapping[str, Literal["title", "author", "subject", "keywords"]] = {
+    "Title": "title",
+    "Author": "author",
+    "Subject": "subject",
+    "Keywords": "keywords",
+}
 
 
-def inspect_pdf(path: str, password: str | None) -> dict[str, Any]:
-    require_end(path)
-    with opened_pdf(path, password) as document:
-        told = document.get_metadata_dict(skip_empty=True)
-        facts: dict[str, Any] = {name: told[key] for key, name in TOLD.items() if key in told}
+def inspect_pdf(path: str, password: str | None) -> DocumentInfo:
+    """Check that a PDF can be read and return its page count and metadata."""
+    require_complete(path)
+    with open_pdf(path, password) as document:
         if not len(document):
             raise FileCorrupt("The PDF has no pages")
-        if isinstance(document, MendedPdf):
-            facts["is_mended"] = True
-        return {"page_count": len(document), **facts}
+        info = DocumentInfo(page_count=len(document))
+        metadata = document.get_metadata_dict(skip_empty=True)
+        for key, name in METADATA.items():
+            if key in metadata:
+                info[name] = metadata[key]
+        if isinstance(document, RepairedPdf):
+            info["is_mended"] = True
+        return info
 
 
-def make_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinished]:
+def process_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[PendingPage]:
     """Make these pages; those come back that need more than this."""
     unfinished = []
-    with opened_pdf(task.path, task.password) as document:
-        typography = Typography(document)
+    with open_pdf(task.path, task.password) as document:
+        typography = FontStats(document)
         for number in numbers:
-            with opened_page(document, number) as page:
+            with open_page(document, number) as page:
                 left = _make_page(task, number, page, typography)
             if left is not None:
                 unfinished.append(left)
@@ -143,43 +160,43 @@ def make_pdf_pages(task: PageTask, numbers: Sequence[int]) -> list[Unfinished]:
 
 
 def _make_page(
-    task: PageTask, number: int, page: pypdfium2.PdfPage, typography: Typography
-) -> Unfinished | None:
+    task: PageTask, number: int, page: pypdfium2.PdfPage, typography: FontStats
+) -> PendingPage | None:
     method = task.method
     readings = {}
     if method.native:
         native = read_page(page, typography)
-        if method.choose and native.fault:
-            return Unfinished(number=number, reason=native.fault)
+        if method.auto and native.fault:
+            return PendingPage(number=number, reason=native.fault)
         readings["native"] = _as_reading(native)
     if not _is_drawn(task):
-        finish(task, number, readings, ())
+        save_page(task, number, readings, ())
         return None
     dpi = OCR_DPI if _reads(task) else IMAGE_DPI
     is_seen = method.llm or method.preview or task.with_images
     pixels = min(task.max_pixels, MAX_PIXELS)
-    drawn = draw_page(page, dpi=dpi, max_pixels=pixels, grey=not is_seen)
+    drawn = render_page(page, dpi=dpi, max_pixels=pixels, grey=not is_seen)
     if _reads(task):
-        from ..ocr.recognition import read_by_ocr  # it is heavy, and most pages need none
+        from ..ocr.recognition import ocr_page  # heavy, and most pages do not need it
 
-        readings["ocr"] = read_by_ocr(task, drawn, dpi=_dpi_of(drawn, page))
-        if not readings["ocr"].text.strip() and has_lost_picture(page):
+        readings["ocr"] = ocr_page(task, drawn, dpi=_dpi_of(drawn, page))
+        if not readings["ocr"].text.strip() and has_broken_image(page):
             raise FileCorrupt(f"Page {number} of the PDF has a damaged picture", page=number)
-    pictures = save_pictures(task, number, _for_people(drawn, dpi))
+    pictures = save_page_images(task, number, _for_people(drawn, dpi))
     if method.llm:
-        picture = picture_for_model(task, number, drawn)
-        return Unfinished(number=number, readings=readings, pictures=pictures, picture=picture)
-    finish(task, number, readings, pictures)
+        picture = save_model_image(task, number, drawn)
+        return PendingPage(number=number, readings=readings, pictures=pictures, model_image=picture)
+    save_page(task, number, readings, pictures)
     return None
 
 
-def _as_reading(native: NativePage) -> Reading:
+def _as_reading(native: NativePage) -> PageReading:
     facts = {"text_layer": native.fault} if native.fault else {}
-    return Reading(text=native.text, markdown=native.markdown, fault=native.fault, facts=facts)
+    return PageReading(text=native.text, markdown=native.markdown, fault=native.fault, facts=facts)
 
 
 def _reads(task: PageTask) -> bool:
-    return task.method.ocr and not task.method.choose
+    return task.method.ocr and not task.method.auto
 
 
 def _is_drawn(task: PageTask) -> bool:

@@ -16,7 +16,13 @@ from urllib.parse import unquote
 import httpx
 
 from ...config import MEBIBYTE
-from ...core.errors import AddressRefused, DownloadFailed, EngineUnavailable, JobFailed, KindRefused
+from ...core.errors import (
+    AddressRefused,
+    DownloadFailed,
+    EngineUnavailable,
+    JobFailed,
+    UnexpectedContentType,
+)
 from ...network.client import Network
 from ...network.downloads import OnProgress, download
 from ...network.egress_proxy import EgressProxy, open_egress_proxy
@@ -246,7 +252,7 @@ async def media_source(
     if not httpx.URL(request.url).path.lower().endswith(_LIST_ENDINGS):
         try:
             return await _as_file(request, on_progress)
-        except KindRefused:
+        except UnexpectedContentType:
             pass
         except DownloadFailed as error:
             if error.details.get("status") not in _PERHAPS_A_SITE:

@@ -17,7 +17,7 @@ from typing import IO
 
 from ...config import DownloadLimits
 from ...core.errors import EngineUnavailable
-from ...core.processes import passed_on
+from ...core.processes import inherited_environment
 from ..ffmpeg import program_at
 from . import landlock
 from .media import Want
@@ -63,7 +63,7 @@ def fenced(command: Iterable[str], port: int, directory: Path) -> list[str]:
 
 def environment(directory: Path, proxy: str) -> dict[str, str]:
     return {
-        **passed_on("PATH", "LANG", "TZ", *_AUTHORITIES),
+        **inherited_environment("PATH", "LANG", "TZ", *_AUTHORITIES),
         **dict.fromkeys(_PROXIES, proxy),  # for what yt-dlp starts, ffmpeg above all
         "HOME": str(directory),
         "TMPDIR": str(directory),

@@ -11,7 +11,7 @@ from pymongo.errors import ConfigurationError
 from pymongo.read_concern import ReadConcern
 
 from ...core.errors import InvalidParameters, NotFound
-from ...migration.legacy_import import OlderCollection, OlderDocument
+from ...migration.legacy_import import LegacyCollection, LegacyDocument
 from .client import connect, translated
 from .schema import Document
 
@@ -42,7 +42,7 @@ class MongoLegacySource:
     async def close(self) -> None:
         await self._client.close()
 
-    async def documents(self, name: OlderCollection) -> AsyncIterator[list[OlderDocument]]:
+    async def documents(self, name: LegacyCollection) -> AsyncIterator[list[LegacyDocument]]:
         """Page by page: what becomes of a page may take longer than a cursor lives."""
         last: Document = {}
         while True:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from ...core.errors import Conflict, NotFound
-from ...core.job import MAX_TRIES_KEPT, Delivery, Try, Webhook, utc_now
+from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, Webhook, utc_now
 from ..outbox import DueEvent, EventCapacity, Pace, first_pace, succeeded
 from .rows import (
     HIDDEN,
@@ -224,7 +224,9 @@ def _documents(db: Database, event: DueEvent) -> Documents:
     return db.jobs if event.kind == "job" else db.batches
 
 
-async def settle(db: Database, event: DueEvent, tried: Try, next_try_at: datetime | None) -> None:
+async def settle(
+    db: Database, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
+) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
     # One that was withdrawn meanwhile stays so.
@@ -237,7 +239,9 @@ async def settle(db: Database, event: DueEvent, tried: Try, next_try_at: datetim
     )
 
 
-async def pace(db: Database, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+async def pace(
+    db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+) -> None:
     stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
     stages.append({"$set": {"pace": pace_to(pace)}} if pace else {"$unset": "pace"})
     await _documents(db, event).update_one(
@@ -245,7 +249,7 @@ async def pace(db: Database, event: DueEvent, tried: Try | None, pace: Pace | No
     )
 
 
-def _with_try(event: DueEvent, tried: Try, changes: Document) -> Document:
+def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Document:
     """The stage that adds a try to a delivery and makes these changes to it. The last run keeps
     its tries, earlier deliveries one of them: the document must stay small."""
     stored = tried.model_dump(mode="json", exclude_none=True)
@@ -255,11 +259,11 @@ def _with_try(event: DueEvent, tried: Try, changes: Document) -> Document:
     tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
     changes = changes | {
         "tried": {"$add": [{"$ifNull": ["$$this.tried", 0]}, 1]},
-        "tries": {"$slice": [tries, -MAX_TRIES_KEPT]},
+        "tries": {"$slice": [tries, -MAX_DELIVERY_ATTEMPTS_KEPT]},
     }
     is_it = {"$eq": ["$$this.delivery_id", event.delivery.delivery_id]}
     of_last_run = {"$slice": [{"$ifNull": ["$deliveries.delivery_id", []]}, -2]}
-    kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_TRIES_KEPT, 1]}
+    kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_DELIVERY_ATTEMPTS_KEPT, 1]}
     past = {"tries": {"$slice": [{"$ifNull": ["$$this.tries", []]}, {"$multiply": [kept, -1]}]}}
     changed = {"$mergeObjects": ["$$this", {"$cond": [is_it, changes, past]}]}
     deliveries = {"$ifNull": ["$deliveries", []]}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ...core.errors import NotFound
-from ...core.job import FINAL, Batch, Job, JobStatus, utc_now
+from ...core.job import FINAL_STATUSES, Batch, Job, JobStatus, utc_now
 from .. import BatchQuery, JobQuery, Page
 from ..notifier import TimeBudget
 from .rows import (
@@ -29,7 +29,7 @@ from .schema import Database, Document, Settlement
 #: What is older stays, even if the clocks of the machines differ. A primary that cannot reach
 #: the others steps down after seconds.
 YOUNG = timedelta(minutes=2)
-FINALS = frozenset(status.value for status in FINAL)
+FINALS = frozenset(status.value for status in FINAL_STATUSES)
 
 
 async def committed(

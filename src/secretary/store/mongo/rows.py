@@ -8,7 +8,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from ...core.job import (
-    FINAL,
+    FINAL_STATUSES,
     MAX_LOG_ENTRIES,
     MAX_LOG_MESSAGE,
     OWNER_ONLY,
@@ -16,18 +16,18 @@ from ...core.job import (
     Attempt,
     Batch,
     Delivery,
+    DeliveryAttempt,
     Job,
     JobError,
     JobStatus,
     LogEntry,
-    Owned,
+    OwnedResource,
     Progress,
-    Try,
     Webhook,
     new_delivery_id,
     utc_now,
 )
-from ...core.json_codec import dumps, is_text
+from ...core.json_codec import encode_json_text, is_valid_unicode
 from ..notifier import NumberedLog, with_note
 from .schema import (
     MAX_DETAILS_BYTES,
@@ -47,7 +47,7 @@ DELETED = "_deleted"
 HIDDEN = (STAGED, DELETED)
 
 LISTED = sorted(status.value for status in JobStatus)
-ENDED = sorted(status.value for status in FINAL)
+ENDED = sorted(status.value for status in FINAL_STATUSES)
 UNENDED = [JobStatus.PENDING.value, JobStatus.PROCESSING.value]
 
 #: Who reads a job that everybody may read.
@@ -101,7 +101,7 @@ LISTING = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z-[0-9a-f]{16}")
 
 def plain(value: Mapping[str, Any]) -> Mapping[str, Any] | str:
     """The value itself, readable and open to queries, if BSON gives it back unchanged; or JSON."""
-    return value if _survives(value) else dumps(value)
+    return value if _survives(value) else encode_json_text(value)
 
 
 def loaded(value: Mapping[str, Any] | str) -> dict[str, Any]:
@@ -119,14 +119,14 @@ def _survives(value: Any, depth: int = 0) -> bool:
     if kind is int:
         return bool(-(2**31) <= value < 2**31)  # beyond that it comes back as another type
     if kind is str:
-        return is_text(value)
+        return is_valid_unicode(value)
     return kind in (float, bool, type(None))
 
 
 def _is_field(key: Any) -> bool:
     if type(key) is not str or key == "" or key[0] == "$":
         return False
-    return "." not in key and "\0" not in key and is_text(key)
+    return "." not in key and "\0" not in key and is_valid_unicode(key)
 
 
 def without_none(**fields: Any) -> Document:
@@ -158,7 +158,7 @@ def job_document(job: Job, *, arrival: int) -> Document:
     )
 
 
-def _owner(owned: Owned) -> Document:
+def _owner(owned: OwnedResource) -> Document:
     readers = owned.readers()
     access = owned.access_control
     return without_none(
@@ -255,7 +255,7 @@ def deliveries_from(document: Document) -> tuple[Delivery, ...]:
             delivered_at=moment_or_none(stored.get("delivered_at")),
             next_try_at=moment_or_none(stored.get("next_try_at")),
             tried=stored.get("tried", 0),
-            tries=tuple(Try.from_stored(one) for one in stored.get("tries", ())),
+            tries=tuple(DeliveryAttempt.from_stored(one) for one in stored.get("tries", ())),
         )
         for n, stored in enumerate(kept, first)
     )
@@ -359,7 +359,7 @@ def outside_value(
     """The same fields, and what of a big value is still to be written, under the name `blob`."""
     if value is None:
         return {}, []
-    data = dumps(value).encode()
+    data = encode_json_text(value).encode()
     if len(data) <= INLINE_BYTES and stored_bytes(kept := plain(value)) <= INLINE_BYTES:
         return {name: kept}, []
     pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]

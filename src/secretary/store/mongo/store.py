@@ -16,7 +16,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
-from ...core.job import Batch, Delivery, Job, JobStatus, LogEntry, Outcome, Progress, Released, Try
+from ...core.job import (
+    Batch,
+    Delivery,
+    DeliveryAttempt,
+    Job,
+    JobStatus,
+    LogEntry,
+    Outcome,
+    Progress,
+    Released,
+)
 from .. import (
     Added,
     BatchQuery,
@@ -310,12 +320,14 @@ class MongoStore:
 
     @_translated
     async def settle_event(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         await outbox.settle(self._db, event, tried, next_try_at)
 
     @_translated
-    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+    async def pace_event(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    ) -> None:
         await outbox.pace(self._db, event, tried, pace)
 
     @_translated

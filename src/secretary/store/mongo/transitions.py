@@ -24,7 +24,7 @@ from ...core.job import (
     Progress,
     Released,
 )
-from ...core.parameters import has_secrets, without_secrets
+from ...core.parameters import has_secrets, remove_secrets
 from .. import JobQuery
 from ..throughput import Ending
 from .outbox import REPORTED, note_progress, told
@@ -255,7 +255,7 @@ async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Do
     if not has_secrets(job.parameters):
         return values, {}
     before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
-    kept = await put_value(db, job.job_id, "parameters", without_secrets(job.parameters))
+    kept = await put_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
     return values | {"parameters": None, "parameters_in": None} | kept, before or {}
 
 

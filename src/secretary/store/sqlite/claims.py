@@ -25,8 +25,8 @@ from ...core.job import (
     Released,
     utc_now,
 )
-from ...core.json_codec import dumps
-from ...core.parameters import has_secrets, without_secrets
+from ...core.json_codec import encode_json_text
+from ...core.parameters import has_secrets, remove_secrets
 from .. import RENEW_BELOW, Added, Capacity, Renewal, Rescued, Taker, WorkerInfo
 from ..notifier import crash_error, obituary
 from ..scheduling import Candidate, FairScheduler, JobClass, Running
@@ -276,7 +276,7 @@ def finish(
     if held is None:
         raise LeaseLost(job.job_id)
     seq, batch_id, cancel_requested = held
-    used = dumps(resources) if resources else None
+    used = encode_json_text(resources) if resources else None
     goes_on = isinstance(outcome, Released) or (isinstance(outcome, Failed) and outcome.retry_at)
     if goes_on and cancel_requested:
         outcome = Cancelled()
@@ -334,7 +334,7 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
 
 
 def _forget_secrets(db: apsw.Connection, seq: int, job: Job) -> None:
-    parameters = dumps(without_secrets(job.parameters))
+    parameters = encode_json_text(remove_secrets(job.parameters))
     db.execute("UPDATE contents SET parameters = ? WHERE seq = ?", (parameters, seq))
 
 

@@ -12,8 +12,16 @@ from typing import Any, Literal
 import apsw
 
 from ...core.errors import Conflict, NotFound
-from ...core.job import MAX_TRIES_KEPT, Delivery, Job, Try, Webhook, new_delivery_id, utc_now
-from ...core.json_codec import dumps
+from ...core.job import (
+    MAX_DELIVERY_ATTEMPTS_KEPT,
+    Delivery,
+    DeliveryAttempt,
+    Job,
+    Webhook,
+    new_delivery_id,
+    utc_now,
+)
+from ...core.json_codec import encode_json_text
 from ..outbox import DueEvent, EventCapacity, Pace, first_pace, succeeded
 from ..transfer import Telling
 from .schema import (
@@ -229,7 +237,9 @@ def _is_open(db: apsw.Connection, owner_id: str) -> bool:
     return status in ("pending", "processing")
 
 
-def settle(db: apsw.Connection, event: DueEvent, tried: Try, next_try_at: datetime | None) -> None:
+def settle(
+    db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
+) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else microseconds(next_try_at)
     # One that was withdrawn meanwhile stays so.
@@ -242,7 +252,9 @@ def settle(db: apsw.Connection, event: DueEvent, tried: Try, next_try_at: dateti
     _let_go(db, event.owner_id)
 
 
-def pace(db: apsw.Connection, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+def pace(
+    db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+) -> None:
     if tried is not None:
         _keep_try(db, event, tried)
     if pace is None:
@@ -252,7 +264,7 @@ def pace(db: apsw.Connection, event: DueEvent, tried: Try | None, pace: Pace | N
     _let_go(db, event.owner_id)
 
 
-def _keep_try(db: apsw.Connection, event: DueEvent, tried: Try) -> None:
+def _keep_try(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
     delivery_id = event.delivery.delivery_id
     stored: str | None = db.execute(
         "SELECT tries FROM deliveries WHERE delivery_id = ?", (delivery_id,)
@@ -260,7 +272,7 @@ def _keep_try(db: apsw.Connection, event: DueEvent, tried: Try) -> None:
     tries = [*(json.loads(stored) if stored else []), tried.model_dump(mode="json")]
     db.execute(
         "UPDATE deliveries SET tried = tried + 1, tries = ? WHERE delivery_id = ?",
-        (dumps(tries[-MAX_TRIES_KEPT:]), delivery_id),
+        (encode_json_text(tries[-MAX_DELIVERY_ATTEMPTS_KEPT:]), delivery_id),
     )
 
 

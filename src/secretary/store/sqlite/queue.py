@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from ...core.job import MAX_ATTEMPTS_KEPT, Attempt, Job, JobError, JobStatus, Webhook, utc_now
-from ...core.json_codec import dumps
+from ...core.json_codec import encode_json_text
 from ..scheduling import JobClass
 from . import outbox, throughput
 from .change_feed import NEXT_REVISION, drop_old_traces
@@ -219,7 +219,7 @@ def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None
     kept = [past.model_dump(mode="json")]
     if attempts:
         kept = [*json.loads(attempts), *kept][-MAX_ATTEMPTS_KEPT:]
-    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (dumps(kept), seq))
+    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (encode_json_text(kept), seq))
 
 
 def ended(db: apsw.Connection, seq: int, batch_id: str | None) -> None:

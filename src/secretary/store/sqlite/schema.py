@@ -23,7 +23,7 @@ from ...core.job import (
     Progress,
     Webhook,
 )
-from ...core.json_codec import dumps
+from ...core.json_codec import encode_json_text
 from ..notifier import NumberedLog
 from .change_feed import NEXT_REVISION
 from .connection import connect
@@ -262,7 +262,7 @@ def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -
         " VALUES (?, ?, ?, ?, ?)",
         (
             seq,
-            dumps(job.parameters),
+            encode_json_text(job.parameters),
             job.webhook.model_dump_json(by_alias=True) if job.webhook else None,
             access_to(job.access_control),
             job.traceparent,
@@ -283,7 +283,7 @@ def insert_batch(db: apsw.Connection, batch: Batch) -> None:
             batch.batch_name,
             batch.user_id,
             access_to(batch.access_control),
-            None if readers is None else dumps(sorted(readers)),
+            None if readers is None else encode_json_text(sorted(readers)),
             batch.is_active,
             batch.archived,
             batch.webhook.model_dump_json(by_alias=True) if batch.webhook else None,

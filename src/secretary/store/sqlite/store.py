@@ -15,15 +15,15 @@ from ...core.job import (
     Batch,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Job,
     JobStatus,
     LogEntry,
     Outcome,
     Progress,
-    Try,
     utc_now,
 )
-from ...core.json_codec import dumps
+from ...core.json_codec import encode_json_text
 from ...core.processes import boot_id
 from .. import (
     Added,
@@ -218,8 +218,8 @@ class SqliteStore:
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
         if isinstance(outcome, Completed):
-            results = None if outcome.results is None else dumps(outcome.results)
-            used = dumps(resources) if resources else None
+            results = None if outcome.results is None else encode_json_text(outcome.results)
+            used = encode_json_text(resources) if resources else None
             completion = claims.Completion(job, results, used)
             await self._writer.call_with_others(claims.complete, completion, durable=True)
             self._tallies.note([Ending.of(job, JobStatus.COMPLETED, utc_now())])
@@ -246,11 +246,13 @@ class SqliteStore:
         await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
 
     async def settle_event(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
 
-    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
+    async def pace_event(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    ) -> None:
         await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
 
     async def events_due_since(self) -> datetime | None:

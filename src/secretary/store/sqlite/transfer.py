@@ -8,7 +8,7 @@ from typing import Any, Literal
 import apsw
 
 from ...core.job import Batch, Delivery, Job, JobStatus, utc_now
-from ...core.json_codec import dumps
+from ...core.json_codec import encode_json_text
 from ..outbox import Pace
 from ..transfer import (
     GROUP,
@@ -225,10 +225,10 @@ def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
     db.execute(
         "UPDATE contents SET attempts = ?, error = ?, resources = ?, results = ? WHERE seq = ?",
         (
-            dumps(past) if past else None,
+            encode_json_text(past) if past else None,
             job.error.model_dump_json() if job.error else None,
-            dumps(job.resources) if job.resources else None,
-            dumps(job.results) if job.results is not None else None,
+            encode_json_text(job.resources) if job.resources else None,
+            encode_json_text(job.results) if job.results is not None else None,
             seq,
         ),
     )
@@ -295,7 +295,7 @@ def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> 
             micros(delivery.delivered_at),
             micros(delivery.next_try_at),
             delivery.tried,
-            dumps(tries) if tries else None,
+            encode_json_text(tries) if tries else None,
         ),
     )
 

@@ -188,7 +188,7 @@ class Child(asyncio.BufferedProtocol):
         try:
             self.pid = processes.spawn(
                 ["-c", program],
-                {**_ONE_THREAD, **environment, processes.MARK: self._token},
+                {**_ONE_THREAD, **environment, processes.SANDBOX_VARIABLE: self._token},
                 [None, output, output, theirs.fileno()],
             )
         finally:
@@ -272,7 +272,7 @@ class Child(asyncio.BufferedProtocol):
 
     def _left(self) -> set[int]:
         seen = {pid for pid, started in self._seen.items() if processes.is_alive(pid, started)}
-        return seen | {process.pid for process in processes.marked(self._token)}
+        return seen | {process.pid for process in processes.processes_with_token(self._token)}
 
     def sample(self) -> None:
         call = self.call
@@ -396,5 +396,5 @@ def _program(preload: Sequence[str]) -> str:
     path = [entry for entry in sys.path if isinstance(entry, str)]
     return (
         f"import sys; sys.path[:] = {path!r}; "
-        f"from secretary.sandbox.inside import main; main({tuple(preload)!r})"
+        f"from secretary.worker.sandbox.child_main import main; main({tuple(preload)!r})"
     )

@@ -7,7 +7,7 @@ from enum import Enum
 from itertools import pairwise
 from statistics import median
 
-from ...markdown import fence_of, opening_escaped, pipe_table
+from ...markdown import code_fence, escape_line_start, pipe_table
 from ..structure import Tag
 from .rows import Line
 from .runs import joined_lines
@@ -258,10 +258,10 @@ def _written(block: Block) -> str:
         case Kind.ITEM:
             mark = item_mark(block.text)
             text = mark[1] if mark else block.text
-            return f"{'  ' * block.level}{block.mark} {opening_escaped(escaped(text))}"
+            return f"{'  ' * block.level}{block.mark} {escape_line_start(escaped(text))}"
         case Kind.CODE:
             listing = "\n".join(_code(block))
-            fence = fence_of(listing, 3)
+            fence = code_fence(listing, 3)
             return f"{fence}\n{listing}\n{fence}"
         case Kind.TABLE:
             assert block.table is not None
@@ -269,7 +269,7 @@ def _written(block: Block) -> str:
         case _ if block.strong:
             return f"**{escaped(block.text)}**"
         case _:
-            return opening_escaped(escaped(block.text))
+            return escape_line_start(escaped(block.text))
 
 
 def escaped(text: str) -> str:

@@ -158,7 +158,7 @@ WORDS = re.compile(r"[^\W\d_]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class FontSizes:
     """The sizes of a text: its body, and what is above it."""
 
     body: float
@@ -223,7 +223,7 @@ def _is_capitals(text: str) -> bool:
     return text.upper() == text and sum(map(str.isupper, text)) > 3
 
 
-def mark_headings(blocks: Sequence[Block], scale: Scale) -> None:
+def mark_headings(blocks: Sequence[Block], scale: FontSizes) -> None:
     found = [
         number
         for number, block in enumerate(blocks)
@@ -270,7 +270,7 @@ def parted_headings(blocks: Sequence[Block]) -> list[Block]:
     return parted
 
 
-def mark_tagged_headings(blocks: Sequence[Block], scale: Scale | None) -> None:
+def mark_tagged_headings(blocks: Sequence[Block], scale: FontSizes | None) -> None:
     for block in blocks:
         if block.kind is Kind.TABLE:
             continue
@@ -321,7 +321,7 @@ def _is_named(block: Block) -> bool:
     return NUMBERED.match(text) is not None or text.lower().strip(" .:") in NAMES
 
 
-def _small_level(block: Block, scale: Scale) -> int:
+def _small_level(block: Block, scale: FontSizes) -> int:
     """Of a heading no larger than the body: below all that are."""
     match = DEPTH.match(block.text)
     depth = match.group(1).count(".") if match else 0
