@@ -346,7 +346,7 @@ class TestSeveralFiles:
         assert told == [b"one", b"", b"three"]
 
     async def test_one_too_many_leaves_none(self, uploads: Uploads) -> None:
-        with pytest.raises(InvalidParameters, match="2 files at the most"):
+        with pytest.raises(InvalidParameters, match="at most 2 files"):
             asked = request(MULTIPART, [self.BODY])
             await read_files(asked, uploads, max_files=2, max_fields_bytes=100)
         assert kept(uploads) is None

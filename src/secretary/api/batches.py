@@ -48,7 +48,7 @@ from .forms import Fields, FilesForm, Form, parse_json, read_files, read_form, w
 from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
 from .jobs import deliveries_response
 from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
-from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, errors, form_body, make_router
+from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
 from .responses import enqueued, success
 
 router = make_router("batches")
@@ -57,11 +57,9 @@ ENQUEUED: Any = {
     "status_code": 202,
     "response_model": Envelope[EnqueuedBatch],
     "response_description": "The jobs are waiting for workers",
+    "responses": {202: {"headers": LOCATION}},
 }
-
-
-def _enqueued_responses(*statuses: int) -> Any:
-    return errors(409, 413, *statuses) | {202: {"headers": LOCATION}}
+ENQUEUED_FROM_FILE: Any = ENQUEUED | {"responses": ENQUEUED["responses"] | error_responses([415])}
 
 
 class _OptionallyWrapped:
@@ -79,10 +77,8 @@ BatchBody = Annotated[BatchRequest, _OptionallyWrapped()]
 ActiveBody = Annotated[bool | None, Body(alias="isActive", embed=True)]
 
 
-@router.post(
-    "/jobs/batch", **ENQUEUED, responses=_enqueued_responses(), name="submit_batch_of_jobs"
-)
-@router.post("/batches", **ENQUEUED, responses=_enqueued_responses())
+@router.post("/jobs/batch", **ENQUEUED, name="submit_batch_of_jobs")
+@router.post("/batches", **ENQUEUED)
 async def submit_batch(
     request: Request, batch: BatchBody, user: Caller, key: IdempotencyKeyHeader = None
 ) -> JSONResponse:
@@ -118,8 +114,7 @@ async def list_batches(
     return success(request, "batches", {"batches": batches, "next_cursor": page.next_cursor})
 
 
-BATCH: Any = {"response_model": Envelope[models.Batch], "responses": errors(404)}
-CHANGED_BATCH: Any = {"response_model": Envelope[models.Batch], "responses": errors(404, 409)}
+BATCH: Any = {"response_model": Envelope[models.Batch]}
 
 
 @router.get("/batch/{batch_id}", **BATCH, name="get_batch_by_old_path")
@@ -143,9 +138,7 @@ class DeletedBatch(ResponseModel):
     deleted: Literal[True]
 
 
-@router.delete(
-    "/batches/{batch_id}", response_model=Envelope[DeletedBatch], responses=errors(404, 409)
-)
+@router.delete("/batches/{batch_id}", response_model=Envelope[DeletedBatch])
 async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Delete a finished batch, its jobs and their files."""
     await job_service_of(request).delete_batch(batch_id, user=user)
@@ -153,14 +146,14 @@ async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> JSO
     return success(request, "batches", data, process_id=batch_id)
 
 
-@router.post("/batches/{batch_id}/archive", **CHANGED_BATCH)
+@router.post("/batches/{batch_id}/archive", **BATCH)
 async def archive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
     batch = await job_service_of(request).archive_batch(batch_id, user=user)
     return _batch_response(request, batch)
 
 
-@router.post("/batches/{batch_id}/unarchive", **CHANGED_BATCH)
+@router.post("/batches/{batch_id}/unarchive", **BATCH)
 async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Show an archived batch and its jobs in listings again."""
     job_service = job_service_of(request)
@@ -168,11 +161,7 @@ async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> 
     return _batch_response(request, batch)
 
 
-@router.post(
-    "/batches/{batch_id}/toggle-active",
-    response_model=Envelope[models.Batch],
-    responses=errors(404, 409, 413),
-)
+@router.post("/batches/{batch_id}/toggle-active", response_model=Envelope[models.Batch])
 async def toggle_active(
     request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
 ) -> JSONResponse:
@@ -181,7 +170,7 @@ async def toggle_active(
     return _batch_response(request, batch)
 
 
-@router.post("/batches/{batch_id}/cancel", **CHANGED_BATCH)
+@router.post("/batches/{batch_id}/cancel", **BATCH)
 async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Cancel all unfinished jobs of a batch."""
     job_service = job_service_of(request)
@@ -189,7 +178,7 @@ async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> JSO
     return _batch_response(request, await job_service.batch(batch_id, user=user), job_ids)
 
 
-@router.post("/batches/{batch_id}/restart-failed", **CHANGED_BATCH)
+@router.post("/batches/{batch_id}/restart-failed", **BATCH)
 async def restart_failed(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Run the failed jobs of a batch again."""
     job_service = job_service_of(request)
@@ -206,11 +195,7 @@ def _batch_response(
     return success(request, "batches", document, process_id=batch.batch_id)
 
 
-@router.get(
-    "/batches/{batch_id}/deliveries",
-    response_model=Envelope[DeliveryList],
-    responses=errors(404),
-)
+@router.get("/batches/{batch_id}/deliveries", response_model=Envelope[DeliveryList])
 async def list_deliveries_of_batch(
     request: Request, batch_id: BatchId, user: Caller
 ) -> JSONResponse:
@@ -219,11 +204,7 @@ async def list_deliveries_of_batch(
     return deliveries_response(request, "batches", batch.deliveries, process_id=batch_id)
 
 
-@router.post(
-    "/batches/{batch_id}/deliveries/{n}/replay",
-    response_model=Envelope[Delivery],
-    responses=errors(404, 409),
-)
+@router.post("/batches/{batch_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
 async def replay_delivery_of_batch(
     request: Request, batch_id: BatchId, n: DeliveryNumber, user: Caller
 ) -> JSONResponse:
@@ -282,8 +263,7 @@ FILES_BODY: Schema = {
 
 @router.post(
     "/batches/from-files",
-    **ENQUEUED,
-    responses=_enqueued_responses(415),
+    **ENQUEUED_FROM_FILE,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -456,8 +436,7 @@ def schedule_router(registry: Registry) -> APIRouter:
         "/batches/from-schedule",
         submit_schedule,
         methods=["POST"],
-        **ENQUEUED,
-        responses=_enqueued_responses(415),
+        **ENQUEUED_FROM_FILE,
         openapi_extra=body,
     )
     return router

@@ -29,10 +29,10 @@ from .dependencies import (
 )
 from .errors import LEGACY_PREFIX
 from .models import ResponseModel
-from .openapi import LOCATION, legacy_errors, make_router
+from .openapi import LOCATION, make_router
 from .responses import JsonResponse
 
-router = make_router("event-job", prefix=LEGACY_PREFIX, responses=legacy_errors())
+router = make_router("event-job", prefix=LEGACY_PREFIX)
 
 Skip = Annotated[int, Query(ge=0, le=MAX_SKIP, description="Number of entries to skip")]
 
@@ -77,7 +77,7 @@ class LegacyBatchPage(LegacyPage):
 CREATED: Any = {
     "status_code": 201,
     "response_description": "Created",
-    "responses": legacy_errors(404, 409, 413) | {201: {"headers": LOCATION}},
+    "responses": {201: {"headers": LOCATION}},
 }
 
 
@@ -121,17 +121,16 @@ async def list_event_jobs(
 @router.get(
     "/status/{job_id}",
     response_model=LegacyJob,
-    responses=legacy_errors(404),
     name="get_event_job_status",
 )
-@router.get("/jobs/{job_id}", response_model=LegacyJob, responses=legacy_errors(404))
+@router.get("/jobs/{job_id}", response_model=LegacyJob)
 async def get_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Return a job with its results and logs."""
     job = await job_service_of(request).job(job_id, user=user)
     return _response(f"Job {job_id} is {job.status}", job=job.document())
 
 
-@router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob, responses=legacy_errors(404, 409))
+@router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob)
 async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Delete a finished job and its files; return it one last time."""
     job_service = job_service_of(request)
@@ -140,7 +139,7 @@ async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> JSO
     return _response(f"Job {job_id} was deleted", job=job.document(without=LARGE_FIELDS))
 
 
-@router.post("/{job_id}/restart", response_model=LegacyJob, responses=legacy_errors(404, 409))
+@router.post("/{job_id}/restart", response_model=LegacyJob)
 async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Run a finished job again. Clears its results, error and progress."""
     job = await job_service_of(request).restart(job_id, user=user)
@@ -185,17 +184,14 @@ async def list_event_batches(
     return _page_response(page, "batches", batches, limit=limit, skip=skip)
 
 
-@router.get("/batches/{batch_id}", response_model=LegacyBatch, responses=legacy_errors(404))
+@router.get("/batches/{batch_id}", response_model=LegacyBatch)
 async def get_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Return a batch."""
     batch = await job_service_of(request).batch(batch_id, user=user)
     return _response(f"Batch {batch_id} is {batch.status}", batch=batch.document())
 
 
-CHANGED_BATCH: Any = {"response_model": LegacyBatch, "responses": legacy_errors(404, 409, 413)}
-
-
-@router.delete("/batches/{batch_id}", **CHANGED_BATCH)
+@router.delete("/batches/{batch_id}", response_model=LegacyBatch)
 async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Delete a finished batch, its jobs and their files."""
     job_service = job_service_of(request)
@@ -204,14 +200,14 @@ async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) 
     return _response(f"Batch {batch_id} was deleted", batch=batch.document())
 
 
-@router.post("/batches/{batch_id}/archive", **CHANGED_BATCH)
+@router.post("/batches/{batch_id}/archive", response_model=LegacyBatch)
 async def archive_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Hide a batch and its jobs from default listings. Nothing is deleted."""
     batch = await job_service_of(request).archive_batch(batch_id, user=user)
     return _response(f"Batch {batch_id} was archived", batch=batch.document())
 
 
-@router.post("/batches/{batch_id}/toggle-active", **CHANGED_BATCH)
+@router.post("/batches/{batch_id}/toggle-active", response_model=LegacyBatch)
 async def toggle_event_batch(
     request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
 ) -> JSONResponse:

@@ -21,7 +21,7 @@ from .auth import Caller
 from .dependencies import UUID, JobId, job_service_of
 from .errors import LEGACY_PREFIX
 from .models import Envelope, ResponseModel
-from .openapi import Responses, errors, header, legacy_errors, make_router
+from .openapi import Responses, header, make_router
 from .responses import success
 
 router = make_router("files", prefix="")
@@ -70,46 +70,33 @@ class FileText(ResponseModel):
     content: str
 
 
-@router.get("/api/pdf/text-content/{path:path}", response_model=FileText, responses=errors(404))
+@router.get("/api/pdf/text-content/{path:path}", response_model=FileText)
 async def page_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
     """Return the text of a page as JSON."""
     return await _text_response(request, path, user, frozenset({".txt"}))
 
 
-@router.get("/api/files/text/{path:path}", response_model=FileText, responses=errors(404))
+@router.get("/api/files/text/{path:path}", response_model=FileText)
 async def file_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
     """Return a text file as JSON."""
     return await _text_response(request, path, user, TEXT_SUFFIXES)
 
 
-ETAG = {"ETag": header("Identifies this version of the file")}
-RANGE_HEADERS = {"Content-Range": header("The range that was sent", required=False)}
-
-
-def _file_responses(error_responses: Responses) -> Responses:
-    anything: dict[str, Any] = {"*/*": {"schema": {}}}
-    return error_responses | {
-        200: {"description": "The file", "content": anything, "headers": ETAG},
-        206: {
-            "description": "The requested ranges",
-            "content": anything,
-            "headers": ETAG | RANGE_HEADERS,
-        },
-        304: {"description": "The client has this version (`If-None-Match`)", "headers": ETAG},
-    }
-
-
 def _request_header(name: str, description: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": "header",
-        "description": description,
-        "schema": {"type": "string"},
-    }
+    return {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
 
 
+ETAG = {"ETag": header("Identifies this version of the file")}
+RANGE_HEADERS = ETAG | {"Content-Range": header("The range that was sent", required=False)}
+ANYTHING: Any = {"*/*": {"schema": {}}}
+FILE_RESPONSES: Responses = {
+    200: {"description": "The file", "content": ANYTHING, "headers": ETAG},
+    206: {"description": "The requested ranges", "content": ANYTHING, "headers": RANGE_HEADERS},
+    304: {"description": "The client has this version (`If-None-Match`)", "headers": ETAG},
+}
 FILE_ROUTE: Any = {
     "response_class": Response,
+    "responses": FILE_RESPONSES,
     "openapi_extra": {
         "parameters": [
             _request_header("Range", "`bytes=0-999`: only these bytes"),
@@ -120,13 +107,8 @@ FILE_ROUTE: Any = {
 }
 
 
-@router.get(
-    f"{LEGACY_PREFIX}/files/{{path:path}}",
-    **FILE_ROUTE,
-    responses=_file_responses(legacy_errors(404, 416)),
-    name="get_event_job_file",
-)
-@router.get("/api/files/{path:path}", **FILE_ROUTE, responses=_file_responses(errors(404, 416)))
+@router.get(f"{LEGACY_PREFIX}/files/{{path:path}}", **FILE_ROUTE, name="get_event_job_file")
+@router.get("/api/files/{path:path}", **FILE_ROUTE)
 async def get_file(request: Request, path: FilePath, user: Caller) -> Response:
     """Download a file, whole or in ranges."""
     return _file_response(request, await _find(request, path, user))
@@ -137,26 +119,20 @@ class Processing(ResponseModel):
     job_id: str
 
 
-NOT_FINISHED: Responses = {
-    202: {
-        "model": Processing,
-        "description": "The job has not finished",
-        "headers": {"Retry-After": header("Seconds to wait before polling again", kind="integer")},
-    }
+NOT_FINISHED = {
+    "model": Processing,
+    "description": "The job has not finished",
+    "headers": {"Retry-After": header("Seconds to wait before polling again", kind="integer")},
 }
+ARCHIVE_ROUTE = FILE_ROUTE | {"responses": FILE_RESPONSES | {202: NOT_FINISHED}}
 
 
 @router.get(
     f"{LEGACY_PREFIX}/jobs/{{job_id}}/download-archive",
-    **FILE_ROUTE,
-    responses=_file_responses(legacy_errors(404, 416)) | NOT_FINISHED,
+    **ARCHIVE_ROUTE,
     name="download_event_job_archive",
 )
-@router.get(
-    "/api/jobs/{job_id}/download-archive",
-    **FILE_ROUTE,
-    responses=_file_responses(errors(404, 416)) | NOT_FINISHED,
-)
+@router.get("/api/jobs/{job_id}/download-archive", **ARCHIVE_ROUTE)
 async def download_archive(request: Request, job_id: JobId, user: Caller) -> Response:
     """Download a ZIP of all files of a job."""
     job_service = job_service_of(request)
@@ -177,7 +153,7 @@ class JobFileList(ResponseModel):
     files: list[JobFile]
 
 
-@router.get("/api/jobs/{job_id}/files", response_model=Envelope[JobFileList], responses=errors(404))
+@router.get("/api/jobs/{job_id}/files", response_model=Envelope[JobFileList])
 async def list_files(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """List the files of a job. Pages appear while the job is still running."""
     job_service = job_service_of(request)

@@ -26,7 +26,7 @@ from .openapi import (
     URL,
     WAITED,
     Schema,
-    errors,
+    error_responses,
     form_body,
     make_router,
     properties_of,
@@ -141,7 +141,7 @@ PREFER: Schema = {
     "description": "`wait=10`: wait this many seconds for the result, at most 60",
     "schema": {"type": "string"},
 }
-RESPONSES = errors(404, 409, 413, 415, *JOB_STATUS.values()) | {
+RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
     200: {
         "model": Envelope[Results],
         "description": "The job completed while the request waited",

@@ -38,7 +38,7 @@ from .dependencies import (
 )
 from .errors import code_of
 from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
-from .openapi import LOCATION, errors, make_router
+from .openapi import LOCATION, make_router
 from .responses import enqueued, success
 
 router = make_router("jobs")
@@ -53,11 +53,11 @@ ENQUEUED: Any = {
     "status_code": 202,
     "response_model": Envelope[EnqueuedJob],
     "response_description": "The job is waiting for a worker",
+    "responses": {202: {"headers": LOCATION}},
 }
-ENQUEUED_RESPONSES = errors(404, 409, 413) | {202: {"headers": LOCATION}}
 
 
-@router.post("/jobs", **ENQUEUED, responses=ENQUEUED_RESPONSES)
+@router.post("/jobs", **ENQUEUED)
 async def submit_job(
     request: Request, job: JobRequest, user: Caller, key: IdempotencyKeyHeader = None
 ) -> JSONResponse:
@@ -75,7 +75,7 @@ class Changes(BaseModel):
 UNCHANGED = Changes()
 
 
-@router.post("/jobs/{job_id}/again", **ENQUEUED, responses=ENQUEUED_RESPONSES)
+@router.post("/jobs/{job_id}/again", **ENQUEUED)
 async def rerun_job(
     request: Request,
     job_id: JobId,
@@ -241,7 +241,7 @@ class BulkOutcome(ResponseModel):
     as_of: UtcTime
 
 
-@router.post("/jobs/bulk", response_model=Envelope[BulkOutcome], responses=errors(413))
+@router.post("/jobs/bulk", response_model=Envelope[BulkOutcome])
 async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) -> JSONResponse:
     """Cancel, restart, archive or delete many jobs. Each call handles one page; repeat it with
     `next_cursor` until that is null."""
@@ -278,8 +278,7 @@ async def _change_jobs(
     return await by_filter(job_service, action, query, user=user)
 
 
-JOB: Any = {"response_model": Envelope[models.Job], "responses": errors(404)}
-CHANGED_JOB: Any = {"response_model": Envelope[models.Job], "responses": errors(404, 409)}
+JOB: Any = {"response_model": Envelope[models.Job]}
 
 
 @router.get("/jobs/{job_id}", **JOB)
@@ -293,32 +292,32 @@ class DeletedJob(ResponseModel):
     deleted: Literal[True]
 
 
-@router.delete("/jobs/{job_id}", response_model=Envelope[DeletedJob], responses=errors(404, 409))
+@router.delete("/jobs/{job_id}", response_model=Envelope[DeletedJob])
 async def delete_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Delete a finished job and its files."""
     await job_service_of(request).delete(job_id, user=user)
     return success(request, "jobs", DeletedJob(job_id=job_id, deleted=True), process_id=job_id)
 
 
-@router.post("/jobs/{job_id}/cancel", **CHANGED_JOB)
+@router.post("/jobs/{job_id}/cancel", **JOB)
 async def cancel_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Cancel a job. A pending job is cancelled immediately, a running one within two seconds."""
     return _job_response(request, await job_service_of(request).cancel(job_id, user=user))
 
 
-@router.post("/jobs/{job_id}/restart", **CHANGED_JOB)
+@router.post("/jobs/{job_id}/restart", **JOB)
 async def restart_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Run a finished job again. Clears its results, error and progress."""
     return _job_response(request, await job_service_of(request).restart(job_id, user=user))
 
 
-@router.post("/jobs/{job_id}/archive", **CHANGED_JOB)
+@router.post("/jobs/{job_id}/archive", **JOB)
 async def archive_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Hide a job from default listings. Nothing is deleted."""
     return _job_response(request, await job_service_of(request).archive(job_id, user=user))
 
 
-@router.post("/jobs/{job_id}/unarchive", **CHANGED_JOB)
+@router.post("/jobs/{job_id}/unarchive", **JOB)
 async def unarchive_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Show an archived job in listings again."""
     job_service = job_service_of(request)
@@ -329,20 +328,14 @@ def _job_response(request: Request, job: Job) -> JSONResponse:
     return success(request, "jobs", job.document(), process_id=job.job_id)
 
 
-@router.get(
-    "/jobs/{job_id}/deliveries", response_model=Envelope[DeliveryList], responses=errors(404)
-)
+@router.get("/jobs/{job_id}/deliveries", response_model=Envelope[DeliveryList])
 async def list_deliveries(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """List the deliveries of the job's webhook, with every attempt."""
     job = await job_service_of(request).job(job_id, user=user)
     return deliveries_response(request, "jobs", job.deliveries, process_id=job_id)
 
 
-@router.post(
-    "/jobs/{job_id}/deliveries/{n}/replay",
-    response_model=Envelope[Delivery],
-    responses=errors(404, 409),
-)
+@router.post("/jobs/{job_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
 async def replay_delivery(
     request: Request, job_id: JobId, n: DeliveryNumber, user: Caller
 ) -> JSONResponse:

@@ -5,9 +5,11 @@ from functools import cache
 from typing import Any
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from .errors import Error, LegacyError
+from .auth import is_open
+from .errors import Error, LegacyError, is_legacy
 
 Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]
@@ -57,21 +59,30 @@ ERROR_HEADERS = {
     429: {"Retry-After": header("Seconds to wait before retrying", kind="integer")},
     503: {"Retry-After": header("Seconds to wait before retrying", required=False, kind="integer")},
 }
-#: Every route that needs a key can return these. FastAPI would document a 422 of its own on
-#: routes with parameters that declare none.
-COMMON_ERRORS = (400, 401, 403, 422, 429, 500, 503)
-
 LOCATION = {"Location": header("The path of the job or batch")}
 WAITED = {"Preference-Applied": header("How long `Prefer` made the request wait", required=False)}
 
 
-def errors(*statuses: int, model: type[Error] = Error) -> Responses:
-    """Error responses of a route, beside the common ones."""
-    return error_responses({*statuses, *COMMON_ERRORS}, model)
+class DocumentedRoute(APIRoute):
+    """Documents the errors that routes have in common; `responses` adds those of one route."""
 
-
-def legacy_errors(*statuses: int) -> Responses:
-    return errors(*statuses, model=LegacyError)
+    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
+        statuses = {500, 503}
+        if is_open(path):
+            statuses |= {400}
+            options["openapi_extra"] = {"security": []}
+        else:
+            # FastAPI would document a 422 of its own form if none were declared.
+            statuses |= {400, 401, 403, 422, 429}
+        if "{" in path:
+            statuses |= {404}
+        if not {"GET"} & set(options["methods"]):
+            statuses |= {409, 413}
+        if 206 in (options["responses"] or {}):
+            statuses |= {416}
+        errors = error_responses(statuses, LegacyError if is_legacy(path) else Error)
+        options["responses"] = errors | (options["responses"] or {})
+        super().__init__(path, endpoint, **options)
 
 
 def error_responses(statuses: Iterable[int], model: type[Error] = Error) -> Responses:
@@ -88,11 +99,11 @@ def error_responses(statuses: Iterable[int], model: type[Error] = Error) -> Resp
     }
 
 
-def make_router(tag: str, *, prefix: str = "/api", responses: Responses | None = None) -> APIRouter:
+def make_router(tag: str, *, prefix: str = "/api") -> APIRouter:
     return APIRouter(
         prefix=prefix,
         tags=[tag],
-        responses=errors() if responses is None else responses,
+        route_class=DocumentedRoute,
         generate_unique_id_function=lambda route: route.name,
     )
 

@@ -22,7 +22,7 @@ from ..jobs.service import JobService
 from ..store import Change, JobQuery
 from .auth import Caller
 from .dependencies import BatchId, JobId, job_service_of
-from .openapi import Responses, errors, make_router
+from .openapi import Responses, make_router
 
 router = make_router("streams")
 
@@ -45,7 +45,7 @@ ENDING_STREAM: Responses = STREAM | {
 }
 
 
-@router.get("/jobs/{job_id}/stream", response_class=Response, responses=errors(404) | ENDING_STREAM)
+@router.get("/jobs/{job_id}/stream", response_class=Response, responses=ENDING_STREAM)
 async def stream_job(
     request: Request, job_id: JobId, user: Caller, last_event_id: LastEventId = None
 ) -> Response:
@@ -54,9 +54,7 @@ async def stream_job(
     return EventStream(listener.subscription, _stream_job(listener, job_id, last_event_id))
 
 
-@router.get(
-    "/batches/{batch_id}/stream", response_class=Response, responses=errors(404) | ENDING_STREAM
-)
+@router.get("/batches/{batch_id}/stream", response_class=Response, responses=ENDING_STREAM)
 async def stream_batch(
     request: Request, batch_id: BatchId, user: Caller, last_event_id: LastEventId = None
 ) -> Response:

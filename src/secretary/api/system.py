@@ -25,7 +25,7 @@ from .auth import Caller
 from .dependencies import job_service_of
 from .errors import error_response
 from .models import Envelope, JsonObject, ResponseModel
-from .openapi import error_responses, make_router
+from .openapi import make_router
 from .responses import success
 
 
@@ -39,10 +39,7 @@ class JobCounts(ResponseModel):
 
 # Health: open to everybody, so it reveals no secrets
 
-health_router = make_router(
-    "health", prefix="/api/health", responses=error_responses((400, 500, 503))
-)
-OPEN: Any = {"openapi_extra": {"security": []}}
+health_router = make_router("health", prefix="/api/health")
 
 
 class Live(ResponseModel):
@@ -68,13 +65,13 @@ class Health(ResponseModel):
     jobs: JobCounts
 
 
-@health_router.get("/live", **OPEN, response_model=Envelope[Live])
+@health_router.get("/live", response_model=Envelope[Live])
 async def live(request: Request) -> JSONResponse:
     """Liveness probe: the process responds. If it fails, restart the process."""
     return success(request, "health", {"live": True})
 
 
-@health_router.get("/ready", **OPEN, response_model=Envelope[Ready])
+@health_router.get("/ready", response_model=Envelope[Ready])
 async def ready(request: Request) -> JSONResponse:
     """Readiness probe: fails during shutdown and while the store is unavailable."""
     stopping: Callable[[], bool] = request.app.state.stopping
@@ -84,7 +81,7 @@ async def ready(request: Request) -> JSONResponse:
     return success(request, "health", {"ready": True})
 
 
-@health_router.get("", **OPEN, response_model=Envelope[Health])
+@health_router.get("", response_model=Envelope[Health])
 async def health(request: Request) -> JSONResponse:
     """Return the version, the store, the live workers and the number of jobs by state."""
     stats = _service_stats(request)

@@ -12,7 +12,7 @@ from ..llm.templates import Library
 from ..llm.templates.template import schema
 from .auth import Caller
 from .models import Envelope, JsonObject, ResponseModel
-from .openapi import errors, make_router
+from .openapi import make_router
 from .responses import success
 
 router = make_router("templates", prefix="/api/templates")
@@ -68,7 +68,7 @@ async def list_templates(request: Request, user: Caller) -> JSONResponse:
     return success(request, "templates", {"templates": [entry.document() for entry in entries]})
 
 
-@router.get("/{name}", response_model=Envelope[Template], responses=errors(404))
+@router.get("/{name}", response_model=Envelope[Template])
 async def get_template(request: Request, name: TemplateName, user: Caller) -> JSONResponse:
     """Return a template with its text and the JSON Schema of the model's answer."""
     try:
