@@ -381,7 +381,7 @@ class TestRefusals:
             {"files": {"file": ("", b"")}},
         )
         for options in empty:
-            assert "needed" in refused(await client.post(path, **options), 400)
+            assert "is required" in refused(await client.post(path, **options), 400)
 
     async def test_a_file_that_is_a_text_is_a_400(self, client: Client) -> None:
         response = await client.post("/api/pdf/process", json={"url": URL, "file": "aGVsbG8="})

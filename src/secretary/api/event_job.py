@@ -118,11 +118,7 @@ async def list_event_jobs(
     return _page_response(page, "jobs", jobs, limit=limit, skip=skip)
 
 
-@router.get(
-    "/status/{job_id}",
-    response_model=LegacyJob,
-    name="get_event_job_status",
-)
+@router.get("/status/{job_id}", response_model=LegacyJob, name="get_event_job_status")
 @router.get("/jobs/{job_id}", response_model=LegacyJob)
 async def get_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Return a job with its results and logs."""

@@ -38,7 +38,7 @@ STREAM: Responses = {
     200: {
         "description": "Server-sent events: `event`, `id`, and `data` as JSON",
         "content": {"text/event-stream": {"schema": {}}},
-    },
+    }
 }
 ENDING_STREAM: Responses = STREAM | {
     204: {"description": "The final event has already been received"}
