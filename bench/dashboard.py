@@ -25,7 +25,7 @@ from dashboard_views import Facts, Timing
 from program import say
 from servers import SERVE, Server, running
 
-from secretary.config import Settings, Storage
+from secretary.config import Settings, StorageSettings
 
 sys.path.append(str(PEERS))
 
@@ -84,7 +84,7 @@ def _measure(row: Row, plan: Plan, directory: Path) -> None:
     (directory / "data").mkdir(parents=True)
     with _database(row.name, directory) as url:
         settings = {"MONGODB_URI": url} if url else {}
-        storage = Storage(data_dir=directory / "data", mongodb_uri=url)
+        storage = StorageSettings(data_dir=directory / "data", mongodb_uri=url)
         store_url = Settings(storage=storage).store_url
         command = (*SERVE[:-1], str(directory / "data"), "--no-worker")
         server = Server(row.name, command, settings=settings)

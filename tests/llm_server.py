@@ -98,7 +98,7 @@ class LlmServer:
     given_up: int = 0
 
     def provider(self, **options: Any) -> Provider:
-        given = {"setting": "llm", "api_key": KEY, "timeout_seconds": 20, **options}
+        given = {"setting": "llm", "api_key": KEY, "timeout_sec": 20, **options}
         return Provider(base_url=self.web.url("/v1"), **given)
 
     def options(

@@ -58,7 +58,7 @@ class ModelServer:
             self._process = None
 
     def options(self, **parameters: object) -> LlmOptions:
-        provider = Provider(setting="llm", base_url=f"{self.address}/v1", timeout_seconds=100)
+        provider = Provider(setting="llm", base_url=f"{self.address}/v1", timeout_sec=100)
         # So that it says the same each time, does not say it for ever, and comes to an end.
         given = {"temperature": 0, "repeat_penalty": 1.1, "max_tokens": 300, **parameters}
         return LlmOptions({"chat": Model(provider=provider, name="smollm2", parameters=given)})

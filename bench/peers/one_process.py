@@ -11,8 +11,8 @@ from pathlib import Path
 
 from secretary_peer import DIRECTORY, opened_store
 
-from secretary.app import make_worker
-from secretary.config import Settings, Storage
+from secretary.app import Application
+from secretary.config import Settings, StorageSettings
 from secretary.core.job import Job
 from secretary.serve import run_worker
 
@@ -23,9 +23,9 @@ LIMIT_S = 30
 
 async def extra() -> Mapping[str, float]:
     handlers = ("secretary_handlers:register_on_loop",)
-    settings = Settings(storage=Storage(data_dir=DIRECTORY), handlers=handlers)
+    settings = Settings(storage=StorageSettings(data_dir=DIRECTORY), handlers=handlers)
     async with opened_store() as store:
-        parts = make_worker(settings, store, slots=16)
+        parts = Application(settings, store).worker(slots=16)
         working = asyncio.create_task(run_worker(parts))
         try:
             for number in range(WARM_UP + JOBS):

@@ -11,17 +11,17 @@ import secretary_extra
 from peer import Job, Peer, Submit
 
 import secretary
-from secretary.config import Settings, Storage
-from secretary.store import JobStore, open_store
+from secretary.config import Settings, StorageSettings
+from secretary.store import Store, open_store
 
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])
-STORE_URL = Settings(storage=Storage(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
+STORE_URL = Settings(storage=StorageSettings(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
 SLOTS = 16
 
 
 @asynccontextmanager
-async def opened_store() -> AsyncIterator[JobStore]:
+async def opened_store() -> AsyncIterator[Store]:
     store = open_store(STORE_URL)
     await store.open()
     try:

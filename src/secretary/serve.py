@@ -16,24 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .app import (
-    MEBIBYTE,
-    Components,
-    make_conference_importer,
-    make_installation,
-    make_job_service,
-    make_maintenance,
-    make_metrics,
-    make_sender,
-    make_templates,
-    make_tracer,
-    make_worker,
-    opened_store,
-)
-from .config import Settings
+from .app import Application, WorkerComponents, make_tracer
+from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
 from .jobs.events import EventHub
-from .store import JobStore
 from .worker.observer import Observer, Observers
 
 if TYPE_CHECKING:
@@ -44,56 +30,92 @@ logger = logging.getLogger(__name__)
 
 
 async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str], None]) -> None:
-    """`secretary serve`: answer HTTP, and work too, until a signal says to stop."""
-    # Loaded here, because every other command would wait for it and not need it.
-    from .api import create_api
-
-    pass
+    """`secretary serve`: answer HTTP requests, and run jobs too, until a signal arrives."""
+    from .api import create_api  # no other command needs it, and it takes long to import
 
     require_writable(settings.storage.data_dir)
     keys = settings.access.api_keys
     with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
-        async with opened_store(settings) as store, telling() as spans:
-            sender = make_sender(settings, store)
-            job_service = make_job_service(settings, store, on_event=sender.poke)
-            hub = EventHub(store)
-            metrics = make_metrics(job_service)
-            sender.told = metrics.told
-            make = partial(make_worker, settings, store, on_ended=sender.poke)
-            parts = make(observer=_both(metrics, spans)) if with_worker else None
-            stopping = asyncio.Event()
+        async with Application(settings) as app, tracing() as tracer:
+            hub, metrics, stopping = EventHub(app.store), app.metrics, asyncio.Event()
+            components = None
+            if with_worker:
+                observer = _observers(metrics, tracer)
+                components = app.worker(observer=observer, on_ended=app.sender.wake)
             api = create_api(
-                job_service,
+                app.job_service,
                 hub=hub,
-                library=make_templates(settings),
-                schedules=make_conference_importer(settings),
-                installation=make_installation(settings),
+                library=app.templates,
+                schedules=app.conference_importer,
+                installation=app.installation,
                 api_keys=keys,
                 stopping=stopping.is_set,
                 metrics=metrics,
                 requests_per_minute=settings.limits.requests_per_minute,
                 max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
-                start_span=spans.request if spans else None,
+                start_span=tracer.request if tracer else None,
             )
             proxies = settings.server.trusted_proxies
-            server = HttpServer(api, listener, _settled(ready), trusted_proxies=proxies)
-            on_signals(partial(_stop, stopping, server, hub, parts))
-            beside = [asyncio.create_task(metrics.service_stats.begin())]
-            if parts is None:  # else the worker's upkeep sees to it
-                sweeping = make_maintenance(settings, store).sweep_this_machine()
-                beside.append(asyncio.create_task(sweeping))
+            server = HttpServer(api, listener, _frozen_heap(ready), trusted_proxies=proxies)
+            on_signals(partial(_stop, stopping, server, hub, components))
+            tasks = [asyncio.create_task(metrics.service_stats.warm_up())]
+            if components is None:  # a worker does this as part of its maintenance
+                tasks.append(asyncio.create_task(app.maintenance().sweep_this_machine()))
             try:
-                async with sending(sender):
-                    await _run_together(server, hub, parts, stopping)
+                async with sending(app.sender):
+                    await _run_together(server, hub, components, stopping)
             finally:
-                for task in beside:
+                for task in tasks:
                     task.cancel()
                 await hub.close()
 
 
-def _settled(ready: Callable[[str], None]) -> Callable[[str], None]:
-    """What is there when the service is ready stays: the garbage collector need not look at it
-    again and again, while requests wait some 50 ms each time."""
+async def work(
+    settings: Settings, *, job_types: Collection[str] | None = None, slots: int | None = None
+) -> None:
+    """`secretary worker`: claim and run jobs until a signal arrives."""
+    require_writable(settings.storage.data_dir)
+    async with Application(settings) as app, tracing() as tracer:
+        make_worker = partial(
+            app.worker, job_types=job_types, slots=slots, on_ended=app.sender.wake
+        )
+        async with sending(app.sender):
+            if settings.generic_worker.metrics_port is not None:
+                components = make_worker(observer=_observers(app.metrics, tracer))
+                await _work_with_probe(app, components)
+                return
+            components = make_worker(observer=tracer)
+            on_signals(components.worker.drain)  # the second signal stops running jobs
+            logger.info("Worker %s takes jobs", components.worker.worker_id)
+            await run_worker(components)
+
+
+async def _work_with_probe(app: Application, components: WorkerComponents) -> None:
+    """Work, and serve health checks and metrics over HTTP."""
+    from .api import create_probe
+
+    group, keys = app.settings.generic_worker, app.settings.access.api_keys
+    with listen(
+        group.metrics_host,
+        group.metrics_port or 0,
+        loopback_only=not keys,
+        setting="generic_worker.metrics_host",
+    ) as listener:
+        stopping = asyncio.Event()
+        probe = create_probe(
+            app.job_service, api_keys=keys, stopping=stopping.is_set, metrics=app.metrics
+        )
+        server = HttpServer(
+            probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
+        )
+        on_signals(partial(_stop, stopping, server, None, components))
+        logger.info("Worker %s takes jobs", components.worker.worker_id)
+        await _run_together(server, None, components, stopping)
+
+
+def _frozen_heap(ready: Callable[[str], None]) -> Callable[[str], None]:
+    """Exclude what exists at startup from garbage collection: scanning it would delay requests by
+    some 50 ms each time."""
 
     def run(url: str) -> None:
         gc.collect()
@@ -104,122 +126,76 @@ def _settled(ready: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _stop(
-    stopping: asyncio.Event, server: "HttpServer", hub: EventHub | None, parts: Components | None
+    stopping: asyncio.Event,
+    server: "HttpServer",
+    hub: EventHub | None,
+    components: WorkerComponents | None,
 ) -> None:
-    """The first time the worker drains and the API goes on answering; the second time: now."""
+    """On the first signal drain the worker and keep answering; on the second stop at once."""
     if stopping.is_set():
         server.stop(now=True)
     stopping.set()
     if hub is not None:
-        hub.end()  # a stream would keep the server from stopping
-    if parts is not None:
-        parts.worker.drain()
+        hub.stop()  # an open stream would keep the server from stopping
+    if components is not None:
+        components.worker.drain()
 
 
 async def _run_together(
-    server: "HttpServer", hub: EventHub | None, parts: Components | None, stopping: asyncio.Event
+    server: "HttpServer",
+    hub: EventHub | None,
+    components: WorkerComponents | None,
+    stopping: asyncio.Event,
 ) -> None:
-    """Until the worker has drained; or, when one of them breaks, until the other has ended."""
-    answering = asyncio.create_task(server.run_until_stopped())
-    working = asyncio.create_task(run_worker(parts) if parts else _set(stopping))
-    await asyncio.wait({answering, working}, return_when=asyncio.FIRST_COMPLETED)
+    """Run until the worker has drained; if the server or the worker fails, stop the other."""
+    serving = asyncio.create_task(server.run_until_stopped())
+    working = asyncio.create_task(run_worker(components) if components else _wait(stopping))
+    await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
     server.stop()
     stopping.set()
     if hub is not None:
-        hub.end()
-    if parts is not None:
-        parts.worker.drain()
-    await asyncio.gather(answering, working)
+        hub.stop()
+    if components is not None:
+        components.worker.drain()
+    await asyncio.gather(serving, working)
 
 
-async def _set(event: asyncio.Event) -> None:
+async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def work(
-    settings: Settings, *, job_types: Collection[str] | None = None, slots: int | None = None
-) -> None:
-    """`secretary worker`: claim and run jobs until a signal says to stop."""
-    require_writable(settings.storage.data_dir)
-    async with opened_store(settings) as store, telling() as spans:
-        sender = make_sender(settings, store)
-        make = partial(
-            make_worker, settings, store, job_types=job_types, slots=slots, on_ended=sender.poke
-        )
-        async with sending(sender):
-            if settings.generic_worker.metrics_port is not None:
-                await _work_and_tell(settings, store, sender, make, spans)
-                return
-            parts = make(observer=spans)
-            on_signals(parts.worker.drain)  # the first signal drains, the second ends at once
-            logger.info("Worker %s takes jobs", parts.worker.worker_id)
-            await run_worker(parts)
-
-
-async def _work_and_tell(
-    settings: Settings,
-    store: JobStore,
-    sender: "Sender",
-    make: Callable[..., Components],
-    spans: "OtelTracer | None",
-) -> None:
-    """Work, and tell health and metrics by HTTP."""
-    from .api import create_probe
-
-    pass
-
-    group, keys = settings.generic_worker, settings.access.api_keys
-    with listen(
-        group.metrics_host,
-        group.metrics_port or 0,
-        loopback_only=not keys,
-        setting="generic_worker.metrics_host",
-    ) as listener:
-        job_service = make_job_service(settings, store)
-        metrics = make_metrics(job_service)
-        sender.told = metrics.told
-        parts, stopping = make(observer=_both(metrics, spans)), asyncio.Event()
-        probe = create_probe(job_service, api_keys=keys, stopping=stopping.is_set, metrics=metrics)
-        server = HttpServer(
-            probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
-        )
-        on_signals(partial(_stop, stopping, server, None, parts))
-        logger.info("Worker %s takes jobs", parts.worker.worker_id)
-        await _run_together(server, None, parts, stopping)
-
-
-async def run_worker(parts: Components) -> None:
-    """Work until the worker was told to drain and has."""
-    await parts.sandbox.open()
-    maintenance = asyncio.create_task(parts.maintenance.run())
+async def run_worker(components: WorkerComponents) -> None:
+    """Work until the worker has drained."""
+    await components.sandbox.open()
+    maintenance = asyncio.create_task(components.maintenance.run())
     try:
-        await parts.worker.run()
+        await components.worker.run()
     finally:
         maintenance.cancel()
         with suppress(asyncio.CancelledError):
             await maintenance
-        await parts.sandbox.close()
-        await parts.llm.close()
+        await components.sandbox.close()
+        await components.llm.close()
 
 
 @asynccontextmanager
-async def telling() -> AsyncIterator["OtelTracer | None"]:
-    """Traces are told to a collector, if there is one; at the end, what is left."""
-    spans = make_tracer(os.environ)
+async def tracing() -> AsyncIterator["OtelTracer | None"]:
+    """Export spans if a collector is configured; the last ones at exit."""
+    tracer = make_tracer(os.environ)
     try:
-        yield spans
+        yield tracer
     finally:
-        if spans is not None:
-            await asyncio.to_thread(spans.close)
+        if tracer is not None:
+            await asyncio.to_thread(tracer.close)
 
 
-def _both(metrics: Observer, spans: Observer | None) -> Observer:
-    return Observers(metrics, spans) if spans is not None else metrics
+def _observers(metrics: Observer, tracer: Observer | None) -> Observer:
+    return Observers(metrics, tracer) if tracer is not None else metrics
 
 
 @asynccontextmanager
 async def sending(sender: "Sender") -> AsyncIterator[None]:
-    """Events are sent from here on; at the end, what is due by then."""
+    """Deliver webhook events in the background; at exit, those that are due."""
     task = asyncio.create_task(sender.run())
     try:
         yield
@@ -229,16 +205,16 @@ async def sending(sender: "Sender") -> AsyncIterator[None]:
 
 
 def on_signals(act: Callable[[], None]) -> None:
-    """Call `act` each time the process is asked to stop."""
+    """Call `act` on each SIGTERM and SIGINT."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, act)
 
 
 def require_writable(directory: Path) -> None:
-    """Better a sentence at the start than a failure at the first upload."""
+    """Fail at startup rather than at the first upload."""
     try:
-        # Documents lie in it: those who share the machine have no business there.
+        # Documents are in it, so other users of the machine get no access.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = directory / ".writable"
         probe.touch()
@@ -249,30 +225,30 @@ def require_writable(directory: Path) -> None:
 
 
 BACKLOG = 2048
-#: Longer than the proxies in front of us keep a connection: who closes first must be them.
+#: Longer than proxies keep a connection: the client side has to close first.
 KEEP_ALIVE_SECONDS = 75
-#: The head of a request, which is kept in memory, may be so large.
+#: Request line and headers are buffered in memory up to this size.
 MAX_HEAD_BYTES = 65_536
-#: Answers that are on their way when the server stops get so long to arrive.
+#: How long responses in flight may take when the server stops.
 GRACE_SECONDS = 5
 
 
 def listen(
     host: str, port: int, *, loopback_only: bool, setting: str = "server.host"
 ) -> socket.socket:
-    """A socket on that address. Whoever reaches it may do anything, unless there are keys.
-    `setting` is the one to be named when the address cannot be used."""
+    """Open a listening socket. Without API keys anyone who reaches it has full access, so
+    `loopback_only` refuses other addresses. `setting` is named in errors."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         if loopback_only and not ip_address(address[0]).is_loopback:
             raise InvalidSettings(
                 f"{setting}: {host} can be reached from other machines, so API keys are needed."
                 " Set access.api_keys (SECRETARY_API_KEYS), or use 127.0.0.1."
             )
         listener = socket.create_server(address, family=family, backlog=BACKLOG)
-        # Else the body of an answer waits some 40 ms until the client has confirmed the head:
-        # asyncio does this only for sockets that were made with the protocol's number.
+        # Otherwise the body of a response waits some 40 ms for the client to acknowledge the
+        # headers: asyncio sets this only for sockets created with the protocol's number.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
@@ -282,34 +258,34 @@ def listen(
 
 
 class Connection(HttpToolsProtocol):
-    """Ends a connection on which a request begins and does not get on; uvicorn would wait for ever
-    and keep whatever comes. How many connections there are is for the system to limit: each
-    stream is one, and a refusal without our form and headers would help nobody."""
+    """Closes connections whose request does not arrive in time; uvicorn would wait forever and
+    buffer whatever arrives. The number of connections is left to the system: each stream needs
+    one, and a refusal without our error format would not help clients."""
 
-    #: A client has so long for the head of a request.
+    #: How long a client may take to send the headers of a request.
     head_seconds: ClassVar = 30.0
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._patience: asyncio.TimerHandle | None = None
-        #: Received since there was a whole head, a piece of a body or a whole request.
+        self._deadline: asyncio.TimerHandle | None = None
+        #: Bytes since the last complete head, body chunk or request.
         self._pending_bytes = 0
 
     def connection_made(  # type: ignore[override]  # uvicorn's narrower type
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(transport)
-        self._lose_patience_later()
+        self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
         self._pending_bytes += len(data)
         super().data_received(data)
-        if self.cycle is not before:  # a head was complete
-            self._be_patient()
+        if self.cycle is not before:  # the head is complete
+            self._cancel_deadline()
         elif before is None or before.response_complete:
-            # A head, or the rest of a body that was refused.
-            self._lose_patience_later()
+            # Part of a head, or the rest of a rejected body.
+            self._start_deadline()
         if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
 
@@ -326,21 +302,21 @@ class Connection(HttpToolsProtocol):
         self._pending_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._be_patient()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
-    def _lose_patience_later(self) -> None:
-        if self._patience is None:
-            self._patience = self.loop.call_later(self.head_seconds, self.transport.close)
+    def _start_deadline(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.head_seconds, self.transport.close)
 
-    def _be_patient(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class HttpServer(uvicorn.Server):
-    """`ready` is called with the URL once requests are answered."""
+    """Calls `ready` with its URL once it accepts requests."""
 
     def __init__(
         self,
@@ -360,7 +336,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 http=connection,
-                # Any client can write X-Forwarded-For; only these are believed.
+                # Any client can send X-Forwarded-For; it is trusted from these only.
                 proxy_headers=bool(trusted_proxies),
                 forwarded_allow_ips=list(trusted_proxies),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -383,7 +359,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for the whole process: see `running.on_signals`."""
+        """Leave signals to `on_signals`: they concern the whole process."""
         yield
 
 

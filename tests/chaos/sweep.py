@@ -5,22 +5,20 @@
 
 import asyncio
 
-from secretary.app import make_files, make_worker, opened_store
+from secretary.app import Application
 from secretary.config import load
 
 
 async def sweep() -> None:
-    settings = load()
-    async with opened_store(settings) as store:
-        maintenance = make_worker(settings, store).maintenance
+    async with Application(load()) as app:
+        maintenance = app.maintenance()
         await maintenance.prune()
-        await store.tidy()
+        await app.store.tidy()
         await maintenance.sweep_uploads()
         await maintenance.prune_cache()
         await maintenance.clear_this_machine()
-        blob_store = make_files(settings, store).blob_store
-        if blob_store is not None:
-            await maintenance.look_through_depot(blob_store)
+        if app.blob_store is not None:
+            await maintenance.look_through_depot(app.blob_store)
 
 
 if __name__ == "__main__":

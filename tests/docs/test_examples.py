@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from secretary.app import llm_options
 from secretary.config import load
 from secretary.core.job import EVENT_NAMES, Delivery, Webhook, utc_now
 from secretary.jobs.registry import Registry
 from secretary.jobs.submission import BatchRequest, parse_request
+from secretary.llm import LlmOptions
 from secretary.llm.templates import Library, parse
 from secretary.llm.templates.library import GERMAN_NAMES
 from secretary.llm.templates.parsing import SORTS
@@ -135,5 +135,5 @@ class TestVisionModel:
     def test_the_settings_name_a_model(self, text: str, tmp_path: Path) -> None:
         file = tmp_path / "config.yaml"
         file.write_text(text.replace("…", "1"))
-        model = llm_options(load(file, environment={})).models["vision"]
+        model = LlmOptions.from_settings(load(file, environment={}).llm).models["vision"]
         assert model.name.startswith("qwen")

@@ -14,9 +14,8 @@ import pytest
 import trustme
 
 from secretary.core.errors import AddressRefused
-from secretary.network.client import Network
+from secretary.network.client import Network, tcp_connection
 from secretary.network.egress_proxy import MAX_CONNECTIONS, EgressProxy, open_egress_proxy
-from secretary.network.transport import tcp_connection
 from tests.waiting import until
 from tests.web import Asked, serving
 

@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from secretary.api import create_api
-from secretary.app import Components, make_files, make_job_service, make_worker, opened_store
+from secretary.app import Application, WorkerComponents
 from secretary.config import Settings, load
 from secretary.core.job import Job
 from secretary.jobs.events import EventHub
 from secretary.serve import run_worker
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore
+from secretary.store import Store
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 from tests.documents import pdf
 from tests.mongod import Mongod
@@ -55,21 +55,20 @@ class Machines:
         return sorted(name for name in names if not name.startswith("cache/"))
 
     async def api(self, name: str, **groups: dict[str, Any]) -> Room:
-        settings = self.settings(name, **groups)
-        store = await self.stack.enter_async_context(opened_store(settings))
-        hub = EventHub(store)
+        app = Application(self.settings(name, **groups))
+        await self.stack.enter_async_context(app)
+        hub = EventHub(app.store)
         self.stack.push_async_callback(hub.close)
-        api = create_api(make_job_service(settings, store), hub=hub)
+        api = create_api(app.job_service, hub=hub)
         url, _ = await self.stack.enter_async_context(served(api))
         client = httpx.AsyncClient(base_url=url, timeout=60)
         await self.stack.enter_async_context(client)
         return Room(client, self.data(name))
 
     @asynccontextmanager
-    async def worker(self, name: str, **groups: dict[str, Any]) -> AsyncIterator[Components]:
-        settings = self.settings(name, **groups)
-        async with opened_store(settings) as store:
-            parts = make_worker(settings, store)
+    async def worker(self, name: str, **groups: dict[str, Any]) -> AsyncIterator[WorkerComponents]:
+        async with Application(self.settings(name, **groups)) as app:
+            parts = app.worker()
             working = asyncio.create_task(run_worker(parts))
             try:
                 yield parts
@@ -78,10 +77,9 @@ class Machines:
                 await working
 
     @asynccontextmanager
-    async def store(self, name: str) -> AsyncIterator[tuple[JobStore, JobFiles]]:
-        settings = self.settings(name)
-        async with opened_store(settings) as store:
-            yield store, make_files(settings, store)
+    async def store(self, name: str) -> AsyncIterator[tuple[Store, JobFiles]]:
+        async with Application(self.settings(name)) as app:
+            yield app.store, app.files
 
 
 #: What a bucket owes is in contract/test_depot; all of it here with `make test-extended`.

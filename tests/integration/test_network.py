@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from secretary.core.errors import AddressRefused
-from secretary.network.client import Network, system_addresses
-from secretary.network.transport import tcp_connection
+from secretary.network.client import Network, system_addresses, tcp_connection
 from tests.web import Asked, Web, serving
 
 

@@ -30,8 +30,7 @@ from secretary.core.errors import (
 from secretary.media.ytdlp import landlock as fence
 from secretary.media.ytdlp.fetch import fetch_from_site, fetched, media_source
 from secretary.media.ytdlp.media import SiteMedia, SiteRequest, SiteSubtitles
-from secretary.network.client import Network
-from secretary.network.transport import tcp_connection
+from secretary.network.client import Network, tcp_connection
 from secretary.storage.sources import SourceFile
 from secretary.worker.sandbox import Limits, Sandbox
 from tests.site_media import SECONDS, make_site, seconds_of, streams_of

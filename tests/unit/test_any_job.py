@@ -18,8 +18,7 @@ from secretary.core.job import (
     Webhook,
 )
 from secretary.store.mongo import rows
-from secretary.webhooks.payload import body
-from secretary.webhooks.request import headers_for
+from secretary.webhooks.request import body, headers_for
 
 from ..any_values import BATCH, ERROR, JOB, LOG, NEW_BATCH, NEW_JOB, PROGRESS, TEXT, WEBHOOK
 

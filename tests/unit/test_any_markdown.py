@@ -18,7 +18,7 @@ from secretary.documents.pdf.layout import blocks as layout_blocks
 from secretary.documents.pdf.layout import blocks as layout_markdown
 from secretary.documents.pdf.layout import rows as layout_lines
 from secretary.documents.pdf.layout import tables as layout_tables
-from secretary.documents.pdf.layout.blocks import Kind as BlockKind
+from secretary.documents.pdf.layout.blocks import BlockKind as BlockKind
 from secretary.media.recording import Chapter
 from secretary.media.speech.engines import Word as SpokenWord
 from secretary.media.transcript import Picture, as_markdown
@@ -110,8 +110,8 @@ def test_a_table_has_the_cells_it_was_given(width: int, data: st.DataObject) -> 
     assert [token.type for token in tokens if token.type in ACTIVE] == []
 
 
-def pdf_line(text: str, mono: bool) -> layout_lines.Line:
-    return layout_lines.Line(text, 0.0, 90.0, 10.0, 12.0, False, False, mono, False)
+def pdf_line(text: str, mono: bool) -> layout_lines.TextLine:
+    return layout_lines.TextLine(text, 0.0, 90.0, 10.0, 12.0, False, False, mono, False)
 
 
 @given(st.lists(st.tuples(st.sampled_from(BlockKind), st.lists(WORDS, min_size=1, max_size=4))))
@@ -126,8 +126,8 @@ def test_what_a_page_of_a_pdf_holds_stays_text(said: list[tuple[BlockKind, list[
             continue
         lines = [pdf_line(text, kind is BlockKind.CODE) for text in texts]
         level = 1 if kind is BlockKind.HEADING else 0
-        blocks.append(layout_blocks.Block(kind, lines, level=level, mark="-"))
-    tokens = tokens_of(layout_markdown.markdown_of(blocks))
+        blocks.append(layout_blocks.Block(kind, lines, level=level, marker="-"))
+    tokens = tokens_of(layout_markdown.to_markdown(blocks))
     active = [token.type for token in tokens if token.type in ACTIVE]
     listings = [block for block in blocks if block.kind is BlockKind.CODE]
     assert active == ["fence"] * len(listings)

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from secretary.config import DocumentOptions, MediaOptions
+from secretary.config import DocumentSettings, MediaSettings
 from secretary.core.job import Job, utc_now
 from secretary.jobs.registry import Registry
 from secretary.llm import LlmOptions, Model, Provider
 from secretary.llm.templates import Library
 from secretary.observability import doctor
 from secretary.observability.doctor import Finding, Verdict
-from secretary.store import JobStore
+from secretary.store import Store
 from tests.contract.given import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -130,25 +130,25 @@ class TestClock:
 
 
 class TestWork:
-    async def test_an_idle_store_is_well(self, store: JobStore) -> None:
+    async def test_an_idle_store_is_well(self, store: Store) -> None:
         findings = by_subject(await doctor.check_store(store))
         assert findings["jobs"].fact == "0 waiting, 0 running"
         assert findings["workers"].verdict == "info"
         assert findings["store"].verdict == "ok"
 
-    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: JobStore) -> None:
+    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: Store) -> None:
         await store.add([Job(created_at=utc_now() - timedelta(hours=3))])
         findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "warning"
         assert findings["jobs"].fact == "1 waiting, 0 running, the oldest for more than an hour"
 
-    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: JobStore) -> None:
+    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: Store) -> None:
         then, later = utc_now() - timedelta(hours=3), utc_now() + timedelta(hours=3)
         await store.add([Job(created_at=then, run_at=later)])
         findings = by_subject(await doctor.check_store(store))
         assert findings["jobs"].fact == "1 waiting, 0 running"
 
-    async def test_a_worker_that_is_alive_is_named(self, store: JobStore) -> None:
+    async def test_a_worker_that_is_alive_is_named(self, store: Store) -> None:
         await store.register_worker(worker("worker-7"), timedelta(seconds=60))
         findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "ok"
@@ -163,12 +163,12 @@ class TestRest:
         assert finding.fact == "not found: needed for office documents as PDF"
 
     def test_ffmpeg_and_the_languages_of_the_speech_engine_are_told(self) -> None:
-        ffmpeg, speech = doctor.check_media(MediaOptions())
+        ffmpeg, speech = doctor.check_media(MediaSettings())
         assert (ffmpeg.verdict, speech.verdict) == (Verdict.OK, Verdict.OK)
         assert speech.fact == "whisper, understands en"
 
     def test_missing_engines_for_media_are_warnings(self, tmp_path: Path) -> None:
-        options = MediaOptions(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
+        options = MediaSettings(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
         findings = list(doctor.check_media(options))
         assert [finding.verdict for finding in findings] == [Verdict.WARNING, Verdict.WARNING]
 
@@ -177,15 +177,14 @@ class TestRest:
         assert (finding.verdict, finding.fact.endswith("yt_dlp")) == (Verdict.OK, True)
 
     def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
-        finding = doctor.check_ocr(DocumentOptions())
+        finding = doctor.check_ocr(DocumentSettings())
         assert finding.verdict is Verdict.OK
         assert "deu" in finding.fact
         assert "eng" in finding.fact
 
     def test_a_missing_ocr_engine_is_a_warning(self) -> None:
-        assert (
-            doctor.check_ocr(DocumentOptions(ocr_engine="goose-quill")).verdict is Verdict.WARNING
-        )
+        settings = DocumentSettings.model_construct(ocr_engine="goose-quill")
+        assert doctor.check_ocr(settings).verdict is Verdict.WARNING
 
     def test_missing_models_are_only_mentioned(self) -> None:
         findings = list(doctor.check_models(LlmOptions()))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.config import Settings, Storage
+from secretary.config import Settings, StorageSettings
 from secretary.core.errors import InvalidParameters
 from secretary.migration.locations import StoreAddress, check_exists, parse_address
 
@@ -32,13 +32,13 @@ def test_files_may_be_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("storage", "files"),
     [
-        (Storage(mongodb_uri=MONGODB), "gridfs"),
-        (Storage(mongodb_uri=MONGODB, data_dir=Path("/data"), files="directory"), "/data"),
-        (Storage(mongodb_uri=MONGODB, files="s3://bucket"), "s3://bucket"),
-        (Storage(data_dir=Path("/data")), "/data"),
+        (StorageSettings(mongodb_uri=MONGODB), "gridfs"),
+        (StorageSettings(mongodb_uri=MONGODB, data_dir=Path("/data"), files="directory"), "/data"),
+        (StorageSettings(mongodb_uri=MONGODB, files="s3://bucket"), "s3://bucket"),
+        (StorageSettings(data_dir=Path("/data")), "/data"),
     ],
 )
-def test_the_settings_name_a_store_and_its_files(storage: Storage, files: str) -> None:
+def test_the_settings_name_a_store_and_its_files(storage: StorageSettings, files: str) -> None:
     settings = Settings(storage=storage)
     assert parse_address("settings", None, settings) == StoreAddress(settings.store_url, files)
 

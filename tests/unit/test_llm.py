@@ -211,7 +211,7 @@ class TestFailures:
         assert error.message == "The endpoint of the language model refuses the request (404)"
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
-        error, server = await failure_of(hangs, timeout_seconds=0.3)
+        error, server = await failure_of(hangs, timeout_sec=0.3)
         assert isinstance(error, UpstreamFailed) and error.retryable
         assert "did not answer in 0.3 s: see llm.timeout_sec" in error.message
         assert len(server.requests) == 1

@@ -199,7 +199,7 @@ class TestFailures:
     async def test_others_are_those_of_every_request(self) -> None:
         error = await failure_of(fails("401 Unauthorized", KEY))
         assert isinstance(error, EngineUnavailable) and KEY not in error.message
-        error = await failure_of(hangs, timeout_seconds=0.3)
+        error = await failure_of(hangs, timeout_sec=0.3)
         assert "did not answer" in error.message
 
 

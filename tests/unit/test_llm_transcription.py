@@ -215,7 +215,7 @@ class TestFailures:
         assert len(server.requests) == 1
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
-        error, _ = await failure_of(hangs, timeout_seconds=0.3)
+        error, _ = await failure_of(hangs, timeout_sec=0.3)
         assert isinstance(error, UpstreamFailed) and error.retryable
         assert "did not answer in 0.3 s" in error.message
 

@@ -14,7 +14,7 @@ from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 def scale_of(path: Path, *pages: Draw) -> FontSizes | None:
     path.write_bytes(pdf_of(*pages))
     with open_pdf(str(path)) as document:
-        return FontStats(document).scale
+        return FontStats(document).font_sizes
 
 
 def page(*heads: float, body: float = 10, font: str = "Helvetica") -> Draw:

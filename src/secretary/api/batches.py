@@ -474,7 +474,7 @@ async def _read_talks(
         return await importer.read(await asyncio.to_thread(path.read_bytes), submitted)
     if isinstance(source, bytes):
         return await importer.read(source, submitted)
-    return await importer.at_url(source, submitted)
+    return await importer.fetch(source, submitted)
 
 
 def _read_schedule_form(form: Form) -> tuple[ScheduleRequest, Any]:

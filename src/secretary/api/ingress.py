@@ -322,7 +322,7 @@ def _preferred_wait(request: Request) -> float:
 async def _wait_for_result(request: Request, job: Job, seconds: float) -> JSONResponse | None:
     """The outcome of the job, or None if it has not finished in time."""
     hub: EventHub = request.app.state.hub
-    ended = await hub.ended(job.job_id, seconds)
+    ended = await hub.wait_until_final(job.job_id, seconds)
     if ended is None:
         return None
     if ended.status is JobStatus.COMPLETED:

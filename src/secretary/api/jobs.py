@@ -251,10 +251,10 @@ async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) ->
         action=submitted.action,
         dry_run=submitted.dry_run,
         count=outcome.count,
-        refused=len(outcome.refusals),
+        refused=len(outcome.errors),
         refusals=[
             BulkRefusal(job_id=one.job_id, code=code_of(one.error), message=str(one.error))
-            for one in outcome.refusals[:MAX_REFUSALS]
+            for one in outcome.errors[:MAX_REFUSALS]
         ],
         next_cursor=outcome.next_cursor,
         as_of=as_of,

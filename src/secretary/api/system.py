@@ -18,8 +18,8 @@ from ..jobs.service import JobService
 from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..observability.service_stats import CachedQuery, ServiceStats
 from ..observability.system_info import Installation
-from ..store.throughput import EPOCH, Throughput, quantile
-from ..store.workers import is_alive, worker_document
+from ..store.claims import is_alive, worker_document
+from ..store.stats import EPOCH, Throughput, quantile
 from ..version import __version__
 from .auth import Caller
 from .dependencies import job_service_of
@@ -211,7 +211,7 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
         stats.waiting(),
         store.workers(),
         store.busy_slots(),
-        store.activity(span.since, step=span.step, parts=span.parts, user_id=user),
+        store.throughput(span.since, step=span.step, intervals=span.parts, user_id=user),
     )
     alive = [worker for worker in workers if is_alive(worker)]
     data = {
@@ -248,7 +248,7 @@ def series(finished: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
     """The jobs that finished in each interval of a period, in total and by type."""
     intervals: dict[int, dict[str, Throughput]] = defaultdict(dict)
     for entry in finished:
-        intervals[entry.part][entry.job_type] = entry
+        intervals[entry.interval][entry.job_type] = entry
     return [
         {"from": iso(span.since + number * span.step), **_interval(intervals[number])}
         for number in range(span.parts)

@@ -1,4 +1,4 @@
-"""Where jobs are, as the commands see it: the store of this machine, or a service elsewhere."""
+"""What commands need from a backend: the local store, or a service over HTTP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from ..observability.doctor import Finding
 
-#: Of a job or batch, as the HTTP API shows it.
+#: A job or batch as the HTTP API shows it.
 Document = dict[str, Any]
 
-JobVerb = Literal["cancel", "restart", "archive", "unarchive"]
-BatchVerb = Literal["pause", "resume", "archive", "unarchive", "cancel", "restart-failed"]
+JobAction = Literal["cancel", "restart", "archive", "unarchive"]
+BatchAction = Literal["pause", "resume", "archive", "unarchive", "cancel", "restart-failed"]
 
 
 class Status(StrEnum):
-    """Those of jobs; a test holds them to it. Here, because a command must start at once."""
+    """The job states. Repeated here, because importing `core.job` would slow down `--help`."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -28,58 +28,49 @@ class Status(StrEnum):
 
 
 FINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
-OPEN = (Status.PROCESSING, Status.PENDING)
 WAITING = "waiting to start"
 
-#: Where results say that a file of their job is.
+#: Routes under which results link to files of their job.
 FILE_ROUTES = ("/api/files", "/api/files/text", "/api/pdf/text-content")
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """How far a job is, in percent and in words."""
-
+class JobProgress:
     percent: int
     text: str
 
     @classmethod
-    def of(cls, job: Document) -> "Advance":
+    def of(cls, job: Document) -> "JobProgress":
         if job["status"] == Status.PENDING:
             return cls(0, WAITING)
         progress = job["progress"]
         return cls(progress["percent"], progress.get("message") or progress["step"])
 
 
-Tell = Callable[[Advance], object]
+OnProgress = Callable[[JobProgress], object]
 
 
 @dataclass(frozen=True, slots=True)
-class JobFilter:
+class ListFilter:
+    """Selects jobs or batches; `status`, `job_type` and `batch_id` apply to jobs only."""
+
     status: tuple[Status, ...] = ()
     job_type: str | None = None
     batch_id: str | None = None
     user_id: str | None = None
-    everything: bool = False
+    include_archived: bool = False
     limit: int = 50
     cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFilter:
-    user_id: str | None = None
-    everything: bool = False
-    limit: int = 50
-    cursor: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Page:
     items: list[Document]
     next_cursor: str | None
 
 
 class Backend(Protocol):
-    """Whatever goes wrong is a `SecretaryError`, the same on both sides."""
+    """Every failure is raised as a `SecretaryError`, whichever backend it comes from."""
 
     async def job_types(self) -> list[str]: ...
 
@@ -89,41 +80,43 @@ class Backend(Protocol):
 
     async def job(self, job_id: str) -> Document: ...
 
-    async def follow(self, job_id: str, tell: Tell) -> Document:
-        """The job when it has ended."""
+    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+        """Wait for the job to finish and return it."""
 
-    async def jobs(self, wanted: JobFilter) -> Listed:
-        """Without their results and logs."""
+    async def jobs(self, filters: ListFilter) -> Page:
+        """List jobs, without their results and logs."""
 
-    async def change(self, job_id: str, verb: JobVerb) -> Document: ...
+    async def change_job(self, job_id: str, action: JobAction) -> Document: ...
 
-    async def delete(self, job_id: str) -> None: ...
+    async def delete_job(self, job_id: str) -> None: ...
 
-    async def file(self, job: Document, link: str, into: Path) -> Path | None:
-        """A file of a job, by its name in the results: where it is, or where it was put in the
-        directory `into`. None if there is none."""
+    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
+        """Return the path of a file that the results link to, or None if it does not exist.
+
+        A file that is not on this machine is saved to `directory`."""
 
     async def submit_batch(self, request: Document) -> Document: ...
 
     async def batch(self, batch_id: str) -> Document: ...
 
-    async def batches(self, wanted: BatchFilter) -> Listed: ...
+    async def batches(self, filters: ListFilter) -> Page: ...
 
-    async def change_batch(self, batch_id: str, verb: BatchVerb) -> Document:
-        """The batch; with `job_ids` where the verb is for its jobs."""
+    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+        """Return the batch, with the changed `job_ids` if the action applies to its jobs."""
 
     async def delete_batch(self, batch_id: str) -> None: ...
 
     async def templates(self) -> list[Document]: ...
+
     async def workers(self) -> list[Document]: ...
 
     async def findings(self) -> "list[Finding]":
-        """What is well there, and what is not."""
+        """Run the doctor's checks."""
 
 
-def name_in(job_id: str, link: str | None) -> str | None:
-    """The name of a job's file in a link of its results, None if it is no such link."""
-    before, _, name = (link or "").partition(f"/{job_id}/")
+def linked_file_name(job_id: str, link: str | None) -> str | None:
+    """Return the name of the job's file that a result links to, or None for any other link."""
+    route, _, name = (link or "").partition(f"/{job_id}/")
     name = unquote(name)
-    is_plain = name and not {"", ".", ".."} & set(name.split("/"))
-    return name if before in FILE_ROUTES and is_plain else None
+    is_safe = name and not {"", ".", ".."} & set(name.split("/"))
+    return name if route in FILE_ROUTES and is_safe else None

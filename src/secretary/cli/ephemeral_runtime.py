@@ -1,4 +1,4 @@
-"""A desk and a worker of one's own for as long as one command runs; nothing of them stays."""
+"""A store and a worker that exist only while one command runs."""
 
 import asyncio
 import fcntl
@@ -6,100 +6,91 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from ..app import make_job_service, make_worker
+from ..app import Application
 from ..config import Settings
 from ..core.errors import InvalidSettings
 from ..jobs.service import JobService
 from ..serve import run_worker
-from ..store import open_store
 
-#: Before the names of the directories of single runs.
-RUN = "run-"
+RUN_PREFIX = "run-"
 LOCK = "lock"
 CACHE = "cache"
 
 
 @asynccontextmanager
-async def workshop(settings: Settings, *, slots: int) -> AsyncIterator[JobService]:
-    """What is handed in at the desk is worked on at once; at the end what still runs is stopped."""
+async def ephemeral_runtime(settings: Settings, *, slots: int) -> AsyncIterator[JobService]:
+    """Run a worker for the jobs submitted to the yielded service; stop unfinished ones at exit."""
     async with AsyncExitStack() as stack:
-        store = open_store(settings.store_url)
-        parts = make_worker(settings, store, slots=slots)
-        stack.push_async_callback(parts.sandbox.close)
-        await parts.sandbox.open()  # first, because a process takes longest to come up
-        await store.open()
-        stack.push_async_callback(store.close)
-        working = asyncio.create_task(run_worker(parts))
-        stop_if_broken = _canceller()
-        working.add_done_callback(stop_if_broken)
+        app = Application(settings)
+        components = app.worker(slots=slots)
+        stack.push_async_callback(components.sandbox.close)
+        await components.sandbox.open()  # first, because starting processes takes longest
+        await stack.enter_async_context(app)
+        caller = asyncio.current_task()
+        assert caller is not None
+
+        def cancel_caller(_: asyncio.Task[None]) -> None:
+            caller.cancel()  # without a worker it would wait forever
+
+        worker_task = asyncio.create_task(run_worker(components))
+        worker_task.add_done_callback(cancel_caller)
         try:
-            yield make_job_service(settings, store)
+            yield app.job_service
         finally:
-            working.remove_done_callback(stop_if_broken)
-            parts.worker.drain()
-            parts.worker.drain()  # asked twice: now
-            await working
-
-
-def _canceller() -> Callable[[asyncio.Task[None]], None]:
-    """Ends the task that runs now: it would wait for ever for a worker that is gone."""
-    here = asyncio.current_task()
-    assert here is not None
-
-    def cancel(_: asyncio.Task[None]) -> None:
-        here.cancel()
-
-    return cancel
+            worker_task.remove_done_callback(cancel_caller)
+            components.worker.drain()
+            components.worker.drain()  # the second call stops running jobs at once
+            await worker_task
 
 
 @contextmanager
 def run_directory(parent: Path) -> Iterator[Path]:
-    """A directory for one run. What killed runs have left is removed first."""
+    """Create a directory for one run, and remove those of runs that were killed."""
     try:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_abandoned(parent)
-        directory = Path(tempfile.mkdtemp(prefix=RUN, dir=parent.resolve()))
+        directory = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent.resolve()))
     except OSError as error:
         text = f"{parent} cannot be written: {error.strerror}. Name another place with --data-dir."
         raise InvalidSettings(text) from None
     lock = os.open(directory / "new", os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(directory / "new", directory / LOCK)  # never seen without its lock held
+        os.rename(directory / "new", directory / LOCK)  # so the lock file is never seen unlocked
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(lock)
 
 
-def keep_cache(home: Path, directory: Path) -> None:
-    """Let what is found in the cache outlive the run, for the next one."""
-    kept = (home / CACHE).resolve()
-    kept.mkdir(exist_ok=True)
-    (directory / CACHE).symlink_to(kept)
+def keep_cache(parent: Path, directory: Path) -> None:
+    """Share the cache between runs."""
+    shared = (parent / CACHE).resolve()
+    shared.mkdir(exist_ok=True)
+    (directory / CACHE).symlink_to(shared)
 
 
 def _remove_abandoned(parent: Path) -> None:
-    for directory in parent.glob(f"{RUN}*"):
+    for directory in parent.glob(f"{RUN_PREFIX}*"):
         try:
             lock = os.open(directory / LOCK, os.O_RDWR)
-        except OSError:  # another run is just beginning or ending
+        except OSError:  # another run is just starting or ending
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(directory, ignore_errors=True)
         except BlockingIOError:
-            pass  # it is alive
+            pass  # in use
         finally:
             os.close(lock)
 
 
-def user_directory() -> Path:
-    """Where programs keep what they can make again, for this user and across runs."""
+def user_cache() -> Path:
+    """The user's cache directory for this program."""
     if sys.platform == "darwin":
         caches = Path("~/Library/Caches")
     else:

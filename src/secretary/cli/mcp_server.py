@@ -1,4 +1,4 @@
-"""The service as tools for language models, by the Model Context Protocol."""
+"""An MCP server that offers the service to language models as tools."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,15 +14,15 @@ from ..client import AsyncClient, AsyncJob, ClientError, JobFailed, Results, Wai
 from ..version import __version__
 
 INSTRUCTIONS = (
-    "Reads documents, pictures and recordings. Call `convert` with a file or URL, "
-    "`job_status` until it has completed if that takes longer, then `read_result` for its text."
+    "Converts documents, images and recordings to text. Call `convert` with a file or URL, "
+    "poll `job_status` if it takes longer, then call `read_result` for the text."
 )
-#: What one answer may have; a model can ask for the next pages.
+#: Maximum length of a tool result; the model can request further pages.
 MAX_CHARACTERS = 60_000
-#: How long `convert` waits by itself: models' programs give a tool about a minute.
-PATIENCE = 45.0
+#: How long `convert` waits for the job: most MCP clients time out after a minute.
+WAIT_SECONDS = 45.0
 
-#: Names end so, by job type. The service looks at the content all the same.
+#: File extensions by job type; the service checks the content as well.
 SUFFIXES = {
     "pdf": "pdf",
     "office": "docx xlsx pptx odt ods odp epub rtf html htm txt md csv doc xls ppt",
@@ -32,26 +32,26 @@ SUFFIXES = {
 }
 
 
-class Status(BaseModel):
+class JobStatus(BaseModel):
     job_id: str
     job_type: str
     status: str
     percent: int
     message: str
-    pages: int | None = Field(default=None, description="How many there are to read")
+    pages: int | None = Field(default=None, description="Number of pages")
     error: str | None = None
 
 
-class Text(BaseModel):
+class PageText(BaseModel):
     text: str
     first_page: int
     last_page: int
     pages: int
-    cut_off: bool = Field(description="The page is longer than an answer may be")
+    cut_off: bool = Field(description="Whether the page was too long for one result")
 
 
 class Tools:
-    """Files are read from below `roots` only: a model decides which, and may be misled."""
+    """The tools. Only files below `roots` are read, because a prompt injection may pick them."""
 
     def __init__(self, client: AsyncClient, roots: Sequence[Path]) -> None:
         self._client = client
@@ -59,46 +59,46 @@ class Tools:
 
     async def convert(
         self,
-        source: Annotated[str, Field(description="The path of a file here, or a URL")],
+        source: Annotated[str, Field(description="Path of a local file, or a URL")],
         job_type: Annotated[
             str | None,
-            Field(description="pdf, office, imageocr, audio or video; by its name if left out"),
+            Field(description="pdf, office, imageocr, audio or video; default: by extension"),
         ] = None,
-    ) -> Status:
-        """Have a document, picture or recording read. If that takes longer than a minute, ask
-        `job_status` for it; then `read_result` gives the text."""
-        with _errors_told():
-            kind = job_type or _kind_of(source)
+    ) -> JobStatus:
+        """Convert a document, image or recording to text. If the job has not finished yet, poll
+        `job_status`; then call `read_result` for the text."""
+        with _tool_errors():
+            job_type = job_type or _job_type_for(source)
             if "://" in source:
-                job = await self._client.submit(kind, url=source)
+                job = await self._client.submit(job_type, url=source)
             else:
-                job = await self._client.submit(kind, file=self._allowed(source))
+                job = await self._client.submit(job_type, file=self._allowed(source))
             try:
-                await job.wait(timeout=PATIENCE)
+                await job.wait(timeout=WAIT_SECONDS)
             except WaitTimeout:
                 await job.refresh()
             return _status(job)
 
-    async def job_status(self, job_id: str) -> Status:
-        """How far a job is, or how it ended."""
-        with _errors_told():
+    async def job_status(self, job_id: str) -> JobStatus:
+        """Return the progress or the outcome of a job."""
+        with _tool_errors():
             return _status(await self._client.job(job_id))
 
     async def read_result(
         self,
         job_id: str,
         first_page: Annotated[int, Field(ge=1)] = 1,
-        last_page: Annotated[
-            int | None, Field(ge=1, description="The last one if left out")
-        ] = None,
-    ) -> Text:
-        """The text of a completed job, all of it or some pages; as many as fit into an answer."""
-        with _errors_told():
+        last_page: Annotated[int | None, Field(ge=1, description="Default: the last page")] = None,
+    ) -> PageText:
+        """Return the text of a completed job, or of a range of its pages, as far as it fits."""
+        with _tool_errors():
             job = await self._client.job(job_id)
             if not job.ended:
-                raise ToolError(f"The job is {job.status}; ask `job_status` until it has completed")
+                raise ToolError(
+                    f"The job is {job.status}; poll `job_status` until it has completed"
+                )
             pages = pages_of(await job.result())
-            return _cut(pages, first_page, last_page)
+            return _page_range(pages, first_page, last_page)
 
     def _allowed(self, source: str) -> Path:
         path = Path(source).expanduser().resolve()
@@ -118,22 +118,22 @@ def make_server(client: AsyncClient, roots: Sequence[Path]) -> MCPServer[Any]:
 
 
 async def serve(client: AsyncClient, roots: Sequence[Path]) -> None:
-    """On standard input and output, until it ends."""
+    """Serve on standard input and output until the client disconnects."""
     async with client:
         await make_server(client, roots).run_stdio_async()
 
 
 def pages_of(results: Results) -> list[str]:
-    """The text of each page; what has no pages is one."""
-    told = (results.metadata or {}).get("text_contents")
-    if isinstance(told, list) and told:
-        return [str(page.get("content", "")) for page in told if isinstance(page, dict)]
-    spoken = results.transcription.text if results.transcription else None
-    whole = results.markdown_content or results.extracted_text or spoken or results.text
-    return [whole or ""]
+    """Return the text of each page; results without pages count as one page."""
+    pages = (results.metadata or {}).get("text_contents")
+    if isinstance(pages, list) and pages:
+        return [str(page.get("content", "")) for page in pages if isinstance(page, dict)]
+    transcript = results.transcription.text if results.transcription else None
+    text = results.markdown_content or results.extracted_text or transcript or results.text
+    return [text or ""]
 
 
-def _cut(pages: list[str], first: int, last: int | None) -> Text:
+def _page_range(pages: list[str], first: int, last: int | None) -> PageText:
     last = min(last or len(pages), len(pages))
     if not first <= last:
         raise ToolError(f"There are {len(pages)} pages")
@@ -144,7 +144,7 @@ def _cut(pages: list[str], first: int, last: int | None) -> Text:
             break
         text, end = text + part, number
     cut_off = len(text) > MAX_CHARACTERS
-    return Text(
+    return PageText(
         text=text[:MAX_CHARACTERS],
         first_page=first,
         last_page=end,
@@ -153,9 +153,9 @@ def _cut(pages: list[str], first: int, last: int | None) -> Text:
     )
 
 
-def _status(job: AsyncJob) -> Status:
+def _status(job: AsyncJob) -> JobStatus:
     progress, results = job.progress, job.document.results
-    return Status(
+    return JobStatus(
         job_id=job.id,
         job_type=job.job_type,
         status=job.status,
@@ -166,17 +166,17 @@ def _status(job: AsyncJob) -> Status:
     )
 
 
-def _kind_of(source: str) -> str:
+def _job_type_for(source: str) -> str:
     path = urlsplit(source).path if "://" in source else source
     suffix = PurePosixPath(path).suffix.lower().removeprefix(".")
-    for kind, suffixes in SUFFIXES.items():
+    for job_type, suffixes in SUFFIXES.items():
         if suffix in suffixes.split():
-            return kind
-    raise ToolError("Its name does not tell what it is: say the job_type")
+            return job_type
+    raise ToolError("Unknown file extension: pass the job_type")
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def _tool_errors() -> Iterator[None]:
     try:
         yield
     except JobFailed as error:
@@ -184,4 +184,4 @@ def _errors_told() -> Iterator[None]:
     except ClientError as error:
         raise ToolError(str(error)) from None
     except OSError as error:
-        raise ToolError(error.strerror or "The file cannot be read") from None
+        raise ToolError(error.strerror or "Could not read the file") from None

@@ -374,11 +374,13 @@ class Job(OwnedResource):
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The job as clients see it."""
         hidden = {"failures", "crashes", "webhook", *without}
-        document = self.model_dump(mode="json", by_alias=True, exclude=hidden)
+        # Results are JSON already, and may be too large to be copied on the event loop.
+        job = self.model_copy(update={"results": None}) if self.results is not None else self
+        document = job.model_dump(mode="json", by_alias=True, exclude=hidden)
         document["webhook"] = self.webhook.public() if self.webhook else None
         document["parameters"] = mask_secrets(document["parameters"])
-        if document.get("results") is not None:
-            document["results"] = {**EMPTY_RESULTS, **document["results"]}
+        if self.results is not None and "results" in document:
+            document["results"] = {**EMPTY_RESULTS, **self.results}
         return document
 
 

@@ -1,4 +1,4 @@
-"""Puts finished pages together: one text, one Markdown file, archives."""
+"""Assembles finished pages into one text, one Markdown file and image archives."""
 
 import json
 import re
@@ -12,222 +12,148 @@ from ..core.errors import FileCorrupt
 from ..core.json_codec import encode_json
 from .page_store import Page, PageStore, load_pages, page_text_file
 
-#: Blocks at either edge of a page among which they are looked for.
-DEPTH = 2
-#: Pages that follow each other on which a line stands at the same edge, at least.
-FEWEST = 3
-#: A left page has another head than a right one.
-EVERY = 2
-LONGEST = 140
-DIGITS = re.compile(r"\d+")
-#: Tables, code and items of lists are never running lines.
-OTHER = re.compile(r"\||```|- |\d+\. ")
-
-#: Which edge, and the line with its numbers left open.
-Key = tuple[str, str]
-NONE: frozenset[Key] = frozenset()
-
-
-def find_headers_footers(pages: Iterable[str]) -> frozenset[Key]:
-    """Of the Markdown of all pages: what comes back at their heads or feet."""
-    series: dict[Key, Series] = {}
-    count = 0
-    for count, page in enumerate(pages, 1):
-        for key in {key for _, key in _edges(page.split("\n\n"))}:
-            series.setdefault(key, Series()).note(count)
-    return frozenset(key for key, found in series.items() if _is_running(key, found, count))
-
-
-class Series:
-    """On how many pages a line stands, and how many of them follow each other."""
-
-    def __init__(self) -> None:
-        self.pages = self.longest = self._current = self._last = 0
-
-    def note(self, page: int) -> None:
-        self.pages += 1
-        self._current = self._current + 1 if page - self._last <= EVERY else 1
-        self._last = page
-        self.longest = max(self.longest, self._current)
-
-
-def _is_running(key: Key, found: Series, pages: int) -> bool:
-    # Slides on one matter have one heading: that alone is no reason to drop it.
-    is_heading = key[1].startswith("#")
-    return found.longest >= FEWEST and (not is_heading or 2 * found.pages > pages)
-
-
-def strip_headers_footers(page: str, lines: frozenset[Key]) -> str:
-    if not lines:
-        return page
-    blocks = page.split("\n\n")
-    gone = {place for place, key in _edges(blocks) if key in lines}
-    left = "\n\n".join(block for place, block in enumerate(blocks) if place not in gone)
-    # Pages that are all alike, say of labels or forms, have no running lines: that is their text.
-    return left if 2 * len(left) > len(page) else page
-
-
-def _edges(blocks: list[str]) -> Iterator[tuple[int, Key]]:
-    count = len(blocks)
-    for place in range(min(DEPTH, count)):
-        if key := _key(blocks[place]):
-            yield place, ("head", key)
-    for place in range(max(count - DEPTH, DEPTH), count):
-        if key := _key(blocks[place]):
-            yield place, ("foot", key)
-
-
-def _key(block: str) -> str | None:
-    if not block or "\n" in block or len(block) > LONGEST or OTHER.match(block):
-        return None
-    # Chapters are numbered: headings are the same only if their numbers are.
-    return block if block.startswith("#") else DIGITS.sub("0", block)
-
-
 MARKDOWN_FILE = "document.md"
 TEXT_FILE = "document.txt"
-#: What is too long for a job's document: the job refers to this file, and who reads the job gets
-#: what is in it.
+#: Results too large for the job document. The job refers to this file, and the API merges its
+#: content into the results.
 RESULTS_FILE = "texts.json"
-#: The Markdown of each page for itself, for who shows pages beside their text.
+#: The Markdown of each page, for viewers that show pages beside their text.
 PAGES_FILE = "pages.json"
-#: Texts up to this size are part of the results; longer ones are in the files only, so that no
-#: answer takes all the memory of a client, or ours.
+#: Up to this size, texts are part of the results. Longer ones are only in the files, to bound the
+#: memory of clients and workers.
 MAX_RESULTS_BYTES = 8 * 1024 * 1024
-#: What a job shows as `document.md` is kept as `document.1-20.md`, if it is that of these pages.
-KEPT = "assembled.json"
+_INDEX_FILE = "assembled.json"
 
 
 @dataclass(slots=True)
 class AssembledDocument:
-    """Names of files that the job shows, and whether there is any text."""
+    """Names of the files of a job, and whether there is any text. Cached as JSON."""
 
     page_texts: list[str] = field(default_factory=list)
     pictures: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     has_text: bool = False
-    #: False when something is wrong with the text layer of every page.
+    #: False if the text layer of every page is unusable.
     has_text_layer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """What to put together. It is kept for the next job that wants the same pages."""
+    """What to assemble. The result is cached for the next job that needs the same pages."""
 
     page_store: PageStore
     numbers: range
-    #: The name of each zip, and how the names of its pictures begin.
+    #: The name of each zip archive, and the prefix of the images it contains.
     archives: Mapping[str, str]
-    #: Pages of print have running heads, slides and sheets have not.
+    #: Printed pages have headers and footers; slides and sheets do not.
     is_print: bool = False
-    #: Pages made earlier than this are not taken.
+    #: Ignore pages older than this.
     made_after: float = 0.0
     may_reuse: bool = False
 
-    def kept_as(self, name: str) -> str:
-        return _kept_as(name, self.numbers)
+    def cached_name(self, name: str) -> str:
+        return _cached_name(name, self.numbers)
 
 
 def is_assembled(page_store: PageStore, numbers: range) -> bool:
-    """Whether these pages were put together before: then all of them are there."""
-    return Path(page_store.directory, _kept_as(KEPT, numbers)).exists()
+    """Return whether these pages were assembled before, so that all of them exist."""
+    return Path(page_store.directory, _cached_name(_INDEX_FILE, numbers)).exists()
 
 
-def _kept_as(name: str, numbers: range) -> str:
-    stem, _, ending = name.partition(".")
-    return f"{stem}.{numbers[0]}-{numbers[-1]}.{ending}"
+def _cached_name(name: str, numbers: range) -> str:
+    """Return the name in the page store: `document.md` of pages 1 to 20 is `document.1-20.md`."""
+    stem, _, extension = name.partition(".")
+    return f"{stem}.{numbers[0]}-{numbers[-1]}.{extension}"
 
 
 def assemble(assembly: Assembly) -> AssembledDocument:
-    known = _known(assembly) if assembly.may_reuse else None
-    if known is not None:
-        for name in (*known.page_texts, *known.pictures):
+    cached = _load_cached(assembly) if assembly.may_reuse else None
+    if cached is not None:
+        for name in (*cached.page_texts, *cached.pictures):
             assembly.page_store.link(name)
-        for name in known.files:
-            assembly.page_store.link(assembly.kept_as(name), name)
-        return known
-    done = _put_together(assembly)
-    for name, beginning in assembly.archives.items():
-        members = [picture for picture in done.pictures if picture.startswith(beginning)]
-        _pack(assembly, name, members)
-        done.files.append(name)
-    with assembly.page_store.atomic_write(assembly.kept_as(KEPT)) as path:
-        Path(path).write_text(json.dumps(asdict(done)))
-    return done
+        for name in cached.files:
+            assembly.page_store.link(assembly.cached_name(name), name)
+        return cached
+    document = _assemble_pages(assembly)
+    for name, prefix in assembly.archives.items():
+        _zip(assembly, name, [each for each in document.pictures if each.startswith(prefix)])
+        document.files.append(name)
+    with assembly.page_store.atomic_write(assembly.cached_name(_INDEX_FILE)) as path:
+        Path(path).write_text(json.dumps(asdict(document)))
+    return document
 
 
-def _known(assembly: Assembly) -> AssembledDocument | None:
-    path = Path(assembly.page_store.directory, assembly.kept_as(KEPT))
+def _load_cached(assembly: Assembly) -> AssembledDocument | None:
+    path = Path(assembly.page_store.directory, assembly.cached_name(_INDEX_FILE))
     try:
         return AssembledDocument(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):  # there is none, or the power failed
+    except (OSError, ValueError, TypeError):  # missing, or truncated by a power failure
         return None
 
 
-def _put_together(assembly: Assembly) -> AssembledDocument:
-    page_store, done, told = assembly.page_store, AssembledDocument(), _Told()
+def _assemble_pages(assembly: Assembly) -> AssembledDocument:
+    page_store, document, results = assembly.page_store, AssembledDocument(), _TextResults()
     with (
-        page_store.atomic_write(assembly.kept_as(TEXT_FILE)) as text_path,
-        page_store.atomic_write(assembly.kept_as(MARKDOWN_FILE)) as markdown_path,
+        page_store.atomic_write(assembly.cached_name(TEXT_FILE)) as text_path,
+        page_store.atomic_write(assembly.cached_name(MARKDOWN_FILE)) as markdown_path,
         open(text_path, "w", encoding="utf-8", errors="replace") as text_file,
         open(markdown_path, "w", encoding="utf-8", errors="replace") as markdown_file,
     ):
         pages = _Pages(assembly)
-        running = (
-            find_headers_footers(page.markdown for page in pages) if assembly.is_print else NONE
-        )
+        markdowns = (page.markdown for page in pages) if assembly.is_print else ()
+        headers_footers = find_headers_footers(markdowns)
         for page in pages:
             text = f"--- Seite {page.number} ---\n{page.text}\n"
-            markdown = strip_headers_footers(page.markdown.strip(), running)
+            markdown = strip_headers_footers(page.markdown.strip(), headers_footers)
             text_file.write(text)
             markdown_file.write(f"{markdown}\n\n" if markdown else "")
-            told.add(page, text, markdown)
-            _add(done, page)
-    with page_store.atomic_write(assembly.kept_as(RESULTS_FILE)) as path:
-        Path(path).write_bytes(encode_json(told.results(done)))
-    done.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if done.has_text else [])]
-    if (pages_told := told.pages()) and done.has_text:
-        with page_store.atomic_write(assembly.kept_as(PAGES_FILE)) as path:
-            Path(path).write_bytes(encode_json(pages_told))
-        done.files.append(PAGES_FILE)
-    for name in done.files:
-        page_store.link(assembly.kept_as(name), name)
-    return done
+            results.add(page, text, markdown)
+            _add_page(document, page)
+    with page_store.atomic_write(assembly.cached_name(RESULTS_FILE)) as path:
+        Path(path).write_bytes(encode_json(results.as_json(document)))
+    document.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if document.has_text else [])]
+    if (page_markdowns := results.page_markdowns()) and document.has_text:
+        with page_store.atomic_write(assembly.cached_name(PAGES_FILE)) as path:
+            Path(path).write_bytes(encode_json(page_markdowns))
+        document.files.append(PAGES_FILE)
+    for name in document.files:
+        page_store.link(assembly.cached_name(name), name)
+    return document
 
 
 class _Pages:
-    """The pages, as often as they are wanted; few of them are read only once."""
+    """The stored pages. Can be iterated repeatedly; small documents are read only once."""
 
     def __init__(self, assembly: Assembly) -> None:
-        places = assembly.page_store.find_pages(made_after=assembly.made_after)
+        refs = assembly.page_store.find_pages(made_after=assembly.made_after)
         for number in assembly.numbers:
-            if number not in places:
-                text = f"What was made of page {number} is gone; try again"
+            if number not in refs:
+                text = f"The text of page {number} is no longer cached; retry"
                 raise FileCorrupt(text, page=number)
-        self._places = [places[number] for number in assembly.numbers]
-        self._shelf = assembly.page_store
-        size = sum(place.size for place in self._places)
-        self._known = list(self._read()) if size <= MAX_RESULTS_BYTES else None
+        self._refs = [refs[number] for number in assembly.numbers]
+        self._store = assembly.page_store
+        size = sum(ref.size for ref in self._refs)
+        self._pages = list(self._read()) if size <= MAX_RESULTS_BYTES else None
 
     def __iter__(self) -> Iterator[Page]:
-        return iter(self._known) if self._known is not None else self._read()
+        return iter(self._pages) if self._pages is not None else self._read()
 
     def _read(self) -> Iterator[Page]:
-        for page in load_pages(self._places):
-            self._shelf.link_page(page)
+        for page in load_pages(self._refs):
+            self._store.link_page(page)
             yield page
 
 
-def _add(done: AssembledDocument, page: Page) -> None:
-    done.pictures.extend(page.pictures)
+def _add_page(document: AssembledDocument, page: Page) -> None:
+    document.pictures.extend(page.pictures)
     if page.text:
-        done.page_texts.append(page_text_file(page.number))
-    done.has_text = done.has_text or bool(page.text.strip())
-    done.has_text_layer = done.has_text_layer or "text_layer" not in page.facts
+        document.page_texts.append(page_text_file(page.number))
+    document.has_text = document.has_text or bool(page.text.strip())
+    document.has_text_layer = document.has_text_layer or "text_layer" not in page.facts
 
 
-class _Told:
-    """The part of the results that is long, as long as it is not too long."""
+class _TextResults:
+    """The texts that become part of the results, unless they are too long."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -250,18 +176,18 @@ class _Told:
     def _fits(self) -> bool:
         return self._size <= MAX_RESULTS_BYTES
 
-    def pages(self) -> list[dict[str, Any]]:
+    def page_markdowns(self) -> list[dict[str, Any]]:
         if not self._fits:
             return []
         numbers = (content["page"] for content in self._contents)
         pairs = zip(numbers, self._markdowns, strict=True)
         return [{"page": number, "markdown": markdown} for number, markdown in pairs]
 
-    def results(self, done: AssembledDocument) -> dict[str, Any]:
+    def as_json(self, document: AssembledDocument) -> dict[str, Any]:
         results: dict[str, Any] = {"metadata": {"text_contents": self._contents}}
         if self._fits:
             markdown = "\n\n".join(filter(None, self._markdowns))
-            results["markdown_content"] = f"{markdown}\n" if done.has_text else None
+            results["markdown_content"] = f"{markdown}\n" if document.has_text else None
             results["extracted_text"] = "".join(self._texts).removesuffix("\n")
         else:
             for content in self._contents:
@@ -270,12 +196,85 @@ class _Told:
         return results
 
 
-def _pack(assembly: Assembly, name: str, pictures: Sequence[str]) -> None:
+def _zip(assembly: Assembly, name: str, pictures: Sequence[str]) -> None:
     page_store = assembly.page_store
     with (
-        page_store.atomic_write(assembly.kept_as(name)) as path,
+        page_store.atomic_write(assembly.cached_name(name)) as path,
         zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
     ):
         for picture in pictures:
             archive.write(f"{page_store.job_directory}/{picture}", picture)
-    page_store.link(assembly.kept_as(name), name)
+    page_store.link(assembly.cached_name(name), name)
+
+
+#: How many blocks at the top and at the bottom of a page can be headers or footers.
+EDGE_BLOCKS = 2
+#: On how many consecutive pages a header or footer must repeat.
+MIN_REPEATS = 3
+#: Left and right pages may have different headers, so a header may skip a page.
+MAX_PAGE_STEP = 2
+MAX_HEADER_CHARACTERS = 140
+_DIGITS = re.compile(r"\d+")
+#: Tables, code and list items are never headers or footers.
+_NOT_A_HEADER = re.compile(r"\||```|- |\d+\. ")
+
+#: The edge (`head` or `foot`), and the text with its numbers replaced.
+HeaderKey = tuple[str, str]
+
+
+def find_headers_footers(pages: Iterable[str]) -> frozenset[HeaderKey]:
+    """Return the headers and footers that repeat in the Markdown of these pages."""
+    repeats: dict[HeaderKey, _Repeats] = {}
+    count = 0
+    for count, page in enumerate(pages, 1):
+        for key in {key for _, key in _edge_blocks(page.split("\n\n"))}:
+            repeats.setdefault(key, _Repeats()).add(count)
+    return frozenset(key for key, found in repeats.items() if _is_header(key, found, count))
+
+
+class _Repeats:
+    """Counts the pages with a header, and the longest series of consecutive ones."""
+
+    def __init__(self) -> None:
+        self.pages = self.longest = self._current = self._last = 0
+
+    def add(self, page: int) -> None:
+        self.pages += 1
+        self._current = self._current + 1 if page - self._last <= MAX_PAGE_STEP else 1
+        self._last = page
+        self.longest = max(self.longest, self._current)
+
+
+def _is_header(key: HeaderKey, repeats: _Repeats, page_count: int) -> bool:
+    # Several slides on one topic share a heading, which has to stay.
+    is_heading = key[1].startswith("#")
+    return repeats.longest >= MIN_REPEATS and (not is_heading or 2 * repeats.pages > page_count)
+
+
+def strip_headers_footers(page: str, headers_footers: frozenset[HeaderKey]) -> str:
+    if not headers_footers:
+        return page
+    blocks = page.split("\n\n")
+    removed = {number for number, key in _edge_blocks(blocks) if key in headers_footers}
+    rest = "\n\n".join(block for number, block in enumerate(blocks) if number not in removed)
+    # On pages that are all alike, such as labels or forms, the repeated text is the content.
+    return rest if 2 * len(rest) > len(page) else page
+
+
+def _edge_blocks(blocks: list[str]) -> Iterator[tuple[int, HeaderKey]]:
+    count = len(blocks)
+    for number in range(min(EDGE_BLOCKS, count)):
+        if key := _header_text(blocks[number]):
+            yield number, ("head", key)
+    for number in range(max(count - EDGE_BLOCKS, EDGE_BLOCKS), count):
+        if key := _header_text(blocks[number]):
+            yield number, ("foot", key)
+
+
+def _header_text(block: str) -> str | None:
+    if not block or "\n" in block or len(block) > MAX_HEADER_CHARACTERS:
+        return None
+    if _NOT_A_HEADER.match(block):
+        return None
+    # Chapters are numbered: headings are equal only if their numbers are.
+    return block if block.startswith("#") else _DIGITS.sub("0", block)

@@ -1,4 +1,4 @@
-"""Finished pages on disk: each is kept, and can be read, as soon as it is done."""
+"""Stores finished pages on disk, each readable as soon as it is saved."""
 
 import json
 import os
@@ -17,43 +17,45 @@ from ..storage.append_log import RecordRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    #: Begins with 1.
+    """The text of one page. The page log stores the fields under their names."""
+
+    #: Starts at 1.
     number: int
     #: Plain text in reading order.
     text: str
-    #: The same with headings, lists and tables where they can be told.
+    #: The same text with headings, lists and tables, as far as they were detected.
     markdown: str
-    #: Where the text comes from, for instance `native`, `ocr`, `llm`.
+    #: How the text was extracted, for example `native`, `ocr` or `llm`.
     method: str = "native"
-    #: Why this method, where it was for us to choose.
+    #: Why this method was chosen, if it was chosen automatically.
     reason: str | None = None
-    #: What each method gave, by its name, where more than one was asked.
+    #: The text of each method, if several were used.
     texts: Mapping[str, str] = field(default_factory=dict)
-    #: Files of the page beside its text, by their names in the document's directory.
+    #: Names of the page's image files in the store.
     pictures: tuple[str, ...] = ()
-    #: What else is known, for instance the confidence of recognised text.
+    #: Further metadata, such as the OCR confidence.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-TEXT = ".txt"
 _FIELDS = tuple(field.name for field in fields(Page))
 
 
 @dataclass(frozen=True, slots=True)
 class PageStore:
-    """`directory` keeps the pages, for whoever has the same file; `shown` has links to what one
-    job may show. A file is never written to once it has its name: others may have links to it."""
+    """Pages in `directory`, shared by all jobs for the same file, with links in `job_directory`
+    to what one job may show. A file never changes once it has its name, because other jobs may
+    have linked it."""
 
     directory: str
     job_directory: str
-    #: Pages that were made before are not wanted; none that is saved says that it was.
+    #: Saved pages never claim to be older than this.
     made_after: float = 0.0
 
     def save(self, page: Page) -> None:
-        """The record comes last: a page that has one is whole."""
+        """Write the record last: a page with a record is complete."""
         if page.text:
             self.write(page_text_file(page.number), page.text.encode("utf-8", "replace"))
-        record = _record(page)
+        record = _encode(page)
         append_log.append(self.directory, page.number, record, not_before=self.made_after)
 
     def write(self, name: str, content: bytes) -> None:
@@ -67,61 +69,61 @@ class PageStore:
 
     @contextmanager
     def atomic_write(self, name: str) -> Iterator[str]:
-        """The path of a file that gets its name when it is whole."""
-        unfinished = f"{self.directory}/.{uuid4().hex}"
+        """Yield a temporary path that is renamed to `name` on success."""
+        temporary = f"{self.directory}/.{uuid4().hex}"
         try:
-            yield unfinished
-            os.replace(unfinished, f"{self.directory}/{name}")
+            yield temporary
+            os.replace(temporary, f"{self.directory}/{name}")
         except BaseException:
-            with suppress(OSError):  # it was not begun
-                os.unlink(unfinished)
+            with suppress(OSError):  # it was never created
+                os.unlink(temporary)
             raise
 
-    def link(self, name: str, shown_as: str | None = None) -> None:
-        """Link it, instead of what may be there under that name."""
-        source, target = f"{self.directory}/{name}", f"{self.job_directory}/{shown_as or name}"
+    def link(self, name: str, link_name: str | None = None) -> None:
+        """Link a stored file into the job's directory, replacing a file of that name."""
+        source, target = f"{self.directory}/{name}", f"{self.job_directory}/{link_name or name}"
         try:
             os.link(source, target)
         except FileExistsError:
             os.unlink(target)
-            self.link(name, shown_as)
-        except OSError:  # another disk, or one without links
+            self.link(name, link_name)
+        except OSError:  # another file system, or one without hard links
             shutil.copyfile(source, target)
 
     def find_pages(self, *, made_after: float = 0.0) -> dict[int, RecordRef]:
-        """The pages that are there, each as it was made last."""
+        """Return the latest version of each stored page, by page number."""
         return append_log.index(self.directory, made_after=made_after)
 
     def link_page(self, page: Page) -> None:
-        """Unless it is shown already: who makes a page shows it."""
+        """Link the files of a page that are not in the job's directory yet."""
         texts = (page_text_file(page.number),) if page.text else ()
         for name in (*page.pictures, *texts):
             if not os.path.exists(f"{self.job_directory}/{name}"):
                 self.link(name)
 
 
-def link_pages(page_store: PageStore, places: Iterable[RecordRef]) -> None:
-    """Pages that an earlier job, or an earlier attempt, has made."""
-    for page in load_pages(places):
+def link_pages(page_store: PageStore, refs: Iterable[RecordRef]) -> None:
+    """Link the files of pages that an earlier job or attempt has stored."""
+    for page in load_pages(refs):
         page_store.link_page(page)
 
 
-def load_pages(places: Iterable[RecordRef]) -> Iterator[Page]:
-    return map(_page, append_log.read(places))
-
-
-def _record(page: Page) -> bytes:
-    record = {name: getattr(page, name) for name in _FIELDS}
-    try:
-        return orjson.dumps(record)
-    except TypeError:  # half of a surrogate pair, which nobody could read again
-        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _page(line: bytes) -> Page:
-    record = orjson.loads(line)
-    return Page(**{**record, "pictures": tuple(record["pictures"])})
+def load_pages(refs: Iterable[RecordRef]) -> Iterator[Page]:
+    return map(_decode, append_log.read(refs))
 
 
 def page_text_file(number: int) -> str:
-    return f"page_{number:03d}{TEXT}"
+    return f"page_{number:03d}.txt"
+
+
+def _encode(page: Page) -> bytes:
+    record = {name: getattr(page, name) for name in _FIELDS}
+    try:
+        return orjson.dumps(record)
+    except TypeError:  # a lone surrogate, which could not be decoded again
+        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _decode(line: bytes) -> Page:
+    record = orjson.loads(line)
+    return Page(**{**record, "pictures": tuple(record["pictures"])})

@@ -1,4 +1,4 @@
-"""What is to be done with pages, and what a drawn page comes to."""
+"""The task of reading a document's pages, and how a finished page is saved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class ExtractionMethod:
     ocr: bool = False
     llm: bool = False
     preview: bool = False
-    #: Per page: OCR only where the text layer is of no use.
+    #: Decide per page: OCR only where the text layer is unusable.
     auto: bool = False
 
 
@@ -32,17 +32,14 @@ METHODS: dict[str, ExtractionMethod] = {
     "llm_and_ocr": ExtractionMethod(llm=True, ocr=True),
     "auto": ExtractionMethod(native=True, ocr=True, auto=True),
 }
-#: Other names for them.
 METHOD_ALIASES = {"tesseract_ocr": "ocr"}
-#: Of reading pictures: part of a cache key, changed when they are prepared or put together anew.
+#: Part of the cache key: change it when preprocessing or layout of recognised text changes.
 OCR_PIPELINE_VERSION = "1"
 
-
-PREVIEW_SIDE = 640
-IMAGE_SIDE = 4096
-PREVIEW_QUALITY = 75
-IMAGE_QUALITY = 85
-#: Vision models see no more than this, whatever they are sent.
+#: Longest side in pixels, and JPEG quality.
+PREVIEW_SIDE, PREVIEW_QUALITY = 640, 75
+IMAGE_SIDE, IMAGE_QUALITY = 4096, 85
+#: Vision models scale larger images down anyway.
 MODEL_SIDE = 2000
 
 
@@ -63,12 +60,12 @@ class DocumentInfo(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTask:
-    """The same for all pages of a document; it travels to the process that makes them."""
+    """How to read the pages of one document; sent to the processes that read them."""
 
     path: str
     password: str | None = None
     method: ExtractionMethod
-    #: How the method is called in the results.
+    #: The name of the method in the results.
     method_name: str
     with_images: bool = False
     languages: str | None = None
@@ -76,31 +73,32 @@ class PageTask:
     ocr_data_directory: str | None = None
     max_pixels: int = 50_000_000
     page_store: PageStore
-    #: For what is of no use when the pages are done.
+    #: Directory for files that are not needed once the pages are finished.
     scratch: str
-    #: Why a page is read in this way, where that was for us to decide.
+    #: Why a page is read with this method, by page number, if it was chosen automatically.
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReading:
-    """The text of one page by one method."""
+    """The text of one page as extracted by one method."""
 
     text: str
     markdown: str
-    #: Why it is of no use.
+    #: Why the text is unusable, or None.
     fault: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPage:
-    """A page that needs more than its process can give: a reading by OCR, which takes a call of
-    its own, or by a vision model, which gets the picture."""
+    """A page that its process could not finish: it needs OCR, which runs in a separate call, or a
+    vision model, which gets `model_image`."""
 
     number: int
     readings: Mapping[str, PageReading] = field(default_factory=dict)
     pictures: tuple[str, ...] = ()
+    #: Path of the image to send to the model.
     model_image: str | None = None
     reason: str | None = None
 
@@ -108,16 +106,16 @@ class PendingPage:
 def save_page(
     task: PageTask, number: int, readings: Mapping[str, PageReading], pictures: Sequence[str]
 ) -> Page:
-    """The page, kept. The readings come in the order of their worth."""
+    """Build a page from its readings, the preferred one first, and save it."""
     texts = {name: reading.text for name, reading in readings.items()}
-    found = [reading for reading in readings.values() if reading.text.strip()]
-    best = next((reading for reading in found if not reading.fault), found[0] if found else None)
+    usable = [reading for reading in readings.values() if reading.text.strip()]
+    best = next((reading for reading in usable if not reading.fault), usable[0] if usable else None)
     facts: dict[str, Any] = {}
     for reading in readings.values():
         facts |= reading.facts
     page = Page(
         number=number,
-        text=_joined(texts),
+        text=_join_texts(texts),
         markdown=best.markdown if best else "",
         method=task.method_name if len(readings) != 1 else next(iter(readings)),
         reason=task.reasons.get(number),
@@ -129,39 +127,42 @@ def save_page(
     return page
 
 
-def _joined(texts: Mapping[str, str]) -> str:
+def _join_texts(texts: Mapping[str, str]) -> str:
     if len(texts) == 1:
         return next(iter(texts.values()))
     return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
 
 
-def save_page_images(task: PageTask, number: int, picture: "Image") -> tuple[str, ...]:
-    """The pictures that the method asks for: large ones, and small ones to look through."""
+def save_page_images(task: PageTask, number: int, image: "Image") -> tuple[str, ...]:
+    """Save the full-size image and the preview, as the task requires, and return their names."""
     names = []
     if task.with_images:
-        names.append(_save(task.page_store, f"image_{number:03d}.jpg", picture, IMAGE_SIDE))
+        name = f"image_{number:03d}.jpg"
+        names.append(_save_image(task.page_store, name, image, IMAGE_SIDE, IMAGE_QUALITY))
     if task.method.preview:
-        names.append(_save(task.page_store, f"preview_{number:03d}.jpg", picture, PREVIEW_SIDE))
+        name = f"preview_{number:03d}.jpg"
+        names.append(_save_image(task.page_store, name, image, PREVIEW_SIDE, PREVIEW_QUALITY))
     return tuple(names)
 
 
-def _save(page_store: PageStore, name: str, picture: "Image", side: int) -> str:
-    quality = PREVIEW_QUALITY if side == PREVIEW_SIDE else IMAGE_QUALITY
+def _save_image(
+    page_store: PageStore, name: str, image: "Image", max_side: int, quality: int
+) -> str:
     file = BytesIO()
-    _save_jpeg(picture, file, max_side=side, quality=quality)
+    _save_jpeg(image, file, max_side=max_side, quality=quality)
     page_store.write(name, file.getvalue())
     return name
 
 
-def save_model_image(task: PageTask, number: int, picture: "Image") -> str:
-    """The path of a picture that a vision model can read."""
+def save_model_image(task: PageTask, number: int, image: "Image") -> str:
+    """Save an image for the vision model and return its path."""
     path = f"{task.scratch}/model_{number:03d}.jpg"
-    _save_jpeg(picture, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
+    _save_jpeg(image, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
     return path
 
 
-def _save_jpeg(picture: "Image", file: str | BytesIO, *, max_side: int, quality: int) -> None:
-    # Loaded here: the worker knows the tasks too, and never draws.
+def _save_jpeg(image: "Image", file: str | BytesIO, *, max_side: int, quality: int) -> None:
+    # Imported here: the worker imports this module too, but never renders images.
     from .ocr.images import save_jpeg
 
-    save_jpeg(picture, file, max_side=max_side, quality=quality)
+    save_jpeg(image, file, max_side=max_side, quality=quality)

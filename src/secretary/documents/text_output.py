@@ -1,4 +1,4 @@
-"""Markdown as a page that is safe to open, and as plain text."""
+"""Renders Markdown as a self-contained HTML page or as plain text, and writes result files."""
 
 import html
 import json
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-#: A link to anything else is text: no scripts, no files, no data.
+#: Links to anything else become text: no scripts, no files, no data.
 SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
-#: A key or a comment must follow at once; else it is a rule, and then comes the text.
+#: A key or a comment must follow at once; otherwise `---` is a thematic break.
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?=#|[^\s-][^\n]*:)(?:.*\n)*?---[ \t]*(?:\n|\Z)")
-LONGEST_TITLE = 200
+MAX_TITLE_CHARACTERS = 200
 
-#: The policy is for the case that something got through nevertheless.
-PAGE = """\
+#: The content security policy is a second line of defence.
+HTML_PAGE = """\
 <!DOCTYPE html>
 <html{lang}>
 <head>
@@ -46,21 +46,23 @@ pre {{ overflow-x: auto }}
 
 
 def render_html(markdown: str, *, title: str | None = None, language: str | None = None) -> str:
-    """A whole page. HTML in the Markdown is shown as the text it is; pictures are told by their
-    descriptions, because to fetch one tells somebody that the page was opened."""
-    reader = _reader()
-    tokens = reader.parse(without_front_matter(markdown))
-    named = title or _first_heading(tokens) or "Document"
+    """Return a complete page. HTML in the Markdown is escaped. Images become their alt text, since
+    fetching one would reveal that the page was opened."""
+    parser = _parser()
+    tokens = parser.parse(without_front_matter(markdown))
+    page_title = title or _first_heading(tokens) or "Document"
     lang = f' lang="{html.escape(language)}"' if language else ""
-    body = reader.renderer.render(tokens, reader.options, {})
-    return PAGE.format(lang=lang, title=html.escape(named[:LONGEST_TITLE]), body=body)
+    body = parser.renderer.render(tokens, parser.options, {})
+    return HTML_PAGE.format(
+        lang=lang, title=html.escape(page_title[:MAX_TITLE_CHARACTERS]), body=body
+    )
 
 
 def render_text(markdown: str) -> str:
-    """The words without the marks: cells apart by tabs, items behind their bullets."""
-    reader = _reader()
-    reader.validateLink = lambda url: True  # type: ignore[method-assign]
-    text = "".join(_lines(reader.parse(without_front_matter(markdown))))
+    """Return the text without markup: cells separated by tabs, list items with their bullets."""
+    parser = _parser()
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    text = "".join(_text_lines(parser.parse(without_front_matter(markdown))))
     return re.sub(r"\n{3,}", "\n\n", text.replace("\t\n", "\n")).strip("\n") + "\n"
 
 
@@ -68,16 +70,16 @@ def without_front_matter(markdown: str) -> str:
     return FRONT_MATTER.sub("", markdown, count=1)
 
 
-def _reader() -> "MarkdownIt":
-    from markdown_it import MarkdownIt  # most jobs have no need of it
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # most jobs do not need it
 
-    reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    reader.validateLink = lambda url: bool(SAFE_LINK.match(url))  # type: ignore[method-assign]
-    reader.add_render_rule("image", _description)
-    return reader
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: bool(SAFE_LINK.match(url))  # type: ignore[method-assign]
+    parser.add_render_rule("image", _render_alt_text)
+    return parser
 
 
-def _description(
+def _render_alt_text(
     renderer: Any, tokens: Sequence["Token"], index: int, options: Any, env: Any
 ) -> str:
     return html.escape(tokens[index].content)
@@ -86,27 +88,27 @@ def _description(
 def _first_heading(tokens: Sequence["Token"]) -> str:
     for token, following in pairwise(tokens):
         if token.type == "heading_open":
-            return " ".join(_inline(following).split())
+            return " ".join(_inline_text(following).split())
     return ""
 
 
-def _lines(tokens: Sequence["Token"]) -> Iterator[str]:
-    lists: list[int | None] = []
+def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
+    open_lists: list[int | None] = []
     in_table = has_bullet = False
     for token in tokens:
         match token.type:
             case "bullet_list_open":
-                lists.append(None)
+                open_lists.append(None)
             case "ordered_list_open":
-                lists.append(int(token.attrs.get("start", 1)))
+                open_lists.append(int(token.attrs.get("start", 1)))
             case "bullet_list_close" | "ordered_list_close":
-                lists.pop()
-                yield "" if lists else "\n"
+                open_lists.pop()
+                yield "" if open_lists else "\n"
             case "list_item_open":
                 has_bullet = True
-                yield "  " * (len(lists) - 1) + _bullet(lists)
-            case "paragraph_open" if lists and not has_bullet:
-                yield "\n" + "  " * len(lists)
+                yield "  " * (len(open_lists) - 1) + _list_marker(open_lists)
+            case "paragraph_open" if open_lists and not has_bullet:
+                yield "\n" + "  " * len(open_lists)
             case "table_open" | "table_close":
                 in_table = token.type == "table_open"
                 yield "" if in_table else "\n"
@@ -115,35 +117,35 @@ def _lines(tokens: Sequence["Token"]) -> Iterator[str]:
             case "tr_close":
                 yield "\n"
             case "inline":
-                told, has_bullet = _inline(token), False
-                yield " ".join(told.split()) if in_table else _indented(told, lists)
+                text, has_bullet = _inline_text(token), False
+                yield " ".join(text.split()) if in_table else _indent(text, open_lists)
             case "paragraph_close" | "heading_close":
-                yield "\n" if lists else "\n\n"
+                yield "\n" if open_lists else "\n\n"
             case "fence" | "code_block":
-                yield _indented(token.content, lists).rstrip("\n") + "\n\n"
+                yield _indent(token.content, open_lists).rstrip("\n") + "\n\n"
             case "hr":
                 yield "\n"
 
 
-def _bullet(lists: list[int | None]) -> str:
-    number = lists[-1]
+def _list_marker(open_lists: list[int | None]) -> str:
+    number = open_lists[-1]
     if number is None:
         return "- "
-    lists[-1] = number + 1
+    open_lists[-1] = number + 1
     return f"{number}. "
 
 
-def _indented(text: str, lists: Sequence[int | None]) -> str:
-    return text.replace("\n", "\n" + "  " * len(lists))
+def _indent(text: str, open_lists: Sequence[int | None]) -> str:
+    return text.replace("\n", "\n" + "  " * len(open_lists))
 
 
-def _inline(token: "Token") -> str:
-    return "".join(_words(token.children or []))
+def _inline_text(token: "Token") -> str:
+    return "".join(_inline_words(token.children or []))
 
 
-def _words(children: Sequence["Token"]) -> Iterator[str]:
+def _inline_words(children: Sequence["Token"]) -> Iterator[str]:
     target = ""
-    said: list[str] = []
+    words: list[str] = []
     for child in children:
         match child.type:
             case "text" | "code_inline" | "image":
@@ -151,16 +153,16 @@ def _words(children: Sequence["Token"]) -> Iterator[str]:
             case "softbreak" | "hardbreak":
                 word = "\n"
             case "link_open":
-                target, said, word = str(child.attrs.get("href", "")), [], ""
+                target, words, word = str(child.attrs.get("href", "")), [], ""
             case "link_close":
-                # An address that is its own name is told once, and one without a host never.
-                known = "".join(said).strip()
-                is_new = SAFE_LINK.match(target) and target.removeprefix("mailto:") != known
+                # Do not repeat a URL that equals its link text, nor show one without a host.
+                link_text = "".join(words).strip()
+                is_new = SAFE_LINK.match(target) and target.removeprefix("mailto:") != link_text
                 word = f" ({target})" if is_new else ""
                 target = ""
             case _:
                 word = ""
-        said.append(word)
+        words.append(word)
         yield word
 
 
@@ -179,58 +181,58 @@ OUTPUT_FILES: Mapping[TargetFormat, str] = {
 class TextOutput:
     directory: str
     markdown: str
-    #: None: the text is all there is.
+    #: None if there is only text.
     structured_data: Mapping[str, Any] | None
     target_format: TargetFormat
-    #: None: there is none.
+    #: None if there is no front matter.
     front_matter: Mapping[str, Any] | None = None
     title: str | None = None
     language: str | None = None
 
 
-def write_text_output(made: TextOutput) -> None:
-    """The files, and the long part of the results beside them."""
-    text, data = _formatted(made)
-    shown = Path(made.directory)
-    _replace_file(shown / RESULT_FILE, _whole(made.markdown))
-    if made.target_format != "markdown":
-        _replace_file(shown / OUTPUT_FILES[made.target_format], _whole(text))
-    is_short = len(text) + len(made.markdown) <= MAX_RESULTS_BYTES
+def write_text_output(output: TextOutput) -> None:
+    """Write the result files, and `texts.json` with the long part of the results."""
+    text, data = _render(output)
+    directory = Path(output.directory)
+    _replace_file(directory / RESULT_FILE, _encode(output.markdown))
+    if output.target_format != "markdown":
+        _replace_file(directory / OUTPUT_FILES[output.target_format], _encode(text))
+    is_short = len(text) + len(output.markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {
         "text": text if is_short else None,
-        "markdown_content": made.markdown if is_short else None,
-        "structured_data": data if is_short or made.structured_data is not None else None,
+        "markdown_content": output.markdown if is_short else None,
+        "structured_data": data if is_short or output.structured_data is not None else None,
     }
-    if made.front_matter is not None:
-        results["metadata"] = {"front_matter": made.front_matter}
-    _replace_file(shown / RESULTS_FILE, encode_json(results))
+    if output.front_matter is not None:
+        results["metadata"] = {"front_matter": output.front_matter}
+    _replace_file(directory / RESULTS_FILE, encode_json(results))
 
 
-def _formatted(made: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
-    match made.target_format:
+def _render(output: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
+    match output.target_format:
         case "html":
-            page = render_html(made.markdown, title=made.title, language=made.language)
-            return page, made.structured_data
+            page = render_html(output.markdown, title=output.title, language=output.language)
+            return page, output.structured_data
         case "text":
-            return render_text(made.markdown), made.structured_data
+            return render_text(output.markdown), output.structured_data
         case "json":
-            data = made.structured_data
-            data = {"text": made.markdown} if data is None else data
+            data = output.structured_data
+            data = {"text": output.markdown} if data is None else data
             return json.dumps(data, ensure_ascii=False, indent=2) + "\n", data
         case _:
-            return made.markdown, made.structured_data
+            return output.markdown, output.structured_data
 
 
 def update_text_output(
-    shown: str,
+    directory: str,
     markdown: str,
     *,
     structured_data: Mapping[str, Any],
     front_matter: Mapping[str, Any],
 ) -> None:
-    """To files and results that are there already: their Markdown is now this one."""
-    _replace_file(Path(shown, RESULT_FILE), _whole(markdown))
-    path = Path(shown, RESULTS_FILE)
+    """Replace the Markdown of existing files and results."""
+    _replace_file(Path(directory, RESULT_FILE), _encode(markdown))
+    path = Path(directory, RESULTS_FILE)
     results = json.loads(path.read_bytes())
     is_short = len(markdown) <= MAX_RESULTS_BYTES
     results |= {
@@ -241,15 +243,15 @@ def update_text_output(
     _replace_file(path, encode_json(results))
 
 
-def _whole(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Never into a file that is there: others may have links to it."""
+    """Replace a file without writing into it: other jobs may have linked it."""
     if not path.exists():
         path.write_bytes(content)
         return
-    unfinished = path.with_name(f".{uuid4().hex}")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    temporary = path.with_name(f".{uuid4().hex}")
+    temporary.write_bytes(content)
+    temporary.replace(path)

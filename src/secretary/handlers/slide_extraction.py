@@ -1,4 +1,5 @@
-"""The slides of a video: window by window, each kept when it is done, then drawn and read."""
+"""The slides of a video: finds them window by window, extracts their frames and reads their text.
+Each window, frame and text is cached as soon as it is done."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,63 +14,53 @@ import orjson
 from ..core.callables import LazyCallable, map_limited
 from ..documents.ocr.engines import open_engine
 from ..documents.page_store import PageStore
-from ..jobs.handler import JobContext
 from ..media.recording import PictureTrack, Recording
 from ..media.slides import WINDOW_S, Candidate, DrawnSlide, Seen, Slide, SlideText, windows
-from ..media.transcript import Picture
 from ..storage import append_log
 from ..storage.cache import CacheEntry
 from ..version import __version__
-from .cache_policy import made_after
 from .document_pipeline import Document
-from .transcription import GRACE, SoundProgress
+from .parameters import reusable_since
+from .progress import MediaProgress
+from .transcription import FFMPEG_GRACE, MediaContext
 
-LOOK: LazyCallable[Seen] = LazyCallable("media.slides", "look")
-CHOOSE: LazyCallable[list[Slide]] = LazyCallable("media.slides", "choose")
+SCAN: LazyCallable[Seen] = LazyCallable("media.slides", "look")
+SELECT: LazyCallable[list[Slide]] = LazyCallable("media.slides", "choose")
 DRAW: LazyCallable[list[DrawnSlide]] = LazyCallable("media.slides", "draw")
 READ: LazyCallable[SlideText] = LazyCallable("media.slides", "read")
 
-#: A window of five minutes takes seconds; this is for a machine that is very busy.
+#: A window of five minutes takes seconds; this is for a very busy machine.
 WINDOW_TIMEOUT = timedelta(minutes=20)
 DRAW_TIMEOUT = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    slide: Slide
-    #: None where nobody asked for it.
-    text: SlideText | None = None
-
-    def as_picture(self) -> Picture:
-        text = self.text.text if self.text else ""
-        return Picture(time=self.slide.time, file=self.slide.file_name, text=text)
-
-    def as_result(self) -> dict[str, Any]:
-        slide = self.slide
-        told = {"time": slide.time, "end": slide.end, "file": slide.file_name}
-        return told | ({"text": self.text.text} if self.text else {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frames:
-    frames: Sequence[Frame]
-    #: Relative to the data directory.
+class ExtractedSlides:
+    slides: Sequence[Slide]
+    #: The text of each slide; empty if it was not requested.
+    texts: Sequence[SlideText]
+    #: The cache entry, relative to the data directory.
     directory: str
-    made: bool
+    processed: bool
+
+    def with_texts(self) -> list[tuple[Slide, str | None]]:
+        if not self.texts:
+            return [(slide, None) for slide in self.slides]
+        return [(slide, text.text) for slide, text in zip(self.slides, self.texts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlideExtraction:
-    """One video on its way through its windows."""
+    """Extracts the slides of one video."""
 
-    ctx: JobContext[Any]
+    ctx: MediaContext
     document: Document
     recording: Recording
     track: PictureTrack
     first_percent: int
     last_percent: int
 
-    async def run(self, *, with_text: bool, languages: str | None) -> Frames:
+    async def run(self, *, with_text: bool, languages: str | None) -> ExtractedSlides:
         entry = await self.ctx.entry(
             "slides",
             self.document.sha256,
@@ -78,25 +69,23 @@ class SlideExtraction:
             version=f"secretary {__version__}",
         )
         entry.note({})
-        seen, made = await self._seen(entry)
-        choose = partial(CHOOSE, seen, limit=self.ctx.media.max_frames)
-        slides = await self.ctx.run(choose, wall_time=WINDOW_TIMEOUT)
+        scans, processed = await self._scan(entry)
+        select = partial(SELECT, scans, limit=self.ctx.media.max_frames)
+        slides = await self.ctx.run(select, wall_time=WINDOW_TIMEOUT)
         page_store = PageStore(str(entry.directory), str(self.ctx.directory))
         await map_limited(slides, self.ctx.processes, partial(self._draw, page_store, entry))
-        frames = [Frame(slide=slide) for slide in slides]
-        if with_text:
-            texts = await self._texts(slides, page_store, languages)
-            pairs = zip(slides, texts, strict=True)
-            frames = [Frame(slide=slide, text=text) for slide, text in pairs]
-        return Frames(frames=frames, directory=entry.name, made=made)
+        texts = await self._read(slides, page_store, languages) if with_text else []
+        return ExtractedSlides(
+            slides=slides, texts=texts, directory=entry.name, processed=processed
+        )
 
-    async def _seen(self, entry: CacheEntry) -> tuple[list[Seen], bool]:
-        """And whether any of it had to be looked for. Where nobody says how long the video is,
-        windows are looked at until there are no more pictures."""
-        known = await self._known(entry)
+    async def _scan(self, entry: CacheEntry) -> tuple[list[Seen], bool]:
+        """Scan all windows, and return whether any was not cached. Without a known duration,
+        windows are scanned until there are no more frames."""
+        cached = await self._cached(entry)
         limit = self.ctx.media.max_duration.total_seconds()
         duration = self.recording.duration
-        progress = SoundProgress(
+        progress = MediaProgress(
             self.ctx,
             "looking_for_slides",
             duration or limit,
@@ -104,10 +93,10 @@ class SlideExtraction:
             last_percent=self.last_percent,
         )
 
-        async def look(window: tuple[int, float, float]) -> Seen:
+        async def scan(window: tuple[int, float, float]) -> Seen:
             number, start, end = window
             call = partial(
-                LOOK,
+                SCAN,
                 self.document.path,
                 self.track,
                 start,
@@ -115,46 +104,46 @@ class SlideExtraction:
                 timeout_s=WINDOW_TIMEOUT.total_seconds(),
                 program=self.ctx.media.ffmpeg,
             )
-            make = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + GRACE)
-            told = await self._kept(entry, known, number, make)
+            run = partial(self.ctx.run, call, wall_time=WINDOW_TIMEOUT + FFMPEG_GRACE)
+            values = await self._load_or_run(entry, cached, number, run)
             await progress.advance(end - start)
-            candidates = tuple(Candidate(**candidate) for candidate in told.pop("candidates"))
-            return Seen(**told, candidates=candidates)
+            candidates = tuple(Candidate(**candidate) for candidate in values.pop("candidates"))
+            return Seen(**values, candidates=candidates)
 
         if duration is not None:
-            spans = [(n, *span) for n, span in enumerate(windows(duration), start=1)]
-            made = any(number not in known for number, _, _ in spans)
-            return await map_limited(spans, self.ctx.processes, look), made
-        found: list[Seen] = []
+            spans = [(number, *span) for number, span in enumerate(windows(duration), start=1)]
+            processed = any(number not in cached for number, _, _ in spans)
+            return await map_limited(spans, self.ctx.processes, scan), processed
+        scans: list[Seen] = []
         for number in count(1):
             start = (number - 1) * WINDOW_S
-            seen = await look((number, start, start + WINDOW_S))
-            if seen.is_empty or start > limit:
+            result = await scan((number, start, start + WINDOW_S))
+            if result.is_empty or start > limit:
                 break
-            found.append(seen)
-        return found, len(found) > len(known)
+            scans.append(result)
+        return scans, len(scans) > len(cached)
 
     async def _draw(self, page_store: PageStore, entry: CacheEntry, slide: Slide) -> None:
-        """The name tells the moment too: another limit, and other slides have the numbers."""
-        kept = f"frame_{slide.number:03d}_{slide.at:.3f}.jpg"
-        if not (entry.directory / kept).exists() or made_after(self.ctx):
-            into = self.ctx.scratch / f"slide_{slide.number}"
-            into.mkdir(exist_ok=True)
+        """The cached name contains the time, because with another limit the numbers change."""
+        name = f"frame_{slide.number:03d}_{slide.at:.3f}.jpg"
+        if not (entry.directory / name).exists() or reusable_since(self.ctx):
+            directory = self.ctx.scratch / f"slide_{slide.number}"
+            directory.mkdir(exist_ok=True)
             call = partial(
                 DRAW,
                 self.document.path,
                 self.track,
                 [slide],
-                str(into),
+                str(directory),
                 timeout_s=DRAW_TIMEOUT.total_seconds(),
                 program=self.ctx.media.ffmpeg,
             )
-            (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + GRACE)
-            content = await asyncio.to_thread((into / drawn.name).read_bytes)
-            await asyncio.to_thread(_write, page_store, kept, content)
-        await asyncio.to_thread(page_store.link, kept, slide.file_name)
+            (drawn,) = await self.ctx.run(call, wall_time=DRAW_TIMEOUT + FFMPEG_GRACE)
+            content = await asyncio.to_thread((directory / drawn.name).read_bytes)
+            await asyncio.to_thread(_write, page_store, name, content)
+        await asyncio.to_thread(page_store.link, name, slide.file_name)
 
-    async def _texts(
+    async def _read(
         self, slides: Sequence[Slide], page_store: PageStore, languages: str | None
     ) -> list[SlideText]:
         documents = self.ctx.documents
@@ -168,10 +157,10 @@ class SlideExtraction:
             version=f"secretary {__version__}, {engine.version}",
         )
         entry.note({})
-        known = await self._known(entry)
+        cached = await self._cached(entry)
 
         async def read(slide: Slide) -> SlideText:
-            number = round(slide.at * 1000)  # which slide it is, however many there are
+            number = round(slide.at * 1000)  # identifies the slide, however many there are
             call = partial(
                 READ,
                 f"{page_store.job_directory}/{slide.file_name}",
@@ -180,32 +169,32 @@ class SlideExtraction:
                 ocr_engine=documents.ocr_engine,
                 ocr_data_directory=documents.ocr_data_directory,
             )
-            make = partial(self.ctx.run, call, wall_time=documents.page_timeout)
-            return SlideText(**await self._kept(entry, known, number, make))
+            run = partial(self.ctx.run, call, wall_time=documents.page_timeout)
+            return SlideText(**await self._load_or_run(entry, cached, number, run))
 
         return await map_limited(slides, self.ctx.processes, read)
 
-    async def _known(self, entry: CacheEntry) -> dict[int, append_log.RecordRef]:
-        since = made_after(self.ctx)
+    async def _cached(self, entry: CacheEntry) -> dict[int, append_log.RecordRef]:
+        since = reusable_since(self.ctx)
         return await asyncio.to_thread(append_log.index, str(entry.directory), made_after=since)
 
-    async def _kept(
+    async def _load_or_run(
         self,
         entry: CacheEntry,
-        known: Mapping[int, append_log.RecordRef],
+        cached: Mapping[int, append_log.RecordRef],
         number: int,
-        make: Callable[[], Awaitable[Any]],
+        run: Callable[[], Awaitable[Any]],
     ) -> dict[str, Any]:
-        """What is on record under this number; else what is made now, put on record."""
-        if number in known:
-            record = await asyncio.to_thread(lambda: next(append_log.read([known[number]])))
+        """The cached record with this number, or a new one."""
+        if number in cached:
+            record = await asyncio.to_thread(lambda: next(append_log.read([cached[number]])))
         else:
-            record = orjson.dumps(asdict(await make()))
-            keep = partial(append_log.append, not_before=made_after(self.ctx))
-            await asyncio.to_thread(keep, str(entry.directory), number, record)
+            record = orjson.dumps(asdict(await run()))
+            append = partial(append_log.append, not_before=reusable_since(self.ctx))
+            await asyncio.to_thread(append, str(entry.directory), number, record)
             entry.touch()
-        told: dict[str, Any] = orjson.loads(record)
-        return told
+        values: dict[str, Any] = orjson.loads(record)
+        return values
 
 
 def _write(page_store: PageStore, name: str, content: bytes) -> None:

@@ -1,10 +1,10 @@
-"""A transcript in another language, by a language model: its sentences keep their times."""
+"""Translation by the chat model: of transcripts, which keep their times, and of Markdown."""
 
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.callables import map_limited
 from ..core.errors import ContextExceeded, InvalidParameters
@@ -13,162 +13,167 @@ from ..documents.text_chunking import TextChunk, split_blocks
 from ..jobs.handler import JobContext
 from ..media.speech.engines import Transcription, Word
 from ..storage import append_log
-from .llm_cache import LlmCache, answers_about
-from .subjobs import Steps
+from .llm_cache import LlmCache, open_llm_cache
+from .parameters import LanguageParameters
+from .progress import StepProgress
 
 if TYPE_CHECKING:
     from ..media.transcript import Spoken
 
-#: Letters that are translated together, and kept together.
-PORTION = 20_000
+#: Characters of a transcript that are translated and cached together.
+TRANSCRIPT_BATCH = 20_000
+#: Tokens of a chunk of Markdown at most, and of the chunks that are translated together.
+MAX_CHUNK, CHUNK_BATCH = 800, 2500
+#: No chunk is made smaller than this many tokens.
+MIN_CHUNK = 50
+#: Characters that are enough to detect the language.
+LANGUAGE_SAMPLE = 5000
+WORD = re.compile(r"[^\W\d_]{2}")
+WHITESPACE_AROUND = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
 
 
-def check_translation(ctx: JobContext[Any]) -> None:
-    """Before any work: is the language known, and is there a model for it?"""
+def check_translation(ctx: JobContext[LanguageParameters]) -> None:
+    """Fail before any work if the target language is unknown or there is no model for it."""
     target = ctx.parameters.target_language
     if target is None:
         return
     if language_code(target) is None:
-        raise InvalidParameters(f"target_language: {target!r} is no language that is known")
+        raise InvalidParameters(f"target_language: {target!r} is not a known language")
     if not is_same_language(ctx.parameters.source_language, target):
         ctx.llm.model("chat")
 
 
-async def translated(ctx: JobContext[Any], spoken: "Spoken", target: str) -> "Spoken":
-    """The same sentences in another language. What is answered is kept, portion by portion."""
+async def translate_transcript(
+    ctx: JobContext[LanguageParameters], spoken: "Spoken", target: str
+) -> "Spoken":
+    """The same sentences in another language, with their times."""
     from ..media.transcript import Spoken
 
     code = language_code(target) or target
-    said = await asyncio.to_thread(lambda: list(spoken.said()))
-    answers = await answers_about(ctx, "\n".join(one.text for one in said))
+    sentences = await asyncio.to_thread(lambda: list(spoken.said()))
+    llm = await open_llm_cache(ctx, "\n".join(sentence.text for sentence in sentences))
     directory = ctx.scratch / "translated"
     directory.mkdir(exist_ok=True)
-    portions = list(_portions(said))
-    for number, portion in enumerate(portions):
-        texts = await answers.translate(
-            [one.text for one in portion], source=spoken.language, target=code, instructions=None
+    batches = list(_sentence_batches(sentences))
+    for number, batch in enumerate(batches):
+        texts = await llm.translate(
+            [sentence.text for sentence in batch],
+            source=spoken.language,
+            target=code,
+            instructions=None,
         )
-        heard = Transcription(
-            language=code,
-            confidence=1.0,
-            said=tuple(
-                Word(one.start, one.end, text) for one, text in zip(portion, texts, strict=True)
-            ),
-        )
-        await asyncio.to_thread(_keep, str(directory), number, heard)
-        done = f"{number + 1}/{len(portions)}"
+        pairs = zip(batch, texts, strict=True)
+        words = tuple(Word(sentence.start, sentence.end, text) for sentence, text in pairs)
+        translation = Transcription(language=code, confidence=1.0, said=words)
+        await asyncio.to_thread(_store, str(directory), number, translation)
+        done = f"{number + 1}/{len(batches)}"
         await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
-    return Spoken(directory=str(directory), pieces=len(portions), language=code)
+    return Spoken(directory=str(directory), pieces=len(batches), language=code)
 
 
-def _keep(directory: str, number: int, heard: Transcription) -> None:
+def _store(directory: str, number: int, translation: Transcription) -> None:
     from ..media.transcript import record_of
 
-    append_log.append(directory, number, record_of(heard))
+    append_log.append(directory, number, record_of(translation))
 
 
-def _portions(said: Sequence[Word]) -> Iterator[list[Word]]:
-    portion: list[Word] = []
-    letters = 0
-    for one in said:
-        portion.append(one)
-        letters += len(one.text)
-        if letters >= PORTION:
-            yield portion
-            portion, letters = [], 0
-    if portion:
-        yield portion
+def _sentence_batches(sentences: Sequence[Word]) -> Iterator[list[Word]]:
+    batch: list[Word] = []
+    characters = 0
+    for sentence in sentences:
+        batch.append(sentence)
+        characters += len(sentence.text)
+        if characters >= TRANSCRIPT_BATCH:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
 
-#: Tokens of a piece at the most, and of those that are translated and kept together.
-PIECE, TEXT_TRANSLATION_PORTION = 800, 2500
-#: No piece is made smaller than this.
-SMALLEST = 50
-#: Letters from which the language is told; it takes no more.
-ENOUGH = 5000
-WORD = re.compile(r"[^\W\d_]{2}")
-EDGES = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+def detect_text_language(text: str) -> str | None:
+    """The two-letter code, or None if it cannot be detected."""
+    language = detect_language(text[:LANGUAGE_SAMPLE], tuple(COMMON_WORDS))
+    return language_code(language) if language else None
 
 
-def language_of_text(text: str) -> str | None:
-    """Two letters; None where it cannot be told."""
-    found = detect_language(text[:ENOUGH], tuple(COMMON_WORDS))
-    return language_code(found) if found else None
-
-
-async def translated_text(
-    answers: LlmCache,
+async def translate_markdown(
+    llm: LlmCache,
     text: str,
     *,
     source: str | None,
     target: str,
     instructions: str | None,
-    steps: Steps,
+    progress: StepProgress,
 ) -> str:
-    """Markdown in the language `target`. Code and front matter stay as they are."""
-    translation = _Translation(answers, source, language_code(target) or target, instructions)
-    pieces = await asyncio.to_thread(lambda: list(split_blocks(text, PIECE)))
-    portions = list(_text_translation_portions(pieces))
-    steps.expect(len(portions))
+    """Translate the text; code and front matter stay as they are."""
+    translator = _Translator(llm, source, language_code(target) or target, instructions)
+    chunks = await asyncio.to_thread(lambda: list(split_blocks(text, MAX_CHUNK)))
+    batches = list(_chunk_batches(chunks))
+    progress.expect(len(batches))
 
-    async def done(portion: Sequence[TextChunk]) -> str:
-        result = await translation.of(portion)
-        await steps.advance()
-        return result
+    async def translate(batch: Sequence[TextChunk]) -> str:
+        translation = await translator.translate(batch)
+        await progress.advance()
+        return translation
 
-    return "".join(await map_limited(portions, answers.lanes, done))
+    return "".join(await map_limited(batches, llm.concurrency, translate))
 
 
-def _text_translation_portions(pieces: Sequence[TextChunk]) -> Iterator[list[TextChunk]]:
-    portion: list[TextChunk] = []
+def _chunk_batches(chunks: Sequence[TextChunk]) -> Iterator[list[TextChunk]]:
+    batch: list[TextChunk] = []
     size = 0
-    for piece in pieces:
-        if portion and size + piece.tokens > TEXT_TRANSLATION_PORTION:
-            yield portion
-            portion, size = [], 0
-        portion.append(piece)
-        size += piece.tokens
-    if portion:
-        yield portion
+    for chunk in chunks:
+        if batch and size + chunk.tokens > CHUNK_BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(chunk)
+        size += chunk.tokens
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)
-class _Translation:
-    answers: LlmCache
+class _Translator:
+    llm: LlmCache
     source: str | None
     target: str
     instructions: str | None
 
-    async def of(self, pieces: Sequence[TextChunk]) -> str:
-        wordy = [place for place, piece in enumerate(pieces) if _has_words(piece)]
-        texts = [piece.text for piece in pieces]
-        if not wordy:
+    async def translate(self, chunks: Sequence[TextChunk]) -> str:
+        """The whitespace around each chunk stays."""
+        texts = [chunk.text for chunk in chunks]
+        matches = {
+            index: match
+            for index, chunk in enumerate(chunks)
+            if _has_words(chunk) and (match := WHITESPACE_AROUND.fullmatch(chunk.text))
+        }
+        if not matches:
             return "".join(texts)
-        edges = {place: EDGES.fullmatch(texts[place]) for place in wordy}
-        cores = [found[2] for found in edges.values() if found]
         try:
-            done = await self.answers.translate(
-                cores, source=self.source, target=self.target, instructions=self.instructions
+            translations = await self.llm.translate(
+                [match[2] for match in matches.values()],
+                source=self.source,
+                target=self.target,
+                instructions=self.instructions,
             )
         except ContextExceeded:
-            return await self._smaller(pieces)
-        for (place, found), core in zip(edges.items(), done, strict=True):
-            if found:
-                texts[place] = f"{found[1]}{core.strip()}{found[3]}"
+            return await self._translate_smaller(chunks)
+        for (index, match), translation in zip(matches.items(), translations, strict=True):
+            texts[index] = f"{match[1]}{translation.strip()}{match[3]}"
         return "".join(texts)
 
-    async def _smaller(self, pieces: Sequence[TextChunk]) -> str:
-        most = max(piece.tokens for piece in pieces) // 2
-        if most < SMALLEST:
-            raise ContextExceeded("Not even a sentence fits into the language model")
+    async def _translate_smaller(self, chunks: Sequence[TextChunk]) -> str:
+        max_tokens = max(chunk.tokens for chunk in chunks) // 2
+        if max_tokens < MIN_CHUNK:
+            raise ContextExceeded("Not even a sentence fits into the context of the language model")
         return "".join(
             [
-                await self.of([part])
-                for piece in pieces
-                for part in ([piece] if piece.is_code else split_blocks(piece.text, most))
+                await self.translate([part])
+                for chunk in chunks
+                for part in ([chunk] if chunk.is_code else split_blocks(chunk.text, max_tokens))
             ]
         )
 
 
-def _has_words(piece: TextChunk) -> bool:
-    return not piece.is_code and bool(WORD.search(piece.text))
+def _has_words(chunk: TextChunk) -> bool:
+    return not chunk.is_code and bool(WORD.search(chunk.text))

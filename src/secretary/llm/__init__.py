@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..config import LlmPriceSettings as Price
 from ..core.errors import UpstreamFailed
 from ..core.job import ResourceCalculator
 from ..media.speech.engines import Transcription
 from .endpoints import Endpoints
-from .options import LlmOptions, Model, Price, Provider, Purpose, Usage
+from .options import LlmOptions, Model, Provider, Purpose, Usage
 from .structured import fill
 from .transcription import Piece, transcribe
 from .translation import translate

@@ -52,7 +52,7 @@ def failure(error: "APIError", model: Model) -> JobFailed:
 
 def too_slow(provider: Provider) -> UpstreamFailed:
     return UpstreamFailed(
-        f"The language model did not answer in {provider.timeout_seconds:g} s:"
+        f"The language model did not answer in {provider.timeout_sec:g} s:"
         f" see {provider.setting}.timeout_sec"
     )
 
@@ -196,7 +196,7 @@ class Endpoints:
             from openai import APIError  # loaded by now
 
             try:
-                async with asyncio.timeout(model.provider.timeout_seconds):
+                async with asyncio.timeout(model.provider.timeout_sec):
                     return await send(client), time.monotonic() - started
             except TimeoutError:
                 raise too_slow(model.provider) from None
@@ -224,7 +224,7 @@ class Endpoints:
 def _make_client(provider: Provider) -> "AsyncOpenAI":
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
-    timeout = Timeout(provider.timeout_seconds, connect=CONNECT_SECONDS)
+    timeout = Timeout(provider.timeout_sec, connect=CONNECT_SECONDS)
     client = AsyncOpenAI(
         base_url=provider.base_url,
         api_key=provider.api_key or "none",  # servers without keys take any

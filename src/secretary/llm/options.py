@@ -4,33 +4,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from ..config import LlmPriceSettings as Price
+from ..config import LlmProviderSettings, LlmSettings
 from ..core.job import ResourceCalculator
 
 Purpose = Literal["chat", "vision", "transcription"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """An endpoint that speaks OpenAI's protocol."""
+class Provider(LlmProviderSettings):
+    """An endpoint with an OpenAI-compatible API."""
 
-    #: Where in the settings it stands, so that messages can say what to look at.
+    #: The setting that defines it, for error messages.
     setting: str
-    base_url: str
-    api_key: str | None = field(default=None, repr=False)
-    #: For one request with all its repetitions.
-    timeout_seconds: float = 300
-    max_concurrent: int = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """In whatever currency the operator counts."""
-
-    #: Of a million tokens.
-    input: float = 0
-    output: float = 0
-    #: Of a minute of sound.
-    minute: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +30,32 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class LlmOptions:
     models: Mapping[Purpose, Model] = field(default_factory=dict)
-    #: What the model for chat holds at once, question and answer.
-    context_tokens: int = 16_000
+    #: Context window of the chat model, prompt and answer.
+    context_tokens: int = LlmSettings().context_tokens
+
+    @classmethod
+    def from_settings(cls, llm: LlmSettings) -> "LlmOptions":
+        chosen: dict[Purpose, tuple[str | None, str | None, dict[str, Any]]] = {
+            "chat": (llm.chat_model or llm.model, llm.chat_provider, llm.chat_parameters),
+            "vision": (llm.vision_model or llm.model, llm.vision_provider, llm.vision_parameters),
+            "transcription": (
+                llm.transcription_model,
+                llm.transcription_provider,
+                llm.transcription_parameters,
+            ),
+        }
+        models: dict[Purpose, Model] = {}
+        for purpose, (name, provider_name, parameters) in chosen.items():
+            given = llm.providers[provider_name] if provider_name else llm.default_provider
+            if not name or given is None:
+                continue
+            setting = f"llm.providers.{provider_name}" if provider_name else "llm"
+            provider = Provider(setting=setting, **given.model_dump())
+            price = llm.prices.get(name)
+            models[purpose] = Model(
+                provider=provider, name=name, parameters=parameters, price=price
+            )
+        return cls(models, context_tokens=llm.context_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

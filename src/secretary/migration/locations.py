@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..app import make_blob_store
-from ..config import Settings, Storage
+from ..config import Settings, StorageSettings
 from ..core.errors import InvalidParameters
 from ..storage.blob_store import BlobStore, DirectoryBlobStore
-from ..store import JobStore, open_store
+from ..store import Store, open_store
 
 #: Instead of an address: whatever the settings say.
 SETTINGS = "settings"
@@ -32,7 +32,7 @@ class StoreAddress:
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    store: JobStore
+    store: Store
     files: BlobStore | None
 
 
@@ -61,7 +61,7 @@ def _files_of(settings: Settings) -> str:
 
 
 def _database_in(directory: Path) -> Path:
-    file = Settings(storage=Storage(data_dir=directory)).database_file
+    file = Settings(storage=StorageSettings(data_dir=directory)).database_file
     assert file is not None
     return file
 
@@ -83,12 +83,12 @@ async def open_location(address: StoreAddress) -> AsyncIterator[StorageLocation]
         await store.close()
 
 
-def _files(address: StoreAddress, store: JobStore) -> BlobStore | None:
+def _files(address: StoreAddress, store: Store) -> BlobStore | None:
     if address.files == "none":
         return None
     if address.files == "gridfs" or address.files.startswith("s3://"):
         uri = None if address.database_file else address.store_url
         return make_blob_store(
-            Settings(storage=Storage(files=address.files, mongodb_uri=uri)), store
+            Settings(storage=StorageSettings(files=address.files, mongodb_uri=uri)), store
         )
     return DirectoryBlobStore(Path(address.files).resolve())

@@ -15,8 +15,7 @@ from typing import Any
 import httpx
 
 from ..core.errors import AddressRefused
-from .client import Network
-from .transport import TcpStream
+from .client import Network, TcpStream
 
 #: Together with the empty line behind them.
 MAX_HEAD_BYTES = 64 * 1024

@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-from ..config import DocumentOptions, MediaOptions
+from ..config import DocumentSettings, MediaSettings
 from ..core.errors import EngineUnavailable, InvalidSettings, NotFound, StoreUnavailable
 from ..core.job import JobStatus, utc_now
 from ..jobs.registry import Registry
 from ..llm import LlmOptions, Purpose
 from ..llm.templates import Library
 from ..storage.blob_store import BlobStore
-from ..store import JobQuery, JobStore
-from ..store.workers import is_alive
+from ..store import JobQuery, Store
+from ..store.claims import is_alive
 from ..version import __version__
 
 MEGABYTE = 1_000_000
@@ -78,7 +78,7 @@ def check_office() -> Finding:
     return Finding("soffice", Verdict.INFO, "not found: needed for office documents as PDF")
 
 
-def check_ocr(options: DocumentOptions) -> Finding:
+def check_ocr(options: DocumentSettings) -> Finding:
     from ..documents.ocr.engines import open_engine  # it is heavy, and nothing else here needs it
 
     try:
@@ -89,7 +89,7 @@ def check_ocr(options: DocumentOptions) -> Finding:
     return Finding("ocr", Verdict.OK, f"{engine.name}, with data for {', '.join(languages)}")
 
 
-def check_media(options: MediaOptions) -> Iterator[Finding]:
+def check_media(options: MediaSettings) -> Iterator[Finding]:
     from ..media.ffmpeg import program_at
     from ..media.speech.engines import open_speech_engine
 
@@ -207,7 +207,7 @@ def check_file_system(kind: str, *, embedded_store: bool) -> Finding:
     return Finding("file system", Verdict.INFO, f"{kind}: a network file system")
 
 
-async def check_store(store: JobStore) -> list[Finding]:
+async def check_store(store: Store) -> list[Finding]:
     try:
         facts = await store.describe()
         return [
@@ -310,12 +310,12 @@ def check_clock(
     return Finding("clock", Verdict.OK, fact)
 
 
-async def _newest(store: JobStore) -> datetime | None:
+async def _newest(store: Store) -> datetime | None:
     page = await store.find(JobQuery(limit=1))
     return page.items[0].created_at if page.items else None
 
 
-async def _look_at_work(store: JobStore) -> list[Finding]:
+async def _look_at_work(store: Store) -> list[Finding]:
     counts = await store.counts()
     waiting = sum(by_status.get(JobStatus.PENDING, 0) for by_status in counts.values())
     running = sum(by_status.get(JobStatus.PROCESSING, 0) for by_status in counts.values())
@@ -325,7 +325,7 @@ async def _look_at_work(store: JobStore) -> list[Finding]:
     return [await _look_at_workers(store, waiting), Finding("jobs", Verdict.OK, fact)]
 
 
-async def _look_at_workers(store: JobStore, waiting: int) -> Finding:
+async def _look_at_workers(store: Store, waiting: int) -> Finding:
     now = utc_now()
     alive = [worker for worker in await store.workers() if is_alive(worker)]
     if not alive:
@@ -344,7 +344,7 @@ def _seconds(ago: timedelta) -> int:
     return max(0, int(ago.total_seconds()))
 
 
-async def _longest_wait(store: JobStore) -> str | None:
+async def _longest_wait(store: Store) -> str | None:
     """About how long the oldest job that could start has been waiting."""
     now = utc_now()
     for words, age in WAIT_THRESHOLDS.items():

@@ -153,7 +153,7 @@ class ServiceStats:
                 self._of_users.popitem(last=False)
         return self._of_users[user]
 
-    async def begin(self) -> None:
+    async def warm_up(self) -> None:
         """Count for the first time, before anybody asks."""
         with suppress(StoreUnavailable):
             await self._counts.get()
@@ -167,7 +167,7 @@ class ServiceStats:
 
     async def webhook_lag(self) -> timedelta:
         """How late the next event for a webhook is."""
-        due = await _in_time(self._job_service.store.events_due_since())
+        due = await _in_time(self._job_service.store.next_event_due_at())
         return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
 
     async def worker_stats(self) -> WorkerStats:

@@ -1,4 +1,7 @@
-"""Parts of a work on disk, each kept as soon as it is done and found again by its number."""
+"""An append-only log of numbered records, which several processes may write at once.
+
+Each process appends to a file of its own: one line per record, with its number and creation time
+in front. Appending a line is twenty times as fast as creating a file."""
 
 import errno
 import functools
@@ -11,14 +14,12 @@ from dataclasses import dataclass
 from typing import BinaryIO
 from uuid import uuid4
 
-#: Each process writes its records to a file of its own: a line for each, with its number and when
-#: it was made in front. To append is twenty times as fast as to make a file.
-RECORDS = "records-"
+FILE_PREFIX = "records-"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRef:
-    """Where a record is."""
+    """The position of a record in the log."""
 
     file: str
     start: int
@@ -26,55 +27,58 @@ class RecordRef:
     made_at: float
 
 
-_appending = threading.Lock()
+_append_lock = threading.Lock()
 
 
 def append(directory: str, number: int, record: bytes, *, not_before: float = 0.0) -> None:
-    """A record is one line. Once it is there, it is whole. It does not say that it is from before
-    `not_before`: whoever wants all made anew has to find what was made, though the clock of this
-    machine is behind, or was set back."""
+    """Append a record, which must be a single line.
+
+    Its creation time is never earlier than `not_before`: a client that asks for fresh records has
+    to find them, even if the clock of this machine is behind or was set back.
+    """
     made_at = max(time.time(), not_before)
-    line = b"%d %a %b\n" % (number, made_at, record)  # not %f: rounded, it could be from before
-    with _appending, open(f"{directory}/{_own_file(os.getpid())}", "ab", buffering=0) as file:
-        if file.write(line) < len(line):  # the disk is full, which nobody else would say
-            _own_file.cache_clear()  # behind half of a line nothing can be found
+    # Not %f: rounding could move the time before `not_before`.
+    line = b"%d %a %b\n" % (number, made_at, record)
+    with _append_lock, open(f"{directory}/{_own_file(os.getpid())}", "ab", buffering=0) as file:
+        if file.write(line) < len(line):  # the disk is full, and the write did not raise
+            _own_file.cache_clear()  # a record after a partial line could not be parsed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def index(directory: str, *, made_after: float = 0.0) -> dict[int, RecordRef]:
-    """The records that are there, each as it was made last."""
-    found: dict[int, RecordRef] = {}
-    for place, number in _all_places(directory):
-        known = found.get(number)
-        if place.made_at >= made_after and (not known or known.made_at <= place.made_at):
-            found[number] = place
-    return found
+    """Return the latest record for each number."""
+    latest: dict[int, RecordRef] = {}
+    for number, ref in _scan(directory):
+        other = latest.get(number)
+        if ref.made_at >= made_after and (not other or other.made_at <= ref.made_at):
+            latest[number] = ref
+    return latest
 
 
-def read(wanted: Iterable[RecordRef]) -> Iterator[bytes]:
+def read(refs: Iterable[RecordRef]) -> Iterator[bytes]:
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
-        for place in wanted:
-            if place.file not in files:
-                files[place.file] = stack.enter_context(open(place.file, "rb"))
-            files[place.file].seek(place.start)
-            yield files[place.file].read(place.size).split(b" ", 2)[2]
+        for ref in refs:
+            if ref.file not in files:
+                files[ref.file] = stack.enter_context(open(ref.file, "rb"))
+            files[ref.file].seek(ref.start)
+            yield files[ref.file].read(ref.size).split(b" ", 2)[2]
 
 
-def _all_places(directory: str) -> Iterator[tuple[RecordRef, int]]:
+def _scan(directory: str) -> Iterator[tuple[int, RecordRef]]:
     with os.scandir(directory) as entries:
-        files = [entry.path for entry in entries if entry.name.startswith(RECORDS)]
-    for file in files:
+        paths = [entry.path for entry in entries if entry.name.startswith(FILE_PREFIX)]
+    for path in paths:
         start = 0
-        with open(file, "rb") as lines:
-            for line in lines:
-                if line.endswith(b"\n"):  # else the process died while it wrote
+        with open(path, "rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):  # otherwise the process died while writing it
                     number, made_at, _ = line.split(b" ", 2)
-                    yield RecordRef(file, start, len(line), float(made_at)), int(number)
+                    yield int(number), RecordRef(path, start, len(line), float(made_at))
                 start += len(line)
 
 
 @functools.cache
 def _own_file(pid: int) -> str:
-    """Not by the process id alone: another machine, or another day, may have the same."""
-    return f"{RECORDS}{pid}-{uuid4().hex[:12]}.jsonl"
+    """Not the process id alone: it may repeat on another machine or after a restart."""
+    return f"{FILE_PREFIX}{pid}-{uuid4().hex[:12]}.jsonl"

@@ -1,14 +1,18 @@
 """Brings what a job is to work on to a local file: an upload, a URL, or a file under a root."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..config import DownloadLimits
 from ..core.errors import DownloadRefused, InvalidParameters, NotFound
 from ..core.file_types import safe_name
 from .uploads import Uploads
+
+if TYPE_CHECKING:
+    from ..network.client import Network
 
 DEFAULT_LIMITS = DownloadLimits()
 
@@ -39,6 +43,16 @@ class Sources:
     allow_hosts: tuple[str, ...] = ()
     limits: DownloadLimits = DEFAULT_LIMITS
 
+    @cached_property
+    def network(self) -> "Network":
+        """The one that all downloads of this process share."""
+        from ..network.client import Network  # most processes never download
+
+        return Network(self.allow_hosts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     async def fetch(self, named: Named, *, job_id: str, into: Path) -> SourceFile:
         """The source as a file; what is downloaded goes `into` a directory."""
         kind, value = named_source(named)
@@ -59,11 +73,9 @@ class Sources:
 
     async def download(self, url: str, target: Path) -> SourceFile:
         """The file at a URL, as the file `target`."""
-        # Loaded here, because most processes that import this never download.
-        from ..network.client import Network
         from ..network.downloads import download
 
-        done = await download(Network(self.allow_hosts), url, target, limits=self.limits)
+        done = await download(self.network, url, target, limits=self.limits)
         return SourceFile(done.path, done.file_name)
 
     def _local(self, text: str, job_id: str) -> SourceFile:

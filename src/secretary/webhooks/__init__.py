@@ -1,6 +1,5 @@
 """Delivers events to webhooks: signed, retried, recorded."""
 
-from .retry_policy import BreakerOptions, Schedule
-from .sender import Sender, SenderOptions
+from .sender import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
-__all__ = ["BreakerOptions", "Schedule", "Sender", "SenderOptions"]
+__all__ = ["BreakerOptions", "RetrySchedule", "Sender", "SenderOptions"]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from ..config import DocumentOptions, MediaOptions
+from ..config import DocumentSettings, MediaSettings
 from ..core.job import Job, LogEntry, Progress, ResourceCalculator
 from ..jobs.handler import Handler, JobContext, Results, results_as_json, run_in_thread
 from ..jobs.registry import Registry
@@ -56,8 +56,8 @@ async def run_handler(
     attempt_directory: str,
     sources: Sources,
     cache: Cache,
-    documents: DocumentOptions,
-    media: MediaOptions,
+    documents: DocumentSettings,
+    media: MediaSettings,
     llm: LlmOptions,
     templates: Path | None,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""What recognises text in a picture: the protocol, and the engines by name."""
+"""The interface of OCR engines, and a factory that opens them by name."""
 
 import functools
 from dataclasses import dataclass
@@ -18,16 +18,18 @@ class OcrWord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OcrLine:
+    """A recognised line of text."""
+
     text: str
     words: tuple[OcrWord, ...]
     #: 0 to 100.
     confidence: float
     #: Left, top, right, bottom, in pixels.
     box: tuple[int, int, int, int]
-    #: Where its letters stand, and how high they are, whichever of them it holds.
+    #: The baseline and the x-height in pixels, whatever letters the line contains.
     baseline: float
     height: float
-    #: Lines that belong together, for instance a column, have the same number.
+    #: Lines that belong together, such as a column, share a number.
     block: int
 
 
@@ -37,20 +39,20 @@ class OcrEngine(Protocol):
 
     @property
     def version(self) -> str:
-        """Of the engine and of its data: another version may read another text."""
+        """Of the engine and its data: another version may recognise another text."""
         ...
 
     def languages(self) -> tuple[str, ...]:
-        """Those it has data for, sorted."""
+        """Return the codes of the installed languages, sorted."""
         ...
 
     def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
-        """The lines of an upright picture in reading order. Mode `L`; none when it is blank."""
+        """Return the lines of an upright image (mode `L`) in reading order; none if it is blank."""
         ...
 
 
 def open_engine(name: str = "tesseract", data_directory: str | None = None) -> OcrEngine:
-    """The same object for the same arguments: what it has loaded stays warm in this process."""
+    """Return one engine per set of arguments, so that its models stay loaded in this process."""
     return _opened(name, data_directory)
 
 
@@ -63,5 +65,5 @@ def _opened(name: str, data_directory: str | None) -> OcrEngine:
     if name == "rapidocr":
         from .rapidocr import RapidOcr
 
-        return RapidOcr()  # its data comes with its package
-    raise EngineUnavailable(f"There is no OCR engine {name!r}; there is: tesseract, rapidocr")
+        return RapidOcr()  # its models are part of the package
+    raise EngineUnavailable(f"Unknown OCR engine {name!r}; there is: tesseract, rapidocr")

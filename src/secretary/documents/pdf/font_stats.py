@@ -1,4 +1,4 @@
-"""The sizes of type in a document, told from a few of its pages."""
+"""Estimates the font sizes of a document's body text and headings from a few pages."""
 
 import ctypes
 from collections import Counter
@@ -10,67 +10,68 @@ from itertools import repeat
 from ...core.errors import FileCorrupt
 from . import pdfium
 from .document import PdfFile, open_page
-from .layout.headings import LARGER, FontSizes
+from .layout.headings import LARGER_SIZE, FontSizes
 from .layout.runs import font_traits
 from .structure import read_structure
 
-MOST_PAGES = 6
-MOST_OBJECTS = 1_500
-#: More sizes than these are no levels of headings.
-MOST_SIZES = 5
-#: Of the body's letters: a size that has more is another body, for instance of a second column.
-ANOTHER_BODY = 0.2
-#: Sizes that differ by less are the same.
-ALIKE = 1.06
+SAMPLE_PAGES = 6
+MAX_OBJECTS = 1_500
+#: More sizes than this are not heading levels.
+MAX_HEADING_SIZES = 5
+#: A size with more than this share of the body's characters is other body text, such as a second
+#: column.
+SECOND_BODY_SHARE = 0.2
+#: Sizes within this ratio are the same.
+SAME_SIZE_RATIO = 1.06
 
 
-#: Of files read lately: a process reads a document in several calls, some pages in each.
-_known: dict[tuple[object, ...], FontSizes | None] = {}
-MOST_KNOWN = 16
+#: Results for recent files: a process reads a document in several calls.
+_cache: dict[tuple[object, ...], FontSizes | None] = {}
+MAX_CACHED = 16
 
 
 class FontStats:
-    """The same for all who read a part of the document; looked at when the first page is read."""
+    """Font statistics of a document, computed when the first page is read."""
 
     def __init__(self, document: PdfFile) -> None:
         self._document = document
 
     @cached_property
-    def scale(self) -> FontSizes | None:
+    def font_sizes(self) -> FontSizes | None:
         identity = self._document.identity
-        if identity not in _known:
-            if len(_known) >= MOST_KNOWN:
-                _known.clear()
-            pages = [_sizes(page) for page in self._pages()]
-            texts, listings = [text for text, _ in pages], [listing for _, listing in pages]
-            # Listings say nothing about the text around them, unless there is none.
-            _known[identity] = _scale(_without_front(texts) or _without_front(listings))
-        return _known[identity]
+        if identity not in _cache:
+            if len(_cache) >= MAX_CACHED:
+                _cache.clear()
+            pages = [_characters_by_size(page) for page in self._pages()]
+            texts, codes = [text for text, _ in pages], [code for _, code in pages]
+            # Source code says nothing about the text around it, unless there is nothing else.
+            _cache[identity] = _estimate_sizes(_merge_pages(texts) or _merge_pages(codes))
+        return _cache[identity]
 
     @cached_property
-    def tagged(self) -> bool:
-        """The file says which lines are headings, on some page at least."""
+    def has_tagged_headings(self) -> bool:
+        """Whether the structure tree marks headings on any of the sampled pages."""
         return any(read_structure(page).has_headings for page in self._pages())
 
     def _pages(self) -> Iterator[int]:
-        for number in _sample(len(self._document)):
-            # A page that no one asked for may be damaged.
+        for number in _sample_pages(len(self._document)):
+            # Other pages than the requested one may be damaged.
             with suppress(FileCorrupt), open_page(self._document, number) as page:
                 yield pdfium.handle(page)
 
 
-def _sample(count: int) -> list[int]:
-    """The first pages and some of the others."""
-    if count <= MOST_PAGES:
+def _sample_pages(count: int) -> list[int]:
+    """Return the first pages and some of the others."""
+    if count <= SAMPLE_PAGES:
         return list(range(1, count + 1))
-    return [1, 2, 3, *(count * step // (MOST_PAGES - 2) for step in range(1, MOST_PAGES - 2))]
+    return [1, 2, 3, *(count * step // (SAMPLE_PAGES - 2) for step in range(1, SAMPLE_PAGES - 2))]
 
 
-def _sizes(page: int) -> tuple[Counter[float], Counter[float]]:
-    """How much is set in which size, in letters, as their widths tell: in text, and in listings."""
-    count = min(pdfium.count_objects(page), MOST_OBJECTS)
-    room = pdfium.floats(11)
-    base = ctypes.addressof(room)
+def _characters_by_size(page: int) -> tuple[Counter[float], Counter[float]]:
+    """Return the number of characters per font size, estimated by width: of text and of code."""
+    count = min(pdfium.count_objects(page), MAX_OBJECTS)
+    buffer = pdfium.floats(11)
+    base = ctypes.addressof(buffer)
     weights: Counter[float] = Counter()
     code: Counter[float] = Counter()
     fonts: dict[int, bool] = {}
@@ -82,7 +83,7 @@ def _sizes(page: int) -> tuple[Counter[float], Counter[float]]:
             fonts[font] = font_traits(font)[2]
         pdfium.object_matrix(address, base + 4)
         pdfium.object_bounds(address, base + 28, base + 32, base + 36, base + 40)
-        size, _, _, c, d, _, _, left, bottom, right, top = room
+        size, _, _, c, d, _, _, left, bottom, right, top = buffer
         height = round(2 * size * (c * c + d * d) ** 0.5) / 2
         if 1 < height < 500:
             kind = code if fonts[font] else weights
@@ -90,8 +91,9 @@ def _sizes(page: int) -> tuple[Counter[float], Counter[float]]:
     return weights, code
 
 
-def _without_front(pages: Sequence[Counter[float]]) -> Counter[float]:
-    """On the first page much is large; only the largest is a heading, unless others have it too."""
+def _merge_pages(pages: Sequence[Counter[float]]) -> Counter[float]:
+    """Merge the pages; of the first one, which is a title page, only its largest size counts
+    unless other pages use it too."""
     weights: Counter[float] = Counter()
     for page in pages[1:]:
         weights.update(page)
@@ -104,16 +106,16 @@ def _without_front(pages: Sequence[Counter[float]]) -> Counter[float]:
     return weights
 
 
-def _scale(weights: Counter[float]) -> FontSizes | None:
+def _estimate_sizes(weights: Counter[float]) -> FontSizes | None:
     if not weights:
         return None
-    body, most = weights.most_common(1)[0]
+    body, body_weight = weights.most_common(1)[0]
     sizes: list[float] = []
     for size in sorted(weights, reverse=True):
-        if size < LARGER * body or weights[size] > ANOTHER_BODY * most:
+        if size < LARGER_SIZE * body or weights[size] > SECOND_BODY_SHARE * body_weight:
             continue
-        if not sizes or size * ALIKE < sizes[-1]:
+        if not sizes or size * SAME_SIZE_RATIO < sizes[-1]:
             sizes.append(size)
         else:
             sizes[-1] = size
-    return FontSizes(body, tuple(sizes[:MOST_SIZES]))
+    return FontSizes(body, tuple(sizes[:MAX_HEADING_SIZES]))

@@ -1,4 +1,4 @@
-"""What a tagged PDF says about its own structure: headings, items of lists, cells of tables."""
+"""Reads the structure tree of a tagged PDF: headings, list items and table cells."""
 
 import re
 from collections.abc import Iterator
@@ -7,34 +7,36 @@ from typing import NamedTuple
 
 from . import pdfium
 
-MOST_ELEMENTS = 20_000
-DEEPEST = 40
+MAX_ELEMENTS = 20_000
+MAX_DEPTH = 40
 HEADING = re.compile(r"H([1-6])")
 BLOCKS = frozenset(
     {"P", "Caption", "Note", "BlockQuote", "TOCI", "Figure", "Formula", "Index", "Title"}
 )
-ROWS = frozenset({"TR"})
-CELLS = frozenset({"TD", "TH"})
+_ROWS = frozenset({"TR"})
+_CELLS = frozenset({"TD", "TH"})
 
 Cell = list[int]
 
 
 class Tag(NamedTuple):
-    """What a piece of marked content belongs to."""
+    """The structure element that marked content belongs to."""
 
     #: H, LI, Code or P.
     kind: str
-    #: Of a heading from 1; of an item from 0.
+    #: Of a heading from 1, of a list item from 0.
     level: int
-    #: The same for all pieces of one paragraph, heading or item.
+    #: Shared by all content of one paragraph, heading or list item.
     block: int
 
 
 @dataclass(slots=True)
 class Structure:
-    #: By the numbers of marked content on the page.
+    """The structure of one page."""
+
+    #: By marked-content ID (MCID).
     tags: dict[int, Tag] = field(default_factory=dict)
-    #: Rows of cells of numbers.
+    #: Rows of cells, each a list of MCIDs.
     tables: list[list[list[Cell]]] = field(default_factory=list)
     elements: int = 0
 
@@ -44,34 +46,34 @@ class Structure:
 
 
 def read_structure(page: int) -> Structure:
-    found = Structure()
+    structure = Structure()
     tree = pdfium.load_structure(page)
     if not tree:
-        return found
+        return structure
     try:
         for number in range(max(pdfium.count_roots(tree), 0)):
             root = pdfium.get_root(tree, number)
             if root:
-                _walk(found, root, None, 0, 0)
+                _walk(structure, root, None, 0, 0)
     finally:
         pdfium.close_structure(tree)
-    return found
+    return structure
 
 
-def _walk(found: Structure, element: int, tag: Tag | None, lists: int, depth: int) -> None:
-    found.elements += 1
-    if found.elements > MOST_ELEMENTS or depth > DEEPEST:
+def _walk(structure: Structure, element: int, tag: Tag | None, lists: int, depth: int) -> None:
+    structure.elements += 1
+    if structure.elements > MAX_ELEMENTS or depth > MAX_DEPTH:
         return
     kind = _kind(element)
-    if kind == "Table" and not _holds_table(element, 0):
-        _add_table(found, element)
+    if kind == "Table" and not _contains_table(element, 0):
+        _add_table(structure, element)
         return
-    tag = _tag(kind, tag, lists, found.elements)
-    for child, mark in _children(element):
+    tag = _tag(kind, tag, lists, structure.elements)
+    for child, mcid in _children(element):
         if child:
-            _walk(found, child, tag, lists + (kind == "L"), depth + 1)
-        elif mark >= 0:
-            found.tags[mark] = tag or Tag("P", 0, found.elements)
+            _walk(structure, child, tag, lists + (kind == "L"), depth + 1)
+        elif mcid >= 0:
+            structure.tags[mcid] = tag or Tag("P", 0, structure.elements)
 
 
 def _tag(kind: str, tag: Tag | None, lists: int, number: int) -> Tag | None:
@@ -89,7 +91,7 @@ def _tag(kind: str, tag: Tag | None, lists: int, number: int) -> Tag | None:
 
 
 def _kind(element: int) -> str:
-    buffer = pdfium.letters(64)
+    buffer = pdfium.chars(64)
     written = pdfium.element_type(element, buffer, 64)
     if not 2 <= written <= 64:
         return ""
@@ -97,44 +99,44 @@ def _kind(element: int) -> str:
 
 
 def _children(element: int) -> Iterator[tuple[int | None, int]]:
-    """Elements, or the numbers of marked content."""
+    """Yield child elements, or MCIDs of marked content."""
     for number in range(max(pdfium.count_children(element), 0)):
         child = pdfium.get_child(element, number)
-        yield child, -1 if child else pdfium.child_mark(element, number)
+        yield child, -1 if child else pdfium.child_mcid(element, number)
 
 
-def _holds_table(element: int, depth: int) -> bool:
-    """A table in a table is a way of arranging a page."""
+def _contains_table(element: int, depth: int) -> bool:
+    """Return whether a table contains another one, so that it is used for page layout."""
     if depth > 6:
         return False
     return any(
-        child and (_kind(child) == "Table" or _holds_table(child, depth + 1))
+        child and (_kind(child) == "Table" or _contains_table(child, depth + 1))
         for child, _ in _children(element)
     )
 
 
-def _add_table(found: Structure, element: int) -> None:
+def _add_table(structure: Structure, element: int) -> None:
     rows = [
-        [list(_marks(cell, 0)) for cell in _below(row, CELLS, 0)]
-        for row in _below(element, ROWS, 0)
+        [list(_mcids(cell, 0)) for cell in _descendants(row, _CELLS, 0)]
+        for row in _descendants(element, _ROWS, 0)
     ]
-    found.tables.append([row for row in rows if row])
-    found.elements += sum(map(len, rows))
+    structure.tables.append([row for row in rows if row])
+    structure.elements += sum(map(len, rows))
 
 
-def _below(element: int, kinds: frozenset[str], depth: int) -> Iterator[int]:
+def _descendants(element: int, kinds: frozenset[str], depth: int) -> Iterator[int]:
     for child, _ in _children(element):
         if not child:
             continue
         if _kind(child) in kinds:
             yield child
         elif depth < 3:
-            yield from _below(child, kinds, depth + 1)
+            yield from _descendants(child, kinds, depth + 1)
 
 
-def _marks(element: int, depth: int) -> Iterator[int]:
-    for child, mark in _children(element):
-        if child and depth < DEEPEST:
-            yield from _marks(child, depth + 1)
-        elif mark >= 0:
-            yield mark
+def _mcids(element: int, depth: int) -> Iterator[int]:
+    for child, mcid in _children(element):
+        if child and depth < MAX_DEPTH:
+            yield from _mcids(child, depth + 1)
+        elif mcid >= 0:
+            yield mcid

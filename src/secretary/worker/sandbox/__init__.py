@@ -1,7 +1,6 @@
 """Calls in child processes with limits, for work that may crash, hang or eat memory."""
 
-from .calls import Limits, RemoteError, SandboxClosed, SandboxInterrupted
-from .pool import Sandbox
+from .pool import Limits, RemoteError, Sandbox, SandboxClosed, SandboxInterrupted
 
 __all__ = [
     "Limits",

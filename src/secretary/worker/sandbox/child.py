@@ -14,7 +14,8 @@ from typing import Any, cast
 from ...core import processes
 from ...core.errors import WorkerCrashed
 from . import child_main
-from .calls import (
+from .child_main import ALLOWED, HEADER, USAGE
+from .pool import (
     MIB,
     Breached,
     Call,
@@ -27,7 +28,6 @@ from .calls import (
     too_large,
     too_many_processes,
 )
-from .child_main import ALLOWED, HEADER, USAGE
 
 #: A process that was killed should be gone by then.
 DEATH_SECONDS = 5

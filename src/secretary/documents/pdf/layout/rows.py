@@ -1,4 +1,4 @@
-"""Rows: what stands on one line of a column, from left to right."""
+"""Joins text runs into segments, rows and lines."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,46 +10,46 @@ from .runs import Run
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
-#: In ems: a gap that is no space between two words; one that most often is none.
-HOLE, LIKELY_HOLE = 1.0, 0.55
-#: Beside letters of a fixed pitch spaces are wider.
-MONO = 1.3
-SPACE = 0.12
-#: Of the rows, and of a row: so much in letters of a fixed pitch is a listing.
-LISTED = 0.8
+#: In ems: a gap that cannot be a space, and one that probably is not.
+WORD_GAP, LIKELY_GAP = 1.0, 0.55
+#: The same in monospaced fonts, whose spaces are wider.
+MONO_GAP = 1.3
+SPACE_WIDTH = 0.12
+#: Share of the rows, and of a row, in a monospaced font that makes source code.
+CODE_SHARE = 0.8
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
-    """Runs that belong together without a doubt: a part of a line without holes."""
+class Segment:
+    """Adjacent runs of a line, without gaps between them."""
 
     runs: list[Run]
     left: float
     right: float
-    base: float
+    baseline: float
     size: float
 
     @property
     def top(self) -> float:
-        return self.base + 0.75 * self.size
+        return self.baseline + 0.75 * self.size
 
     @property
     def bottom(self) -> float:
-        return self.base - 0.25 * self.size
+        return self.baseline - 0.25 * self.size
 
     @property
     def text(self) -> str:
         if len(self.runs) == 1:
             return self.runs[0].text
-        return joined_runs(self.runs)
+        return _join_text(self.runs)
 
     @property
     def weight(self) -> int:
         return sum([len(run.text) for run in self.runs])
 
 
-def joined_runs(runs: Sequence[Run]) -> str:
-    """PDFium parts runs of the same line at spaces only; those of other lines may be one word."""
+def _join_text(runs: Sequence[Run]) -> str:
+    """Join runs. On the same line PDFium splits only at spaces; otherwise the gap decides."""
     parts = [runs[0].text]
     for before, run in pairwise(runs):
         if before.line == run.line or _is_space(before, run):
@@ -60,154 +60,155 @@ def joined_runs(runs: Sequence[Run]) -> str:
 
 def _is_space(before: Run, run: Run) -> bool:
     gap = max(run.left - before.right, before.left - run.right)
-    return abs(gap) > SPACE * min(before.style.size, run.style.size) or before.cut
+    return abs(gap) > SPACE_WIDTH * min(before.style.size, run.style.size) or before.hyphenated
 
 
-def pieces_of(runs: Iterable[Run], hole: float = LIKELY_HOLE) -> list[Piece]:
-    pieces: list[Piece] = []
+def join_runs(runs: Iterable[Run], max_gap: float = LIKELY_GAP) -> list[Segment]:
+    segments: list[Segment] = []
     before: Run | None = None
     for run in runs:
-        if before is not None and _goes_on(before, run, hole):
-            _append(pieces[-1], run)
+        if before is not None and _continues(before, run, max_gap):
+            _append(segments[-1], run)
         else:
-            pieces.append(Piece([run], run.left, run.right, run.base, run.style.size))
+            segments.append(Segment([run], run.left, run.right, run.baseline, run.style.size))
         before = run
-    return pieces
+    return segments
 
 
-def _goes_on(before: Run, run: Run, hole: float) -> bool:
+def _continues(before: Run, run: Run, max_gap: float) -> bool:
     if before.line != run.line:
         return False
     size = max(before.style.size, run.style.size)
     gap = run.left - before.right
     if run.style.mono:
-        hole = max(hole, MONO)
+        max_gap = max(max_gap, MONO_GAP)
     if gap < -size and not run.text.isascii() and RIGHT_TO_LEFT.search(run.text):
         gap = before.left - run.right
-    return -size < gap < hole * size and abs(before.base - run.base) < 0.6 * size
+    return -size < gap < max_gap * size and abs(before.baseline - run.baseline) < 0.6 * size
 
 
-def _append(piece: Piece, run: Run) -> None:
-    # The greatest of the runs says where the line is: marks above and below it do not.
-    if run.style.size > piece.size:
-        piece.size, piece.base = run.style.size, run.base
-    piece.runs.append(run)
-    piece.left, piece.right = min(piece.left, run.left), max(piece.right, run.right)
+def _append(segment: Segment, run: Run) -> None:
+    # The largest run determines the baseline: superscripts and subscripts do not.
+    if run.style.size > segment.size:
+        segment.size, segment.baseline = run.style.size, run.baseline
+    segment.runs.append(run)
+    segment.left, segment.right = min(segment.left, run.left), max(segment.right, run.right)
 
 
-def mended(pieces: list[Piece]) -> list[Piece]:
-    """Where each letter came as a line of its own, words again."""
-    letters = sum(piece.weight for piece in pieces)
-    if len(pieces) < 8 or letters > 4 * len(pieces):
-        return pieces
-    return [piece for row in rows_of(pieces) for piece in row]
+def rebuild_words(segments: list[Segment]) -> list[Segment]:
+    """Rebuild words if each letter came as a line of its own."""
+    letters = sum(segment.weight for segment in segments)
+    if len(segments) < 8 or letters > 4 * len(segments):
+        return segments
+    return [segment for row in group_rows(segments) for segment in row]
 
 
-def rows_of(pieces: list[Piece]) -> list[list[Piece]]:
-    """From the top down, each from left to right."""
-    rows: list[list[Piece]] = []
-    heads: list[Piece] = []
-    for piece in sorted(pieces, key=lambda piece: (-piece.base, piece.left)):
+def group_rows(segments: list[Segment]) -> list[list[Segment]]:
+    """Group segments into rows, from top to bottom, each from left to right."""
+    rows: list[list[Segment]] = []
+    largest: list[Segment] = []
+    for segment in sorted(segments, key=lambda segment: (-segment.baseline, segment.left)):
         for number in range(len(rows) - 1, max(len(rows) - 4, -1), -1):
-            if _beside(heads[number], rows[number], piece):
-                rows[number].append(piece)
-                if piece.size > heads[number].size:
-                    heads[number] = piece
+            if _is_beside(largest[number], rows[number], segment):
+                rows[number].append(segment)
+                if segment.size > largest[number].size:
+                    largest[number] = segment
                 break
         else:
-            rows.append([piece])
-            heads.append(piece)
-    return [_read(row) if len(row) > 1 else row for row in rows]
+            rows.append([segment])
+            largest.append(segment)
+    return [_sort_row(row) if len(row) > 1 else row for row in rows]
 
 
-def _read(row: list[Piece]) -> list[Piece]:
-    """In the direction of reading; what was drawn apart but stands together is one piece."""
-    row.sort(key=lambda piece: piece.left)
+def _sort_row(row: list[Segment]) -> list[Segment]:
+    """Sort a row in reading direction and join segments that touch."""
+    row.sort(key=lambda segment: segment.left)
     if any(
         not run.text.isascii() and RIGHT_TO_LEFT.search(run.text)
-        for piece in row
-        for run in piece.runs
+        for segment in row
+        for run in segment.runs
     ):
         return row[::-1]
-    pieces = row[:1]
-    for piece in row[1:]:
-        last = pieces[-1]
-        mono = piece.runs[0].style.mono
-        hole = MONO if mono else LIKELY_HOLE
-        if piece.left - last.right < hole * min(last.size, piece.size):
-            pieces[-1] = _both(last, piece)
+    segments = row[:1]
+    for segment in row[1:]:
+        last = segments[-1]
+        mono = segment.runs[0].style.mono
+        max_gap = MONO_GAP if mono else LIKELY_GAP
+        if segment.left - last.right < max_gap * min(last.size, segment.size):
+            segments[-1] = _merge(last, segment)
         else:
-            pieces.append(piece)
-    return pieces
+            segments.append(segment)
+    return segments
 
 
-def _both(first: Piece, second: Piece) -> Piece:
-    main = max(first, second, key=lambda piece: piece.size)
+def _merge(first: Segment, second: Segment) -> Segment:
+    heaviest = max(first, second, key=lambda segment: segment.size)
     right = max(first.right, second.right)
-    return Piece(first.runs + second.runs, first.left, right, main.base, main.size)
+    return Segment(first.runs + second.runs, first.left, right, heaviest.baseline, heaviest.size)
 
 
-def _beside(head: Piece, row: list[Piece], piece: Piece) -> bool:
-    size = max(head.size, piece.size)
-    # Marks above and below the line are smaller than what stands on it.
-    alike = min(head.size, piece.size) > 0.8 * size
-    if abs(head.base - piece.base) > (0.35 if alike else 0.6) * size:
+def _is_beside(largest_in_row: Segment, row: list[Segment], segment: Segment) -> bool:
+    size = max(largest_in_row.size, segment.size)
+    # Superscripts and subscripts are smaller than the text on the line.
+    same_size = min(largest_in_row.size, segment.size) > 0.8 * size
+    if abs(largest_in_row.baseline - segment.baseline) > (0.35 if same_size else 0.6) * size:
         return False
-    slack = 0.3 * min(head.size, piece.size)
-    # The latest are enough to see an overlap; a row of thousands must not be gone through.
+    slack = 0.3 * min(largest_in_row.size, segment.size)
+    # Checking the latest is enough, and a row may have thousands.
     return all(
-        piece.left > other.right - slack or piece.right < other.left + slack for other in row[-40:]
+        segment.left > other.right - slack or segment.right < other.left + slack
+        for other in row[-40:]
     )
 
 
-def is_listing(rows: Sequence[Sequence[Piece]]) -> bool:
-    """Letters of a fixed pitch stand in columns by themselves; the names of columns would not
-    be set in them. The numbers of lines may be set in anything."""
+def is_source_code(rows: Sequence[Sequence[Segment]]) -> bool:
+    """Return whether the rows are source code, which is aligned in columns by its nature. Column
+    headers would not be monospaced; line numbers may be set in any font."""
     mono = [_is_mono(row) for row in rows if len(row) > 1]
-    return bool(mono) and mono[0] and sum(mono) >= LISTED * len(mono)
+    return bool(mono) and mono[0] and sum(mono) >= CODE_SHARE * len(mono)
 
 
-def _is_mono(row: Sequence[Piece]) -> bool:
-    runs = [run for piece in row for run in piece.runs]
+def _is_mono(row: Sequence[Segment]) -> bool:
+    runs = [run for segment in row for run in segment.runs]
     if runs[0].text.isdigit() and len(runs) > 1:
         runs = runs[1:]
     mono = sum(len(run.text) for run in runs if run.style.mono)
-    return mono >= LISTED * sum(len(run.text) for run in runs)
+    return mono >= CODE_SHARE * sum(len(run.text) for run in runs)
 
 
-#: Dots that lead the eye to a page number.
+#: Dot leaders before a page number.
 LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
 NUMBER = re.compile(r"\d{1,4}|[ivxlc]{1,6}")
-#: Of the characters: so many set alike make the line so.
-NEARLY_ALL = 0.9
-#: Of a listing: what stands farther to the right, or seems to, is not padded.
-LAST_COLUMN = 200
+#: Share of the characters whose style counts as that of the line.
+STYLE_SHARE = 0.9
+#: Columns of source code beyond this are not padded.
+MAX_COLUMN = 200
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     text: str
     left: float
     right: float
-    base: float
+    baseline: float
     size: float
     bold: bool
     italic: bool
     mono: bool
-    #: Its last word goes on in the next line.
-    cut: bool
-    mark: int = -1
-    #: In pieces, or ends with a number that stands apart: of a table, or a table of contents.
-    entry: bool = False
-    #: Characters at its beginning that are bold, where the others are not.
-    bold_start: int = 0
-    #: Where its second part begins, if it is in two: a term, and what it means.
-    hang: float | None = None
+    #: Ends with a hyphenated word.
+    hyphenated: bool
+    mcid: int = -1
+    #: Consists of several segments or ends with a separate number: a table row or a TOC entry.
+    is_tabular: bool = False
+    #: The number of bold characters at the start, if the rest is not bold.
+    bold_prefix: int = 0
+    #: Where the second of two segments begins: the definition after a term.
+    definition_left: float | None = None
 
 
-def line_of(row: Sequence[Piece]) -> Line:
-    runs = [run for piece in row for run in piece.runs]
-    whole = sum(len(run.text) for run in runs)
+def build_line(row: Sequence[Segment]) -> TextLine:
+    runs = [run for segment in row for run in segment.runs]
+    length = sum(len(run.text) for run in runs)
     sizes: dict[float, int] = {}
     bold = italic = mono = plain_code = 0
     for run in runs:
@@ -217,47 +218,48 @@ def line_of(row: Sequence[Piece]) -> Line:
         plain_code += count * (style.mono and not style.bold)
         italic += count * style.italic
         mono += count * style.mono
-    if not runs[0].style.mono and runs[0].text.isdigit() and mono == whole - len(runs[0].text) > 0:
-        # The number of a line of a listing.
-        mono = whole
-    enough = NEARLY_ALL * whole
+    if not runs[0].style.mono and runs[0].text.isdigit() and mono == length - len(runs[0].text) > 0:
+        # A line number before source code.
+        mono = length
+    threshold = STYLE_SHARE * length
     text = (
-        " ".join([piece.text for piece in row])
-        if len(row) < 2 or mono < enough
-        else _in_columns(row)
+        " ".join([segment.text for segment in row])
+        if len(row) < 2 or mono < threshold
+        else _align_columns(row)
     )
-    entry = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
+    is_tabular = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
     if "..." in text or ". . ." in text or "…" in text or "___" in text:
         text, count = LEADERS.subn(" ", text)
-        entry = entry or count > 0
-    left, right = min(piece.left for piece in row), max(piece.right for piece in row)
-    main = max(row, key=lambda piece: piece.weight)
-    mark = max(runs, key=lambda run: len(run.text)).mark
-    if 2 * bold > whole:
-        # A name from a listing, in a heading: there is no bold for it.
+        is_tabular = is_tabular or count > 0
+    left, right = min(segment.left for segment in row), max(segment.right for segment in row)
+    heaviest = max(row, key=lambda segment: segment.weight)
+    mcid = max(runs, key=lambda run: len(run.text)).mcid
+    if 2 * bold > length:
+        # Code in a heading: monospaced fonts often lack a bold variant.
         bold += plain_code
-    bold_start = _bold_start(runs) if 0 < bold < enough else 0
+    bold_prefix = _bold_prefix(runs) if 0 < bold < threshold else 0
     size = max(sizes, key=lambda size: sizes[size])
-    return Line(
-        text, left, right, main.base, size, bold >= enough, italic >= enough, mono >= enough,
-        runs[-1].cut, mark, entry, bold_start, row[1].left if len(row) == 2 else None,
+    return TextLine(
+        text, left, right, heaviest.baseline, size,
+        bold >= threshold, italic >= threshold, mono >= threshold, runs[-1].hyphenated,
+        mcid, is_tabular, bold_prefix, row[1].left if len(row) == 2 else None,
     )  # fmt: skip
 
 
-def _in_columns(row: Sequence[Piece]) -> str:
-    """Letters of a fixed pitch, each part in the column it begins in."""
-    runs = [run for piece in row for run in piece.runs]
+def _align_columns(row: Sequence[Segment]) -> str:
+    """Align the segments of a monospaced line in their columns."""
+    runs = [run for segment in row for run in segment.runs]
     longest = max(runs, key=lambda run: len(run.text))
-    # The last letter does not fill its place.
+    # The last character is narrower than its cell.
     pitch = (longest.right - longest.left + 0.1 * longest.style.size) / len(longest.text)
     text = row[0].text
-    for piece in row[1:]:
-        column = min(round((piece.left - row[0].left) / pitch), LAST_COLUMN)
-        text = f"{text} ".ljust(column) + piece.text
+    for segment in row[1:]:
+        column = min(round((segment.left - row[0].left) / pitch), MAX_COLUMN)
+        text = f"{text} ".ljust(column) + segment.text
     return text
 
 
-def _bold_start(runs: Sequence[Run]) -> int:
+def _bold_prefix(runs: Sequence[Run]) -> int:
     length = 0
     for number, run in enumerate(runs):
         if not run.style.bold:

@@ -1,4 +1,4 @@
-"""Tables: cells in rows and columns."""
+"""The table model, and what all table detectors share: columns, cells and rows."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -7,16 +7,18 @@ from itertools import pairwise
 from statistics import median
 
 from ..structure import Structure
-from .rows import Piece, pieces_of, rows_of
-from .runs import Run, joined_lines
+from .rows import Segment, group_rows, join_runs
+from .runs import Run, join_lines
 
-#: In ems: what separates two columns of a table in most rows, and in all of them.
-GUTTER, NARROW = 0.5, 0.2
-
-#: Of the cells of a column: so many are in line.
-IN_LINE = 0.7
-
-Cells = list[list[Piece]]
+#: In ems: the gap between columns in most rows, and in all of them.
+GUTTER, MIN_GUTTER = 0.5, 0.2
+#: Share of a column's cells that must be aligned.
+ALIGNED_SHARE = 0.7
+#: Share of the characters that must be tagged before the tags are trusted.
+TAGGED_SHARE = 0.7
+#: Characters per cell on average; with more, the table is used for page layout.
+MAX_CELL_CHARACTERS = 250
+Cells = list[list[Segment]]
 
 
 @dataclass(slots=True)
@@ -30,24 +32,83 @@ class Table:
 
     @property
     def weight(self) -> int:
-        # Never the running text of a column, never a reason against one.
+        # Neutral in the search for columns: neither prose nor short cells.
         return 40
 
 
-def column_gaps(rows: Sequence[Sequence[Piece]], size: float) -> list[float]:
-    """Where nothing stands in any row: the middles of the gaps between the columns."""
-    spans = sorted((run.left, run.right) for row in rows for piece in row for run in piece.runs)
+def trusted_structure(structure: Structure, runs: Sequence[Run]) -> Structure:
+    mcids = set(structure.tags)
+    for table in structure.tables:
+        mcids.update(mcid for row in table for cell in row for mcid in cell)
+    total = sum(len(run.text) for run in runs)
+    tagged = sum(len(run.text) for run in runs if run.mcid in mcids)
+    return structure if total and tagged >= TAGGED_SHARE * total else Structure()
+
+
+def tagged_tables(structure: Structure, runs: list[Run]) -> tuple[list[Table], list[Run]]:
+    """Return the tables, and the runs outside of them."""
+    tables = []
+    for rows in structure.tables:
+        table = _build_tagged_table(rows, runs)
+        if table is not None:
+            tables.append(table)
+            used = {mcid for row in rows for cell in row for mcid in cell}
+            runs = [run for run in runs if run.mcid not in used]
+    return tables, runs
+
+
+def _build_tagged_table(rows: list[list[list[int]]], runs: Sequence[Run]) -> Table | None:
+    width = max((len(row) for row in rows), default=0)
+    positions = {
+        mcid: (number, column)
+        for number, row in enumerate(rows)
+        for column, cell in enumerate(row)
+        for mcid in cell
+    }
+    runs_by_cell: dict[tuple[int, int], list[Run]] = {}
+    for run in runs:
+        if run.mcid in positions:
+            runs_by_cell.setdefault(positions[run.mcid], []).append(run)
+    cells: list[Cells] = [
+        [
+            join_runs(runs_by_cell[number, column])
+            for column in range(width)
+            if (number, column) in runs_by_cell
+        ]
+        for number in range(len(rows))
+        if any(position[0] == number for position in runs_by_cell)
+    ]
+    if len(cells) < 2 or width < 2:
+        return None
+    letters = sum(len(run.text) for group in runs_by_cell.values() for run in group)
+    if letters > MAX_CELL_CHARACTERS * len(runs_by_cell):
+        return None
+    if all(len(row) == width for row in cells):
+        return build_table(cells)
+    return _by_position(cells, width)
+
+
+def _by_position(cells: list[Cells], width: int) -> Table | None:
+    """Assign cells to columns by position, since empty cells are not tagged."""
+    rows = [[segment for cell in row for segment in cell] for row in cells]
+    gaps = column_gaps(rows, rows[0][0].size)
+    return build_table([split_cells(row, gaps) for row in rows]) if len(gaps) + 1 == width else None
+
+
+def column_gaps(rows: Sequence[Sequence[Segment]], size: float) -> list[float]:
+    """Return the centres of the vertical gaps that no row reaches into."""
+    spans = sorted((run.left, run.right) for row in rows for segment in row for run in segment.runs)
     gaps: list[float] = []
     reach = spans[0][1] if spans else 0.0
     for left, right in spans:
-        if left - reach >= NARROW * size and _is_wide(rows, (left + reach) / 2, GUTTER * size):
+        if left - reach >= MIN_GUTTER * size and _is_wide(rows, (left + reach) / 2, GUTTER * size):
             gaps.append((left + reach) / 2)
         reach = max(reach, right)
     return gaps
 
 
-def _is_wide(rows: Sequence[Sequence[Piece]], gap: float, gutter: float) -> bool:
-    """In most rows the gap is wider than a space; in the others, the text may be."""
+def _is_wide(rows: Sequence[Sequence[Segment]], gap: float, gutter: float) -> bool:
+    """Return whether the gap is wider than a space in most rows."""
     widths = []
     for row in rows:
         before = max((r.right for p in row for r in p.runs if r.right <= gap), default=None)
@@ -57,73 +118,101 @@ def _is_wide(rows: Sequence[Sequence[Piece]], gap: float, gutter: float) -> bool
     return bool(widths) and median(widths) >= gutter
 
 
-def cells_of(row: Sequence[Piece], gaps: Sequence[float]) -> Cells:
+def split_cells(row: Sequence[Segment], gaps: Sequence[float]) -> Cells:
     cells: Cells = [[] for _ in range(len(gaps) + 1)]
-    for piece in row:
-        for part in split_at(piece, gaps):
+    for segment in row:
+        for part in _split_segment(segment, gaps):
             cells[bisect_left(gaps, (part.left + part.right) / 2)].append(part)
     return cells
 
 
-def split_at(piece: Piece, gaps: Sequence[float]) -> list[Piece]:
-    """What was taken for one piece may reach over a narrow gap."""
-    if bisect_left(gaps, piece.left) == bisect_left(gaps, piece.right) or len(piece.runs) == 1:
-        return [piece]
+def _split_segment(segment: Segment, gaps: Sequence[float]) -> list[Segment]:
+    """Split a segment that crosses a narrow gap."""
+    if (
+        bisect_left(gaps, segment.left) == bisect_left(gaps, segment.right)
+        or len(segment.runs) == 1
+    ):
+        return [segment]
     parts: dict[int, list[Run]] = {}
-    for run in piece.runs:
+    for run in segment.runs:
         parts.setdefault(bisect_left(gaps, (run.left + run.right) / 2), []).append(run)
     return [
-        Piece(
+        Segment(
             runs, min(run.left for run in runs), max(run.right for run in runs),
-            piece.base, piece.size,
+            segment.baseline, segment.size,
         )
         for runs in parts.values()
     ]  # fmt: skip
 
 
-def fits(row: Sequence[Piece], gaps: Sequence[float]) -> bool:
-    """Nothing reaches from one column into the next."""
+def fits_columns(row: Sequence[Segment], gaps: Sequence[float]) -> bool:
+    """Return whether no run reaches from one column into the next."""
     return all(
         bisect_left(gaps, run.left + 1) == bisect_left(gaps, run.right - 1)
-        for piece in row
-        for run in piece.runs
+        for segment in row
+        for run in segment.runs
     )
 
 
-def is_running(row: Sequence[Piece]) -> bool:
-    """A line of text whose words are spread to fill it, rather than cells."""
+def is_running_text(row: Sequence[Segment]) -> bool:
+    """Return whether this is a justified line of text rather than cells."""
     width = row[-1].right - row[0].left
     gaps = [after.left - before.right for before, after in pairwise(row)]
-    text = sum(piece.right - piece.left for piece in row)
+    text = sum(segment.right - segment.left for segment in row)
     return text > 0.8 * width and max(gaps, default=0.0) < 1.2 * row[0].size
 
 
-def filled(cells: Cells) -> int:
+def is_aligned(cells: Sequence[Sequence[Segment]]) -> bool:
+    """Return whether most cells of a column are left-, right- or centre-aligned."""
+    if len(cells) < 2:
+        return True
+    slack = 0.5 * cells[0][0].size
+    lefts = [min(segment.left for segment in cell) for cell in cells]
+    rights = [max(segment.right for segment in cell) for cell in cells]
+    middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
+    return any(
+        _largest_cluster(edges, slack) >= ALIGNED_SHARE * len(cells)
+        for edges in (lefts, rights, middles)
+    )
+
+
+def _largest_cluster(edges: list[float], slack: float) -> int:
+    """Count how many edges are close to each other."""
+    edges = sorted(edges)
+    best = start = 0
+    for end, edge in enumerate(edges):
+        while edge - edges[start] > 2 * slack:
+            start += 1
+        best = max(best, end - start + 1)
+    return best
+
+
+def count_filled(cells: Cells) -> int:
     return sum(bool(cell) for cell in cells)
 
 
-def cell_text(pieces: Sequence[Piece]) -> str:
-    """The text of a cell of one or more lines."""
-    text, cut = "", False
-    for row in rows_of(list(pieces)):
-        line = " ".join(piece.text for piece in row)
-        text = joined_lines(text, line, cut) if text else line
-        cut = row[-1].runs[-1].cut
-    return text
-
-
-def table_of(cells: Sequence[Cells]) -> Table:
-    pieces = [piece for row in cells for cell in row for piece in cell]
+def build_table(cells: Sequence[Cells]) -> Table:
+    segments = [segment for row in cells for cell in row for segment in cell]
     return Table(
         [[cell_text(cell) for cell in row] for row in cells],
-        min(piece.left for piece in pieces), max(piece.right for piece in pieces),
-        max(piece.top for piece in pieces), min(piece.bottom for piece in pieces),
-        pieces[0].size,
+        min(segment.left for segment in segments), max(segment.right for segment in segments),
+        max(segment.top for segment in segments), min(segment.bottom for segment in segments),
+        segments[0].size,
     )  # fmt: skip
 
 
-def whole_rows(lines: Sequence[Cells]) -> list[Cells]:
-    """Lines that go on the cells above them are put there."""
+def cell_text(segments: Sequence[Segment]) -> str:
+    """Return the text of a cell, which may have several lines."""
+    text, hyphenated = "", False
+    for row in group_rows(list(segments)):
+        line = " ".join(segment.text for segment in row)
+        text = join_lines(text, line, hyphenated) if text else line
+        hyphenated = row[-1].runs[-1].hyphenated
+    return text
+
+
+def merge_continued_rows(lines: Sequence[Cells]) -> list[Cells]:
+    """Merge lines that continue the cells above them into rows."""
     starts = _row_starts(lines)
     rows: list[Cells] = []
     for start, cells in zip(starts, lines, strict=True):
@@ -138,18 +227,18 @@ def whole_rows(lines: Sequence[Cells]) -> list[Cells]:
 def _row_starts(lines: Sequence[Cells]) -> list[bool]:
     if not lines:
         return []
-    heights = [_main_base(cells) for cells in lines]
-    size = max(piece.size for cell in lines[0] for piece in cell)
+    heights = [_main_baseline(cells) for cells in lines]
+    size = max(segment.size for cell in lines[0] for segment in cell)
     steps = [a - b for a, b in pairwise(heights)]
     tight = min((step for step in steps if step > 0.6 * size), default=0.0)
     wide = [step for step in steps if step > 1.2 * tight]
-    counts = [filled(cells) for cells in lines]
+    counts = [count_filled(cells) for cells in lines]
     if wide and len(wide) < len(steps) and tight < 1.6 * size:
         starts = [True, *(step > 1.2 * tight for step in steps)]
-        begun = [count for count, start in zip(counts, starts, strict=True) if start]
-        others = [count for count, start in zip(counts, starts, strict=True) if not start]
-        # The first lines of rows have the most cells; where all lines have, they are rows.
-        if sum(others) / len(others) < 0.8 * sum(begun) / len(begun):
+        first_counts = [count for count, start in zip(counts, starts, strict=True) if start]
+        other_counts = [count for count, start in zip(counts, starts, strict=True) if not start]
+        # First lines of rows fill the most cells; if all lines do, each line is a row.
+        if sum(other_counts) / len(other_counts) < 0.8 * sum(first_counts) / len(first_counts):
             return starts
     starts = [True]
     for number, step in enumerate(steps):
@@ -157,94 +246,11 @@ def _row_starts(lines: Sequence[Cells]) -> list[bool]:
     return starts
 
 
-def _main_base(cells: Cells) -> float:
-    return max((piece.size, piece.base) for cell in cells for piece in cell)[1]
+def _main_baseline(cells: Cells) -> float:
+    return max((segment.size, segment.baseline) for cell in cells for segment in cell)[1]
 
 
 def _continues(above: Cells, cells: Cells) -> bool:
-    if cells[0] or filled(cells) == len(cells):
+    if cells[0] or count_filled(cells) == len(cells):
         return False
     return all(a for a, b in zip(above, cells, strict=True) if b)
-
-
-def in_line(cells: Sequence[Sequence[Piece]]) -> bool:
-    """Most of the cells of a column begin, end or are centred at the same place."""
-    if len(cells) < 2:
-        return True
-    slack = 0.5 * cells[0][0].size
-    lefts = [min(piece.left for piece in cell) for cell in cells]
-    rights = [max(piece.right for piece in cell) for cell in cells]
-    middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
-    return any(_alike(edges, slack) >= IN_LINE * len(cells) for edges in (lefts, rights, middles))
-
-
-def _alike(edges: list[float], slack: float) -> int:
-    """How many are near the same place."""
-    edges = sorted(edges)
-    best = start = 0
-    for end, edge in enumerate(edges):
-        while edge - edges[start] > 2 * slack:
-            start += 1
-        best = max(best, end - start + 1)
-    return best
-
-
-#: Of the letters: so many must be tagged for the tags to be believed.
-COVERED = 0.7
-#: Characters of a cell on the average: with more, the table is a way to arrange a page.
-LONGEST = 250
-
-
-def believed(structure: Structure, runs: Sequence[Run]) -> Structure:
-    marks = set(structure.tags)
-    for table in structure.tables:
-        marks.update(mark for row in table for cell in row for mark in cell)
-    total = sum(len(run.text) for run in runs)
-    tagged = sum(len(run.text) for run in runs if run.mark in marks)
-    return structure if total and tagged >= COVERED * total else Structure()
-
-
-def tagged_tables(structure: Structure, runs: list[Run]) -> tuple[list[Table], list[Run]]:
-    """The tables, and the runs that are in none."""
-    tables = []
-    for rows in structure.tables:
-        table = _table(rows, runs)
-        if table is not None:
-            tables.append(table)
-            taken = {mark for row in rows for cell in row for mark in cell}
-            runs = [run for run in runs if run.mark not in taken]
-    return tables, runs
-
-
-def _table(rows: list[list[list[int]]], runs: Sequence[Run]) -> Table | None:
-    width = max((len(row) for row in rows), default=0)
-    places = {
-        mark: (number, column)
-        for number, row in enumerate(rows)
-        for column, cell in enumerate(row)
-        for mark in cell
-    }
-    held: dict[tuple[int, int], list[Run]] = {}
-    for run in runs:
-        if run.mark in places:
-            held.setdefault(places[run.mark], []).append(run)
-    cells: list[Cells] = [
-        [pieces_of(held[number, column]) for column in range(width) if (number, column) in held]
-        for number in range(len(rows))
-        if any(place[0] == number for place in held)
-    ]
-    if len(cells) < 2 or width < 2:
-        return None
-    letters = sum(len(run.text) for group in held.values() for run in group)
-    if letters > LONGEST * len(held):
-        return None
-    if all(len(row) == width for row in cells):
-        return table_of(cells)
-    return _by_place(cells, width)
-
-
-def _by_place(cells: list[Cells], width: int) -> Table | None:
-    """Empty cells are not told: where some are missing, the places say which."""
-    rows = [[piece for cell in row for piece in cell] for row in cells]
-    gaps = column_gaps(rows, rows[0][0].size)
-    return table_of([cells_of(row, gaps) for row in rows]) if len(gaps) + 1 == width else None
