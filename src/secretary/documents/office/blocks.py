@@ -1,4 +1,4 @@
-"""What every format is read into: paragraphs, headings, items, tables and what is in them."""
+"""The document model that every office format is read into: blocks and their inline content."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ PLAIN = Style()
 
 
 class Run(NamedTuple):
-    """Text of one style; a line feed in it is a line break."""
+    """Text in one style; a line feed in it is a line break."""
 
     text: str
     style: Style = PLAIN
@@ -37,12 +37,12 @@ class Run(NamedTuple):
 
 class Picture(NamedTuple):
     alt: str
-    #: Its name in the document's directory, None if it is not kept.
+    #: Its file name in the document's directory, None if it was not saved.
     file: str | None = None
 
 
 class NoteMark(NamedTuple):
-    """Where a note belongs; the note of the same label follows somewhere."""
+    """The reference to a note; the note with the same label follows."""
 
     label: str
 
@@ -64,10 +64,10 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a list. Levels begin with 0."""
+    """One list item. Levels start at 0."""
 
     level: int
-    #: `-`, or a number with its full stop; empty for a further paragraph of the item before.
+    #: `-`, or a number with a full stop; empty for a further paragraph of the previous item.
     marker: str
     content: Inlines
 
@@ -85,14 +85,14 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose cells hold blocks. Its first row becomes the head."""
+    """A table whose cells contain blocks. Its first row becomes the header."""
 
     rows: "Sequence[Sequence[Cell]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table whose cells are texts: a sheet can have a million of them."""
+    """A table whose cells are strings: a sheet can have a million of them."""
 
     rows: Sequence[Sequence[str]]
     #: By row and column.
@@ -117,17 +117,17 @@ Cell: TypeAlias = Sequence[Block]
 
 
 def words(content: Inlines) -> str:
-    """The bare text of what is in a line."""
+    """Return the plain text of inline content."""
     return "".join(inline.text for inline in content if isinstance(inline, Run))
 
 
 def is_blank(content: Inlines) -> bool:
-    """Neither a letter nor anything else to be seen."""
+    """Return whether there is nothing visible."""
     return not words(content).strip() and all(isinstance(inline, Run) for inline in content)
 
 
 def signed(blocks: "list[Block]", author: str | None) -> "list[Block]":
-    """A comment that begins with the name of who wrote it."""
+    """Put the name of its author in front of a comment."""
     if not author or not blocks or not isinstance(blocks[0], Paragraph):
         return blocks
     name = Run(f"{author}:", Style(italic=True))
@@ -135,7 +135,7 @@ def signed(blocks: "list[Block]", author: str | None) -> "list[Block]":
 
 
 MAX_CELLS = 1_000_000
-#: What is longer, or more than text, would only swell the table.
+#: Longer or more complex cells are not repeated where they span rows.
 REPEATED_CHARACTERS = 200
 _MAX_ACROSS = 1000
 
@@ -147,9 +147,9 @@ class Spanning(NamedTuple):
 
 
 def laid_out(rows: Iterable[Sequence[Spanning]]) -> list[list[Cell]]:
-    """Rows as HTML has them: cells that are covered by others are not among them."""
+    """Lay out rows as HTML has them, without the cells that others cover."""
     grid: list[list[Cell]] = []
-    #: Column -> what reaches down into it, and for how many more rows.
+    #: Column -> the cell that spans down into it, and for how many more rows.
     reaching: dict[int, tuple[Cell, int]] = {}
     count = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""What an office file has come to."""
+"""The result of reading an office file: its pages and pictures."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from .markdown import to_markdown, to_text
 
 MAX_PICTURES = 5000
 
-#: Told by content, because names inside a document are as good as any lie.
+#: Detected by content, since file names inside a document are not trustworthy.
 _BEGINNINGS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpg"),
@@ -27,7 +27,7 @@ _BEGINNINGS: tuple[tuple[bytes, str], ...] = (
 
 
 class Pictures:
-    """Without a directory none is kept."""
+    """Saves the pictures of a document; without a directory none is saved."""
 
     def __init__(self, directory: str | None) -> None:
         self._directory = Path(directory) if directory is not None else None
@@ -39,7 +39,7 @@ class Pictures:
         return self._directory is not None
 
     def keep(self, data: bytes) -> str | None:
-        """The name of its file; None if it is not kept or is no picture."""
+        """Save a picture and return its file name; None if it is not saved or not an image."""
         extension = _extension(data)
         if self._directory is None or extension is None:
             return None
@@ -56,7 +56,7 @@ class Pictures:
         return name
 
     def turn_page(self) -> tuple[str, ...]:
-        """Those of the page that ends here."""
+        """Return the pictures of the page that ends here."""
         names = tuple(self._on_page)
         self._on_page.clear()
         return names
@@ -75,7 +75,7 @@ def _extension(data: bytes) -> str | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfficeDocument:
     pages: list[Page]
-    #: Title, author and the like, where the file tells them.
+    #: Title, author and the like, as far as the file contains them.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

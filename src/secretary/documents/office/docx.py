@@ -1,4 +1,4 @@
-"""Word documents (docx), as one page: where their pages end is known only once they are set."""
+"""Reads Word documents (docx) as one page: page breaks depend on rendering."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -47,10 +47,10 @@ _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
 _PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
-#: What is longer is of no kind that we know.
+#: Longer field instructions are of no known type.
 _INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
-#: Notes by how they are marked: the prefix of their labels.
+#: Prefixes of note labels, by the element that refers to the note.
 NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
 _BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
@@ -71,9 +71,9 @@ class TextReader:
     part: Part
     styles: Styles
     pictures: Pictures
-    #: The label of a note, by what marks it and its id.
+    #: Returns the label of a note, given its reference element and id.
     label_of: Callable[[str, str], str | None]
-    #: Text boxes, charts and diagrams met in the paragraph; they follow it.
+    #: Text boxes, charts and diagrams found in the paragraph; they follow it.
     boxes: list[Element] = field(default_factory=list)
     _fields: list[_Field] = field(default_factory=list)
 
@@ -133,7 +133,7 @@ class TextReader:
                 self._read(child, found, link)
 
     def _style(self, properties: Element | None) -> Style | None:
-        """None for text that is not shown."""
+        """Return None for hidden text."""
         if properties is None:
             return PLAIN
         if is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
@@ -183,7 +183,7 @@ class TextReader:
 
 
 def _position(properties: Element | None) -> str | None:
-    """Raised or lowered by name, or by a distance."""
+    """Return whether the text is raised or lowered, by name or by distance."""
     named = value(properties, "vertAlign")
     distance = integer(value(properties, "position"))
     if named or not distance:
@@ -192,7 +192,7 @@ def _position(properties: Element | None) -> str | None:
 
 
 def _outside_boxes(shape: Element) -> Iterator[Element]:
-    """All that is in a shape; what is in a text box is the box's affair."""
+    """Yield all elements of a shape, except the content of text boxes."""
     if shape.tag == f"{MARKUP}AlternateContent":
         shape = alternative(shape)
         if shape is None:
@@ -261,7 +261,7 @@ def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
 
 
 class _Context(NamedTuple):
-    """What the parts of a document (body, notes) have in common."""
+    """What the parts of a document (body, notes) share."""
 
     styles: Styles
     numbering: Numbering
@@ -278,7 +278,7 @@ class _Reader:
         self._part = part
         self._context = context
         self._text = TextReader(part, context.styles, pictures, context.notes.label)
-        #: Text before a paragraph mark that was deleted: it goes on in the next paragraph.
+        #: Text before a deleted paragraph mark: it continues in the next paragraph.
         self._unfinished: list[Inline] = []
 
     def blocks(self, container: Element) -> list[Block]:
@@ -380,7 +380,7 @@ def _heading(properties: Element | None, meaning: Meaning) -> int | None:
 
 
 def _children(element: Element, tag: str) -> Iterator[Element]:
-    """Rows and cells, also those in content controls and insertions."""
+    """Yield rows or cells, including those in content controls and insertions."""
     for child in element:
         if child.tag == tag:
             yield child
@@ -393,7 +393,7 @@ def _root(part: Part | None) -> Element | None:
 
 
 class _Notes:
-    """Footnotes, endnotes and comments; each is told once, after the block that marks it."""
+    """Footnotes, endnotes and comments, each emitted once, after the block that refers to it."""
 
     def __init__(self, document: Part) -> None:
         self._parts = {

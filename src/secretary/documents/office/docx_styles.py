@@ -1,4 +1,4 @@
-"""What the styles of a Word document mean: which are headings, quotes, listings."""
+"""Interprets the styles and list numbering of Word documents."""
 
 import re
 from dataclasses import dataclass, field
@@ -17,22 +17,22 @@ from .conventions import (
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 VALUE = f"{W}val"
-#: An outline level that means: none.
+#: The outline level of body text.
 _BODY_TEXT = 9
 _BASES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a paragraph's style says."""
+    """What a paragraph style means."""
 
     heading: int | None = None
     contents: int | None = None
     is_code: bool = False
     is_quote: bool = False
-    #: Which list, and the level in it.
+    #: The list id, and the level in it.
     numbering: tuple[str, int] | None = None
-    #: By which the name of a style of lists says that it is deeper.
+    #: The nesting depth that the name of a list style implies.
     depth: int = 0
 
 
@@ -64,7 +64,7 @@ class Styles:
         return self._characters[identity]
 
     def _with_bases(self, identity: str | None) -> list[Element]:
-        """The style, then what it is based on."""
+        """Return the style followed by the styles it is based on."""
         chain: list[Element] = []
         while identity in self._styles and len(chain) < _BASES:
             element = self._styles[identity]
@@ -97,13 +97,13 @@ def _heading(chain: list[Element]) -> int | None:
 
 
 def heading_of(outline: str) -> int | None:
-    """The level of a heading whose outline level this is."""
+    """Return the heading level of an outline level, None for body text."""
     level = integer(outline, _BODY_TEXT)
     return level + 1 if level < _BODY_TEXT else None
 
 
 def _numbering(chain: list[Element]) -> tuple[str, int] | None:
-    """The list is often that of a style, the level in it that of another based on it."""
+    """Return list and level: often the list comes from a base style, the level from its child."""
     level = None
     for element in chain:
         numbered = element.find(f"{W}pPr/{W}numPr")
@@ -119,7 +119,7 @@ def _name(style: Element) -> str:
 
 
 def value(element: Element | None, name: str) -> str | None:
-    """The value of a property, None if it is not set."""
+    """Return the value of a property, None if it is not set."""
     found = element.find(f"{W}{name}") if element is not None else None
     return found.get(VALUE) if found is not None else None
 
@@ -144,7 +144,7 @@ _LEVELS = 9
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """`marker` begins an item in Markdown; `text` is what Word shows, without a bullet's sign."""
+    """`marker` starts an item in Markdown; `text` is what Word displays, except bullets."""
 
     marker: str
     text: str
@@ -159,13 +159,13 @@ class _List:
 class Numbering:
     def __init__(self, root: Element | None) -> None:
         self._lists: dict[str, _List] = {}
-        #: Number -> its list, and where levels start anew when it is used first.
+        #: List number -> its list, and the levels that restart when it is first used.
         self._numbers: dict[str, tuple[_List, dict[int, int]]] = {}
         if root is not None:
             self._read(root)
 
     def label(self, number: str, level: int) -> Label | None:
-        """Counts on; None for what is no list."""
+        """Return the next label of a list; None if the paragraph is not in a list."""
         if number not in self._numbers:
             return None
         found, restarts = self._numbers[number]

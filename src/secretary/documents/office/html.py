@@ -1,4 +1,4 @@
-"""Web pages (HTML), as they are in the file: nothing is fetched, no script is run."""
+"""Reads HTML as it is in the file: nothing is fetched, no script is run."""
 
 import base64
 import binascii
@@ -53,7 +53,7 @@ _LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
 
 
 @dataclass(slots=True)
-class _Level:
+"""An element with blocks of its own: a quote, a cell or the page itself."""
     """An element that holds blocks of its own: a quote, a cell, the page itself."""
 
     name: str
@@ -69,9 +69,9 @@ class _List:
     is_ordered: bool
     count: int
     marker: str = ""
-    #: Of one item only, which is in no list.
+    #: The list of a single item outside any list.
     is_stray: bool = False
-    #: How it is numbered, if not by numbers.
+    #: The numbering format, if not decimal.
     form: str = ""
 
 
@@ -167,7 +167,7 @@ class Flow:
             self._heading = None
 
     def _style(self, name: str, element: Element) -> None:
-        """One for each open element, so that its end takes it away."""
+        """Push one style per open element, so that its end tag can pop it."""
         style = self._styles[-1]
         if name in _STYLES and not (name == "code" and self._listing is not None):
             style = style.with_marks(_STYLES[name])
@@ -211,7 +211,7 @@ class Flow:
             self._add(Paragraph(line))
 
     def _add(self, block: Block) -> None:
-        """What is in a table but in none of its cells goes before it."""
+        """Add a block; blocks of a table outside its cells go before the table."""
         level = next(each for each in reversed(self._levels) if each.name != "tr")
         level.blocks.append(block)
 
@@ -253,7 +253,7 @@ class Flow:
 
 
 def _table(level: _Level) -> list[Block]:
-    """Tables that only place things on a page are taken apart."""
+    """Return the table, or the content of its cells if it is used for layout."""
     is_layout = level.cell is not None and level.cell.get("role") in ("presentation", "none")
     cells = [spanning.cell for row in level.rows for spanning in row]
     if is_layout or any(isinstance(block, Table) for cell in cells for block in cell):
@@ -295,7 +295,7 @@ def parsed_html(data: bytes) -> Element:
         encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
     )
     root = etree.fromstring(text.encode("utf-8", "replace"), parser)
-    # It mends what it can, but it ends in silence where elements are nested too deeply.
+    # The parser recovers from errors, but stops silently if elements are nested too deeply.
     if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
         raise FileCorrupt("The elements of the page are nested too deeply")
     if root is None:
@@ -304,7 +304,7 @@ def parsed_html(data: bytes) -> Element:
 
 
 def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
-    """`picture` is given the source and the description of each."""
+    """Convert elements to blocks; `picture` gets the source and alt text of each image."""
     flow = Flow()
     walk = etree.iterwalk(root, events=("start", "end"))
     hidden: Element | None = None
@@ -345,7 +345,7 @@ def is_hidden(element: Element) -> bool:
 
 
 def data_of(source: str) -> bytes | None:
-    """What a `data:` URI holds."""
+    """Return the content of a `data:` URI."""
     if source[:5].lower() != "data:":
         return None
     head, _, body = source[5:].partition(",")

@@ -1,4 +1,4 @@
-"""Office files to PDF by LibreOffice, in a process group and with a profile of their own."""
+"""Converts office files to PDF with LibreOffice, isolated in its own process and profile."""
 
 import contextlib
 import hashlib
@@ -26,10 +26,10 @@ from .containers import declared_bytes, ole_kind
 from .text import decoded, delimiter_of, text_at
 
 _BEGINNING = "libreoffice-"
-#: Where it puts a socket by which a second one with the same profile would find it. Nothing can
-#: tell it another place, and when it is killed the socket stays.
-_SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # to tidy up there, not to write
-#: What it does not escape when it writes a URL.
+#: LibreOffice creates a socket here to find another instance with the same profile. The location
+#: is not configurable, and when LibreOffice is killed the socket remains.
+_SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # only to clean up
+#: Characters that LibreOffice does not escape in URLs.
 _PLAIN = "/!$&'()*+,-.:=@_~"
 
 
@@ -43,7 +43,7 @@ def _temporary_profile(into: str) -> Iterator[Path]:
 
 
 def clear_profiles(into: str) -> None:
-    """Those of processes that were killed, and could not do it themselves."""
+    """Remove the profiles of processes that were killed."""
     for job_service in Path(into).glob(f"{_BEGINNING}*"):
         _clear(job_service)
 
@@ -54,7 +54,7 @@ def _profile_url(job_service: Path) -> str:
 
 def _clear(job_service: Path) -> None:
     for directory in _SOCKETS:
-        with contextlib.suppress(OSError):  # as a rule there is none
+        with contextlib.suppress(OSError):  # usually there is none
             os.unlink(f"{directory}/{_socket_of(job_service)}")
     shutil.rmtree(job_service, ignore_errors=True)
 
@@ -71,7 +71,7 @@ _MISSING = (
     "LibreOffice is not installed: install libreoffice-impress-nogui, libreoffice-writer-nogui"
     " and libreoffice-calc-nogui"
 )
-#: The filter by which each kind is read. Left to itself, LibreOffice takes garbage for text.
+#: Import filters by format. Without one, LibreOffice reads garbage as text.
 _FILTERS = {
     "docx": "MS Word 2007 XML",
     "xlsx": "Calc MS Excel 2007 XML",
@@ -89,19 +89,19 @@ _FILTERS = {
 }
 _TEXTS = {"text", "csv"}
 _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
-#: Where the end of a PDF is that was written to its end.
+#: Bytes at the end of a PDF that contain the end marker of a complete file.
 _END_WITHIN = 1024
-#: Where nobody listens: the way out of all that still would reach for the network.
+#: Nobody listens here: the proxy for everything that tries to reach the network.
 _NOWHERE = "127.0.0.1"
 _DISCARD_PORT = 9
 
 
 def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
-    """The path of the PDF, in the directory `into`. Nothing else is left there."""
+    """Convert a file and return the path of the PDF in `into`. Nothing else remains there."""
     program = _program()
     kind = _checked(path, kind)
     with _temporary_profile(into) as work:
-        # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
+        # A copy, so that LibreOffice sees neither the name nor the directory of the original.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
             source.write_text(decoded(text_at(path)), encoding="utf-8")
@@ -113,8 +113,8 @@ def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
         made = work / "out" / "document.pdf"
         if not _is_pdf(made):
             if code:
-                raise WorkerCrashed("LibreOffice crashed while it converted the document")
-            text = "LibreOffice cannot read the document: it is damaged, or needs a password"
+                raise WorkerCrashed("LibreOffice crashed while converting the document")
+            text = "LibreOffice cannot read the document: it is damaged or needs a password"
             raise FileCorrupt(text)
         target = Path(into) / "document.pdf"
         os.replace(made, target)
@@ -129,7 +129,7 @@ def _program() -> str:
 
 
 def _checked(path: str, kind: str) -> str:
-    """The kind by which a filter is chosen; what LibreOffice cannot open is refused before."""
+    """Return the format that selects the filter; reject what LibreOffice cannot open."""
     if kind != detect_file_type(Path(path)):
         raise FileCorrupt(f"The file is not a {kind} file, or is damaged")
     if kind == "ole":
@@ -137,13 +137,13 @@ def _checked(path: str, kind: str) -> str:
     if kind == "text" and path.lower().endswith(".csv"):
         return "csv"
     if kind not in _FILTERS:
-        raise UnsupportedFile(f"LibreOffice makes no PDF of a file of the kind {kind!r}")
+        raise UnsupportedFile(f"LibreOffice cannot convert {kind!r} files to PDF")
     if kind in _ZIPPED:
         if declared_bytes(path) > MAX_EXPANDED_BYTES:
             text = "The document is larger than allowed once it is unpacked"
             raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
         if kind.startswith("od"):
-            # Loaded here, because most processes that import this convert nothing.
+            # Imported here: most processes that import this module convert nothing.
             from .odf_text import refuse_encrypted_odf
 
             refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
@@ -166,7 +166,7 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
 
 
 def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
-    """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
+    """Return the exit code, which only reveals crashes: unreadable documents exit with 0."""
     proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
     environment = {
         **inherited_environment("PATH", "LANG", "TZ"),
@@ -194,7 +194,7 @@ def _is_pdf(path: Path) -> bool:
         return False
 
 
-#: No macro runs, no link is followed, no update is looked for.
+#: No macros, no links, no updates.
 _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
     ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),

@@ -1,4 +1,4 @@
-"""Blocks as Markdown."""
+"""Renders blocks as Markdown and as plain text."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from .blocks import (
     Table,
 )
 
-#: Browsers show these; others are linked, as a broken picture helps nobody.
+#: Browsers display these; other formats are linked, since a broken image helps nobody.
 SHOWN = (".png", ".jpg", ".gif", ".webp", ".bmp", ".svg")
 
 _SPECIAL = re.compile(r"[\\*_`\[<&~]")
@@ -46,9 +46,10 @@ _BREAK = "  \n"
 
 
 def markdown_of(content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True) -> str:
-    """`is_bold_known`: where all is bold anyhow, as in headings, it is not said again.
+    """Render inline content.
 
-    `begins_line`: signs that mean something at the start of a line are escaped there.
+    `is_bold_known`: all of it is bold anyway, as in headings, so bold is not marked.
+    `begins_line`: escape characters that are markup at the start of a line.
     """
     parts: list[str] = []
     for link, runs in groupby(_inlines_joined(content, is_bold_known), key=_link):
@@ -67,7 +68,7 @@ def escaped(text: str) -> str:
 
 
 def target_of(link: str) -> str:
-    """An address as it can stand in parentheses."""
+    """Encode a URL for use in parentheses."""
     link = re.sub(r"[\x00-\x20]", lambda found: f"%{ord(found[0]):02X}", link.strip())
     return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
 
@@ -77,7 +78,7 @@ def _link(inline: Inline) -> str | None:
 
 
 def _inlines_joined(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
-    """Programs cut text into runs where nothing changes."""
+    """Join adjacent runs of the same style: programs split them arbitrarily."""
     text, style = "", PLAIN
     for inline in content:
         if isinstance(inline, Run):
@@ -105,7 +106,7 @@ def _linked(text: str, link: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """Text without the white space around it, and the marks round the text."""
+    """Text without surrounding white space, and the emphasis marks around it."""
 
     before: str
     core: str
@@ -114,7 +115,7 @@ class _Piece(NamedTuple):
 
 
 def _emphasised(runs: list[Inline]) -> str:
-    """Marks nest and never touch white space: `**a** b`, not `**a **b`."""
+    """Nest the marks so that they never touch white space: `**a** b`, not `**a **b`."""
     parts: list[str] = []
     open_marks: list[str] = []
     space = ""
@@ -138,7 +139,7 @@ def _emphasised(runs: list[Inline]) -> str:
 
 
 def _pieces(runs: list[Inline]) -> list[_Piece]:
-    """Where two marks meet inside a word, the first holds for both."""
+    """Split runs; where two marks meet inside a word, the first applies to both."""
     pieces: list[_Piece] = []
     for run in runs:
         text, marks = _inlines_written(run)
@@ -154,7 +155,7 @@ def _pieces(runs: list[Inline]) -> list[_Piece]:
 
 
 def _apart(runs: list[Inline]) -> list[_Piece]:
-    """Between a letter and a sign no mark is one (`**a:**b`): such signs go outside."""
+    """Move punctuation outside of marks that would not be recognised otherwise (`**a:**b`)."""
     pieces = _pieces(runs)
     for at, piece in enumerate(pieces):
         if not piece.marks or not piece.core or piece.core[0] == "`":
@@ -163,7 +164,7 @@ def _apart(runs: list[Inline]) -> list[_Piece]:
         behind = pieces[at + 1] if at + 1 < len(pieces) else None
         after = behind.core[:1] if behind and not _is_parted(piece, behind) else ""
         if "~~" in piece.marks and (before.isalnum() or after.isalnum()):
-            piece = pieces[at] = piece._replace(marks=("~~",))  # inside a word only one works
+            piece = pieces[at] = piece._replace(marks=("~~",))  # only one mark works in a word
         core = piece.core
         start, end = 0, len(core)
         while before.isalnum() and start < end and not core[start].isalnum():
@@ -175,7 +176,7 @@ def _apart(runs: list[Inline]) -> list[_Piece]:
         elif end - start < len(core):
             lead = core[:start]
             if (len(lead) - len(lead.rstrip("\\"))) % 2:
-                lead += "\\"  # else it would escape the mark that now follows it
+                lead += "\\"  # otherwise it would escape the following mark
             pieces[at] = _Piece(
                 piece.before + lead, core[start:end], core[end:] + piece.after, piece.marks
             )
@@ -197,7 +198,7 @@ def _inlines_written(inline: Inline) -> tuple[str, tuple[str, ...]]:
         case Run(text, style) if style.code:
             return _code(text), _marks(style)
         case Run(text, style):
-            core = text.strip()  # escaped without the space around it, as it will touch its marks
+            core = text.strip()  # escaped without white space, as it will touch its marks
             return text.replace(core, escaped(core), 1).replace("\t", " "), _marks(style)
 
 
@@ -226,15 +227,15 @@ def _code(text: str) -> str:
 
 
 LINE_BREAK = "<br>"
-#: Signs at the end of a heading that would be taken for its end.
+#: A closing sequence at the end of a heading.
 _CLOSING = re.compile(r"(?<!\S)#+$")
 
 
 def to_markdown(blocks: Iterable[Block]) -> str:
-    """Notes come last, wherever they are."""
+    """Render blocks; notes come last."""
     notes: list[Note] = []
     text = _joined(_merged(blocks), notes)
-    for note in notes:  # grows while we go: a note may have notes
+    for note in notes:  # grows meanwhile: a note may refer to notes
         inner = _joined(_merged(note.blocks), notes).replace("\n", "\n    ")
         text += f"\n\n[^{note.label}]: {inner}"
     return re.sub(r"(?m)^ +$", "", text).strip("\n") + "\n" if text.strip() else ""
@@ -260,7 +261,7 @@ def _joined(blocks: Iterable[Block], notes: list[Note]) -> str:
 
 
 def _merged(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Lines of code that are paragraphs of their own are one listing."""
+    """Merge adjacent code paragraphs into one code block."""
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, Code) and not block.language:
@@ -275,7 +276,7 @@ def _merged(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 class _Places:
-    """Where items of each level begin: below the text of the item they are in."""
+    """Tracks the indentation of nested list items."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, int]] = []

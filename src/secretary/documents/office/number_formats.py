@@ -1,4 +1,4 @@
-"""Numbers as a spreadsheet shows them."""
+"""Formats numbers and dates as a spreadsheet displays them."""
 
 import math
 import re
@@ -33,14 +33,14 @@ class Section:
     tokens: tuple[Token, ...]
     is_date: bool
     is_general: bool
-    #: For instance `>=` and 100.
+    #: For example `>=` and 100.
     condition: tuple[str, float] | None
     is_german: bool
 
 
 @lru_cache(maxsize=4096)
 def sections(code: str) -> tuple[Section, ...]:
-    """The parts for positive numbers, negative ones, zero and text."""
+    """Parse a format code into its sections for positive, negative and zero numbers and text."""
     parts: list[list[re.Match[str]]] = [[]]
     for found in _TOKEN.finditer(code[:1000]):
         if found["literal"] == ";":
@@ -74,7 +74,7 @@ def _section(matches: list[re.Match[str]]) -> Section:
 
 
 def _without_fraction(token: Token) -> list[Token]:
-    """`.00` belongs to seconds in times only; in numbers it is a point and digits."""
+    """Split `.00` into point and digits: only in times it is a fraction of a second."""
     if token.kind != "fraction":
         return [token]
     return [Token("point", "."), *(Token("digit", sign) for sign in token.text[1:])]
@@ -92,7 +92,7 @@ _WEEKDAYS = {
 
 
 def shown_date(value: float, section: Section, *, is_1904: bool) -> str | None:
-    """None for what is no date: before the first day, or after the year 9999."""
+    """Return None if the value is not a date before the year 10000."""
     if not 0 <= value < _DAYS_UNTIL_10000 - 1462 * is_1904:
         return None
     tokens = _with_minutes(section.tokens)
@@ -102,7 +102,7 @@ def shown_date(value: float, section: Section, *, is_1904: bool) -> str | None:
     )
     try:
         moment = _moment(value, is_1904, decimals if has_seconds else None)
-    except OverflowError:  # rounded, it is later than that
+    except OverflowError:  # rounded up beyond the year 9999
         return None
     has_halves = any(token.kind == "half" for token in tokens)
     return "".join(
@@ -117,13 +117,13 @@ def _moment(value: float, is_1904: bool, decimals: int | None) -> datetime:
     if decimals is not None and decimals < 3:
         unit = 10 ** (3 - decimals)
         milliseconds = (milliseconds + unit // 2) // unit * unit
-    # The day 60 is a 29 February 1900 that never was.
+    # Day 60 is 29 February 1900, which never existed.
     start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
     return start + timedelta(days=days, milliseconds=milliseconds)
 
 
 def _with_minutes(tokens: tuple[Token, ...]) -> list[Token]:
-    """`m` is a minute behind an hour and before a second, else a month."""
+    """`m` is a minute after an hour or before a second, otherwise a month."""
     dates = [place for place, token in enumerate(tokens) if token.kind in ("date", "elapsed")]
     told = list(tokens)
     for at, place in enumerate(dates):
@@ -189,7 +189,7 @@ def _named(number: int, name: str, size: int, is_short: bool = False) -> str:
             return name
 
 
-#: Formats that are known by their number alone. Those that differ by country are written as ISO.
+#: Formats identified by number alone. Those that depend on the country are written as ISO.
 BUILT_IN = {
     1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
     12: "# ?/?", 13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy",
@@ -203,7 +203,7 @@ _MAX_DECIMALS = 30
 
 
 def shown(value: float, code: str, *, is_1904: bool = False) -> str:
-    """`value` in the format `code`; as a plain number where the format is beyond us."""
+    """Format `value`; as a plain number if the format code is not supported."""
     if not math.isfinite(value):
         return str(value)
     section, number = _chosen(sections(code), value)
@@ -221,7 +221,7 @@ def shown(value: float, code: str, *, is_1904: bool = False) -> str:
 
 
 def general(value: float) -> str:
-    """Fifteen digits, as many as a spreadsheet keeps."""
+    """Format with fifteen digits, the precision of spreadsheets."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))
     text = f"{value:.15g}"
@@ -274,7 +274,7 @@ def _shown_number(section: Section, value: float) -> str:
 
 
 def _filled(tokens: tuple[Token, ...], number: Decimal) -> str:
-    """The digits of a number put into the places that a format has for them."""
+    """Fill the digits of a number into the placeholders of a format."""
     whole, after = _split(tokens)
     number /= 1000 ** _scaling(tokens)
     decimals = min(sum(token.kind == "digit" for token in after), _MAX_DECIMALS)
@@ -292,7 +292,7 @@ def _split(tokens: tuple[Token, ...]) -> tuple[list[Token], list[Token]]:
 
 
 def _scaling(tokens: tuple[Token, ...]) -> int:
-    """Commas behind the last digit: each stands for a thousand."""
+    """Count the commas after the last digit: each divides by a thousand."""
     last = max(place for place, token in enumerate(tokens) if token.kind == "digit")
     count = 0
     for token in tokens[last + 1 :]:
@@ -352,7 +352,7 @@ def _shown_power(tokens: tuple[Token, ...], number: Decimal) -> str:
     exponent = number.adjusted() if number else 0
     exponent -= exponent % whole if whole > 1 else 0
     mantissa = _filled(before, abs(number).scaleb(-exponent))
-    if mantissa.startswith("10") and whole == 1:  # rounded up to the next power
+    if mantissa.startswith("10") and whole == 1:  # rounded up to the next power of ten
         exponent += 1
         mantissa = _filled(before, abs(number).scaleb(-exponent))
     digits = sum(token.kind == "digit" for token in after)

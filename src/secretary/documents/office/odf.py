@@ -1,4 +1,4 @@
-"""OpenDocument texts, sheets and presentations (odt, ods, odp)."""
+"""Reads OpenDocument texts, spreadsheets and presentations (odt, ods, odp)."""
 
 import re
 
@@ -26,11 +26,11 @@ from .xlsx import SheetGrid
 
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _CLASS = f"{_PRESENTATION}class"
-#: What is on every slide says nothing about this one.
+#: Placeholders that are repeated on every slide.
 _FURNITURE = {"header", "footer", "date-time", "page-number", "page"}
 _CENTIMETRES = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
 _LENGTH = re.compile(r"(-?[\d.]+)([a-z]+)")
-#: Values of a cell whose text is missing, by the attribute that has them.
+#: Attributes with the value of a cell whose text is missing.
 _VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 
 

@@ -1,4 +1,4 @@
-"""Text of OpenDocument files: paragraphs, lists, tables, frames, notes."""
+"""Reads the text of OpenDocument files: paragraphs, lists, tables, frames and notes."""
 
 import base64
 import binascii
@@ -65,7 +65,7 @@ def refuse_encrypted_odf(path: str, max_expanded_bytes: int) -> None:
         with opened_archive(path, max_expanded_bytes) as archive:
             refuse_encrypted(archive)
     except (etree.LxmlError, ValueError) as error:
-        raise FileCorrupt("The document is damaged: what it says of its parts is no XML") from error
+        raise FileCorrupt("The document is damaged: its manifest is not valid XML") from error
 
 
 def content_of(archive: Archive) -> Element:
@@ -96,7 +96,7 @@ _PARENTS = 20
 
 class ListLevel(NamedTuple):
     is_numbered: bool
-    #: In the words of OOXML; empty where nothing is shown.
+    #: OOXML name of the number format; empty if no number is displayed.
     form: str = ""
     prefix: str = ""
     suffix: str = ""
@@ -118,7 +118,7 @@ class OdfStyles:
         self._characters: dict[tuple[str, str], tuple[Style, str]] = {}
 
     def character(self, name: str | None, family: str = "text") -> tuple[Style, str]:
-        """The style, and whether it is raised (`super`) or lowered (`sub`)."""
+        """Return the style, and whether it is raised (`super`) or lowered (`sub`)."""
         key = (family, name or "")
         if key not in self._characters:
             style, position = PLAIN, ""
@@ -128,10 +128,10 @@ class OdfStyles:
         return self._characters[key]
 
     def names(self, family: str, name: str | None) -> list[str]:
-        """As people see them, with those of its parents."""
+        """Return the display names of a style and its parents."""
         chain = self._with_parents(family, name)
         found = [each.get(f"{STYLE}display-name") or each.get(_NAME, "") for each in chain]
-        # The last may be one that every program knows, and none need write.
+        # The last parent may be a built-in style that is not part of the file.
         last = chain[-1].get(f"{STYLE}parent-style-name") if chain else name
         return [_spelled(each) for each in (*found, last or "")]
 
@@ -150,7 +150,7 @@ class OdfStyles:
         return any(map(quote_like, self.names("paragraph", name)))
 
     def heading(self, name: str | None) -> int | None:
-        """Of a paragraph that is a heading by its style only."""
+        """Return the level of a paragraph that is a heading by its style only."""
         found = (heading_level(each) for each in self.names("paragraph", name))
         return next((level for level in found if level), None)
 
@@ -194,7 +194,7 @@ def _styled(element: Element, style: Style, position: str) -> tuple[Style, str]:
 
 
 def _position(text: str) -> str:
-    """`super 58%`, or how far it is raised: `-33% 58%`."""
+    """Parse `super 58%`, or a relative position: `-33% 58%`."""
     first = text.partition(" ")[0]
     if first in ("super", "sub"):
         return first
@@ -215,18 +215,18 @@ def _level(element: Element) -> ListLevel:
 
 
 def _spelled(name: str) -> str:
-    """`Preformatted_20_Text` is how a space is written in a name."""
+    """Decode a style name: `Preformatted_20_Text` contains a space."""
     return re.sub(r"_([0-9a-f]{2})_", lambda found: chr(int(found[1], 16)), name)
 
 
 TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
-#: What a sheet can have at most: more is a lie.
+#: The limits of a sheet; larger counts are invalid.
 _MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
 _GROUPS = {f"{TABLE}{name}" for name in ("table-header-rows", "table-rows", "table-row-group")}
 
 
 def rows_of(table: Element) -> Iterator[tuple[Element, int]]:
-    """Each row, and how many times it is there."""
+    """Yield each row and how often it is repeated."""
     for child in table:
         if child.tag == f"{TABLE}table-row":
             yield child, repeats(child, "number-rows-repeated", _MAX_ROWS)
@@ -235,14 +235,14 @@ def rows_of(table: Element) -> Iterator[tuple[Element, int]]:
 
 
 def cells_of(row: Element) -> Iterator[tuple[Element, int, bool]]:
-    """Each cell, how many times it is there, and whether another covers it."""
+    """Yield each cell, how often it is repeated, and whether another cell covers it."""
     for cell in row.iterchildren(f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
         count = repeats(cell, "number-columns-repeated", _MAX_COLUMNS)
         yield cell, count, cell.tag == f"{TABLE}covered-table-cell"
 
 
 def spanning_rows(table: Element) -> Iterator[list[tuple[Element, int, int]]]:
-    """For small tables: every cell that is not covered, with its width and height."""
+    """Yield the visible cells of each row with their column and row spans, for small tables."""
     for row, times in rows_of(table):
         cells: list[tuple[Element, int, int]] = []
         for cell, count, is_covered in cells_of(row):
@@ -283,11 +283,11 @@ class OdfText:
     archive: Archive
     styles: OdfStyles
     pictures: Pictures
-    #: What is anchored in a paragraph but is more than a line: text boxes, tables.
+    #: Blocks anchored in a paragraph, such as text boxes and tables; they follow it.
     _beside: list[Block] = field(default_factory=list)
     _notes: list[Note] = field(default_factory=list)
     _counts: dict[str, int] = field(default_factory=dict)
-    #: The last number of each list, by its style, for those that go on.
+    #: The last number of each list, by its style, for lists that continue.
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def blocks(self, container: Element) -> list[Block]:
@@ -424,7 +424,7 @@ class OdfText:
         return NoteMark(label)
 
     def _nested(self, container: Element) -> list[Block]:
-        """Blocks inside a line; what waits to follow that line keeps waiting."""
+        """Read blocks inside a paragraph without emitting what has to follow that paragraph."""
         beside, self._beside = self._beside, []
         notes, self._notes = self._notes, []
         blocks = self.blocks(container)
@@ -449,7 +449,7 @@ class OdfText:
         return blocks
 
     def shape(self, element: Element) -> list[Block]:
-        """What is in a frame, a group or any other shape."""
+        """Return the content of a frame, a group or any other shape."""
         if element.tag == f"{DRAW}g":
             return [block for child in element for block in self.shape(child)]
         if element.tag != f"{DRAW}frame":
@@ -479,7 +479,7 @@ class OdfText:
             return Picture(alt)
 
     def _object(self, element: Element) -> list[Block]:
-        """A formula, or the table behind a chart."""
+        """Return a formula, or the data table of a chart."""
         name = posixpath.normpath(posixpath.join(unquote(element.get(LINK) or ""), "content.xml"))
         root = part_of(self.archive, name)
         if root is None:
@@ -492,7 +492,7 @@ class OdfText:
 
 
 def _only_nested(item: Element) -> bool:
-    """An item without text of its own only holds a deeper list."""
+    """Return whether an item only contains a nested list."""
     return all(child.tag == f"{TEXT}list" for child in item)
 
 

@@ -1,4 +1,4 @@
-"""What docx, xlsx and pptx share: parts, relationships, properties."""
+"""What docx, xlsx and pptx share: parts and relationships, charts and equations."""
 
 import posixpath
 from collections.abc import Callable
@@ -29,9 +29,9 @@ _PROPERTIES = {
 
 
 class Relation(NamedTuple):
-    #: The last word of its type, for instance `image`.
+    #: The last segment of its type, such as `image`.
     kind: str
-    #: The name of a part, or an address outside the document.
+    #: The name of a part, or an external URL.
     target: str
     is_outside: bool
 
@@ -55,7 +55,7 @@ class Part:
         return {each.get("Id", ""): _relation(each, folder) for each in found}
 
     def related(self, kind: str) -> "Part | None":
-        """The part that is bound to this one by a relation of this kind, if there is one."""
+        """Return the first part with a relationship of this type."""
         for relation in self.relations.values():
             if relation.kind == kind and self.has(relation):
                 return Part(self.archive, relation.target)
@@ -73,7 +73,7 @@ class Part:
         return relation.target if relation and relation.is_outside else None
 
     def picture(self, identity: str | None, alt: str | None, pictures: Pictures) -> Picture:
-        """A picture of this part; one that is only linked to is not fetched."""
+        """Save a picture of this part; external pictures are not fetched."""
         part = self.by_id(identity) if pictures.are_kept else None
         file = pictures.keep(part.archive.read(part.name)) if part else None
         return Picture((alt or "").strip(), file)
@@ -81,8 +81,8 @@ class Part:
     def drawn_picture(
         self, element: Element, pictures: Pictures, alt: str | None = None
     ) -> Picture:
-        """Of an element `pic`, the children of which have the same prefix; `alt` is what to say
-        of it if it does not say it itself."""
+        """Save the picture of a `pic` element, whose children share its namespace. `alt` is used if
+        the picture has no description of its own."""
         own = element.tag.removesuffix("pic")
         named = element.find(f"{own}nvPicPr/{own}cNvPr")
         blip = element.find(f"{own}blipFill/{DRAWING}blip")
@@ -106,7 +106,7 @@ def facts_of(archive: Archive) -> dict[str, str]:
 
 
 def alternative(element: Element) -> Element | None:
-    """Of the ways to write the same thing the one that new programs read."""
+    """Choose among alternative representations the one for current programs."""
     chosen = element.find(f"{MARKUP}Choice")
     return chosen if chosen is not None else element.find(f"{MARKUP}Fallback")
 
@@ -121,13 +121,13 @@ def _relation(element: Element, folder: str) -> Relation:
 
 
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
-#: What refers to a chart, where it is shown.
+#: The element that refers to a chart.
 CHART = f"{C}chart"
 _MAX_POINTS = 10_000
 
 
 def chart_blocks(part: Part | None) -> list[Block]:
-    """Its title and one row for each category; nothing of a chart that keeps no numbers."""
+    """Return the title and one row per category; nothing if the chart caches no numbers."""
     if part is None:
         return []
     title = "".join(each.text or "" for each in part.root.iterfind(f".//{C}title//{DRAWING}t"))
@@ -198,7 +198,7 @@ _ESCAPED = str.maketrans(
 
 
 def latex(element: Element) -> str:
-    """All that is inside an element, in one line."""
+    """Convert all children of an element to LaTeX, in one line."""
     parts: list[str] = []
     for child in element:
         written = _WRITERS.get(child.tag)

@@ -1,4 +1,4 @@
-"""The pages of an office file: slides, sheets, chapters, or all of it as one."""
+"""Reads office files: dispatches to the reader of each format and saves the pages."""
 
 import os
 from collections.abc import Callable
@@ -33,13 +33,11 @@ def read_office(
     max_expanded_bytes: int = 1024 * MIB,
     max_cells: int = 2_000_000,
 ) -> OfficeDocument:
-    """`kind` is that of `file_kinds`; pictures go into `directory`, if they are asked for.
+    """Read a file of the given type (see `core.file_types`) into pages.
 
-    `name` is what the file's owner calls it: of a text only its name tells whether it is a table.
+    Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
+    only its extension tells whether a text file is a table.
     """
-    # Loaded here, because whoever sends this function to another process needs no parsers.
-    pass
-
     document = read_document(
         path,
         kind,
@@ -57,7 +55,7 @@ def process_office_document(
     path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
 ) -> DocumentInfo:
     """Read the document, save all its pages and return what is known about it."""
-    # Pictures go not at once where they are kept: others may have links to what is there.
+    # Written to a temporary directory first: files in the store may be linked and never change.
     with TemporaryDirectory(dir=scratch) as directory:
         document = read_office(path, kind, directory, include_images=images, name=name)
         for picture in sorted(os.listdir(directory)):
@@ -99,7 +97,7 @@ def read_document(
                 return _SHEETS[kind](archive, pictures, max_cells)
         match kind:
             case "text" if PurePath(name or path).suffix.lower() in _PAGES:
-                # A page that does not begin as pages do: a fragment, or XHTML.
+                # HTML without a doctype: a fragment, or XHTML.
                 return read_html(path, pictures)
             case "html":
                 return read_html(path, pictures)
@@ -110,6 +108,6 @@ def read_document(
             case "ole":
                 refuse_ole(path)
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
-        # Whatever is not where it should be: a number that is none, a part that has no root.
+        # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
     raise UnsupportedFile(f"A file of the kind {kind!r} is not an office file")

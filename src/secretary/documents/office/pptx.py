@@ -1,4 +1,4 @@
-"""PowerPoint presentations (pptx): a page for each slide."""
+"""Reads PowerPoint presentations (pptx): one page per slide."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -44,14 +44,14 @@ _NUMBERED = {
     "romanLc": "lowerRoman",
     "romanUc": "upperRoman",
 }
-#: The format has nine levels; what says it is deeper would be indented for ever.
+#: The format has nine levels; deeper claims would indent forever.
 _DEEPEST = 8
 _MATH_2010 = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
 
 
 @dataclass(slots=True)
 class Bullets:
-    """How paragraphs of each level begin if they do not say it themselves."""
+    """How paragraphs of each level start unless they say so themselves."""
 
     inherited: Callable[[int], Element | None]
 
@@ -151,7 +151,7 @@ def _bullet(properties: Element | None) -> Element | None:
 
 
 def level_bullet(styles: Element | None, level: int) -> Element | None:
-    """What a list style says about a level."""
+    """Return the bullet of a level in a list style."""
     return _bullet(styles.find(f"{A}lvl{level + 1}pPr")) if styles is not None else None
 
 
@@ -175,7 +175,7 @@ DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 
 
 def diagram_blocks(part: Part | None) -> list[Block]:
-    """One item for each, in the order of the file."""
+    """Return one list item per point of a SmartArt diagram, in file order."""
     if part is None:
         return []
     blocks: list[Block] = []
@@ -189,7 +189,7 @@ def diagram_blocks(part: Part | None) -> list[Block]:
 
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _TITLES = {"title", "ctrTitle"}
-#: What is on every slide says nothing about this one.
+#: Placeholders that are repeated on every slide.
 _FURNITURE = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
 _SHAPES = {f"{P}{name}" for name in ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")}
 
@@ -214,13 +214,13 @@ def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
 class _Shape:
     element: Element
     box: Box | None
-    #: The kind of placeholder it is: `title`, `body`; None for one that stands for itself.
+    #: The placeholder type, such as `title` or `body`; None for other shapes.
     place: str | None
 
 
 class _Slide:
     def __init__(self, part: Part, pictures: Pictures, layouts: dict[str, Part]) -> None:
-        """`layouts` are those met so far, with masters: many slides share few of them."""
+        """`layouts`: those read so far, with masters, since many slides share a few of them."""
         self._part = part
         self._pictures = pictures
         self._layout = _shared(part.related("slideLayout"), layouts)
@@ -259,7 +259,7 @@ class _Slide:
         return _Shape(element, box, place)
 
     def _inherited(self, element: Element) -> Iterator[Element]:
-        """The same placeholder in the layout, then in the master."""
+        """Yield the same placeholder in the layout, then in the master."""
         own = element.find(f"./*/{P}nvPr/{P}ph")
         for part, by_type in ((self._layout, False), (self._master, True)):
             if part is None or own is None:
@@ -362,7 +362,7 @@ def _is_same(own: Element, theirs: Element, by_type: bool) -> bool:
 
 
 def _box(element: Element) -> Box | None:
-    """Inside a group, places are the group's own; they are compared with each other only."""
+    """Inside a group, coordinates are relative to it; they are only compared with each other."""
     place = element.find(f"./{P}xfrm")
     if place is None:
         place = element.find(f"./*/{A}xfrm")

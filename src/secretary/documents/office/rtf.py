@@ -1,4 +1,4 @@
-"""Rich Text Format (rtf), as one page."""
+"""Reads Rich Text Format (rtf) as one page."""
 
 import re
 from copy import copy
@@ -100,7 +100,7 @@ class _Reader:
             self._bytes.append(data)
 
     def _flush(self) -> None:
-        """Bytes are letters only together: some have two."""
+        """Decode the collected bytes at once: characters may have two."""
         if not self._bytes:
             return
         data, self._bytes = b"".join(self._bytes), []
@@ -163,7 +163,7 @@ class _Reader:
         if 0xF000 <= code <= 0xF0FF:
             font = self._fonts.font(self._group.font)
             name = font.name if font.is_symbols else "symbol"
-            # A bullet is one whatever it looks like.
+            # In a list label, any unknown symbol is a bullet.
             self._write(symbol(name, code) or ("•" if self._group.role == "label" else ""))
         elif not 0xD800 <= code < 0xE000:
             self._write(chr(code))
@@ -210,7 +210,7 @@ class _Reader:
         self._author = "".join(group.text or ())
 
     def _open_aside(self, word: str) -> None:
-        """A note or a text box has paragraphs of its own."""
+        """Start a note or a text box, which has paragraphs of its own."""
         group = self._group
         outer, group.flow = group.flow, RtfFlow()
         group.style, group.form = PLAIN, ParagraphForm()
@@ -271,7 +271,7 @@ class _Reader:
             self._write(" ")
 
     def _setting(self, word: str, number: int | None) -> None:
-        """What is said about fonts and encodings."""
+        """Apply font and encoding settings."""
         group = self._group
         match word:
             case "f":

@@ -1,4 +1,4 @@
-"""Paragraphs and rows of an RTF file, put together to blocks."""
+"""The RTF tokenizer, and the assembly of paragraphs and table rows into blocks."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -27,19 +27,19 @@ from .blocks import (
 from .conventions import code_like, contents_level, counted, heading_level, quote_like
 
 _LABEL = re.compile(r"[\w.()§ -]*\w[\w.()§ -]*")
-#: Borders of cells that are so close are the same (in twentieths of a point).
+#: Cell borders closer than this are the same (in twips).
 _CLOSE = 60
 _MAX_COLUMNS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ParagraphForm:
-    """What is said about a paragraph before it ends."""
+    """Paragraph properties."""
 
     style: str = ""
     outline: int | None = None
     level: int = 0
-    #: How many tables it is in.
+    #: Nesting depth of tables.
     depth: int = 0
 
 
@@ -68,7 +68,7 @@ class RtfFlow:
         self._line.append(inline)
 
     def label(self, text: str) -> None:
-        """What stands before an item, as a program without lists would show it."""
+        """Collect the label of a list item, which RTF provides as text."""
         self._label += text
 
     def end_paragraph(self, form: ParagraphForm) -> None:
@@ -98,7 +98,7 @@ class RtfFlow:
         return self._blocks
 
     def _stay_in(self, depth: int) -> None:
-        """Ends tables that are deeper, begins those that are missing."""
+        """Close tables that are deeper, and open those that are missing."""
         while len(self._tables) > depth:
             table = self._tables.pop()
             if table.cells or table.blocks:
@@ -109,14 +109,14 @@ class RtfFlow:
 
 
 class RowForms:
-    """What is said about the cells of a row, before or after them."""
+    """The cell definitions of a table row."""
 
     def __init__(self) -> None:
         self._cells: list[CellForm] = []
         self._next = CellForm()
 
     def take(self, word: str, number: int | None, flow: RtfFlow, form: ParagraphForm) -> bool:
-        """Whether it was a word of tables."""
+        """Apply a control word; return whether it concerns tables."""
         match word:
             case "trowd":
                 self._cells, self._next = [], CellForm()
@@ -157,7 +157,7 @@ def _block(line: list[Inline], label: str, form: ParagraphForm) -> Block:
     if code_like(form.style):
         return Code(words(line))
     if quote_like(form.style):
-        # Programs write the look of a style into each run.
+        # Programs repeat the formatting of a style in each run.
         return Quote([Paragraph([_upright(inline) for inline in line])])
     return Paragraph(line)
 
@@ -199,14 +199,14 @@ def _borders(rights: list[int]) -> list[int]:
     return borders[:_MAX_COLUMNS] or [0]
 
 
-#: Groups that are no part of the text.
+#: Destinations that are not part of the text.
 LEFT_OUT = {
     "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
     "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
     "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
     "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
 }  # fmt: skip
-#: Groups that a reader may pass over, but we do not.
+#: Optional destinations (`\*`) that are read nevertheless.
 KNOWN = {
     "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
     "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
@@ -215,10 +215,10 @@ KNOWN = {
 
 @dataclass(slots=True)
 class Group:
-    """What holds up to the end of a group; an inner group begins with a copy."""
+    """The state of a group; a nested group starts with a copy."""
 
     flow: RtfFlow
-    #: What its text is: `text`, the name of a table, a fact, or `ignored`.
+    #: What its text is: `text`, the name of a destination, or `ignored`.
     role: str = "text"
     style: Style = PLAIN
     is_hidden: bool = False
@@ -226,7 +226,7 @@ class Group:
     font: int = 0
     fallback: int = 1
     form: ParagraphForm = field(default_factory=ParagraphForm)
-    #: What is to be done with all its text when it ends.
+    #: Collected text for `at_end`, or None.
     text: list[str] | None = None
     is_endnote: bool = False
     at_end: "Callable[[Group], None] | None" = None
@@ -254,7 +254,7 @@ def format_paragraph(
 def format_characters(
     group: Group, word: str, number: int | None, styles: Mapping[int, str]
 ) -> None:
-    """`styles` of characters are those with negative numbers."""
+    """`styles`: character styles have negative numbers."""
     is_on = number != 0
     match word:
         case "b":
@@ -282,7 +282,7 @@ def format_characters(
             group.is_endnote = True
 
 
-#: Code pages by the number of a font's character set.
+#: Code pages by a font's character set.
 _CHARSETS = {
     77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "big5",
     161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
@@ -350,7 +350,7 @@ class Token(NamedTuple):
 
 
 def tokens(data: bytes) -> Iterator[Token]:
-    """Up to the end of the outermost group; a file that ends before is not whole."""
+    """Yield tokens up to the end of the outermost group; a file without it is truncated."""
     at = depth = 0
     while at < len(data):
         found = _TOKEN.match(data, at)
@@ -380,4 +380,4 @@ def tokens(data: bytes) -> Iterator[Token]:
             yield Token("symbol", found["symbol"].decode("latin-1"))
         elif kind == "text":
             yield Token("text", data=found["text"])
-    raise FileCorrupt("The RTF file ends before its end")
+    raise FileCorrupt("The RTF file is truncated")

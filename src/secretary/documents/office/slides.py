@@ -1,4 +1,4 @@
-"""What a slide has in every format: a title, and notes for who speaks."""
+"""What slides have in common in all formats: titles, notes and reading order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -7,7 +7,7 @@ from .blocks import Block, Heading, Item, Paragraph, Run, words
 
 
 def slide_title(blocks: Sequence[Block]) -> list[Block]:
-    """Its lines as one heading, if there are words in them."""
+    """Return the lines of a title as one heading, if they contain text."""
     lines = [block for block in blocks if isinstance(block, Paragraph | Item)]
     content = [inline for line in lines for inline in (*line.content, Run(" "))]
     return [Heading(1, content[:-1])] if words(content).strip() else []
@@ -20,7 +20,7 @@ def spoken_notes(blocks: Sequence[Block]) -> list[Block]:
 T = TypeVar("T")
 
 
-#: More shapes than this are no slide that anybody reads.
+#: Slides with more shapes are sorted by position only.
 _MANY = 2000
 
 
@@ -32,10 +32,10 @@ class Box(NamedTuple):
 
 
 def in_reading_order(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
-    """From the top down, those beside each other from the left.
+    """Sort shapes from top to bottom, and from left to right within a row.
 
-    Columns are read one after the other only where a gap parts them from top to bottom; a shape
-    without a place stays behind the one it follows in the file.
+    Columns are read one after the other only if a vertical gap separates them. A shape without a
+    position follows its predecessor in the file.
     """
     if len(shapes) > _MANY:
         return [shape for _, shape in sorted(shapes, key=lambda each: _corner(each[0]))]
@@ -63,7 +63,7 @@ def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:
 
 
 def _parted(boxes: list[tuple[Box, int]], *, horizontal: bool) -> list[list[tuple[Box, int]]]:
-    """Groups with a gap between them; boxes that overlap a little still count as parted."""
+    """Group boxes separated by a gap; a slight overlap is tolerated."""
 
     def span(box: Box) -> tuple[float, float]:
         start, size = (box.left, box.width) if horizontal else (box.top, box.height)

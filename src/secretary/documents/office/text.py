@@ -1,4 +1,4 @@
-"""Plain text: tables by commas or tabs, Markdown, source code, and just text."""
+"""Reads plain text: delimited tables, Markdown, source code and other text."""
 
 import codecs
 import csv
@@ -34,7 +34,7 @@ def text_at(path: str) -> bytes:
 
 
 def decoded(data: bytes) -> str:
-    """By its mark, else as UTF-8, else as Windows writes it in the west: that never fails."""
+    """Decode by byte order mark, else as UTF-8, else as Windows-1252, which never fails."""
     for mark, name in _MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
@@ -45,12 +45,12 @@ def decoded(data: bytes) -> str:
 
 
 def decoded_markup(data: bytes) -> str:
-    """As HTML and XML declare it, unless a mark says otherwise."""
+    """Decode as HTML and XML declare it, unless a byte order mark says otherwise."""
     found = _DECLARED.search(data[:_DECLARED_WITHIN])
     if found and not data.startswith(tuple(mark for mark, _ in _MARKS)):
         try:
             name = codecs.lookup(found[1].decode("ascii")).name
-            # What declares itself Latin-1 is Windows' variant of it on the web.
+            # What declares itself Latin-1 is usually Windows-1252.
             return data.decode("cp1252" if name in ("iso8859-1", "ascii") else name, "replace")
         except (LookupError, UnicodeError):
             pass
@@ -64,14 +64,14 @@ _LANGUAGES = {
     ".h": "c", ".cpp": "cpp", ".cs": "csharp", ".go": "go", ".rs": "rust", ".sh": "sh",
     ".sql": "sql", ".css": "css", ".log": "",
 }  # fmt: skip
-#: Of two that fit as well the first: commas are in numbers and sentences too.
+#: In order of preference: commas also occur in numbers and sentences.
 _DELIMITERS = ";\t|,"
 _LOOKED_AT = 100
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def read_text(path: str, name: str | None, pictures: Pictures, max_cells: int) -> OfficeDocument:
-    """What a text is, only its name tells."""
+    """Read a text file; its file name extension tells what it contains."""
     text = decoded(text_at(path)).replace("\r\n", "\n").replace("\r", "\n")
     suffix = PurePath(name or path).suffix.lower()
     if suffix in _TABLES:
@@ -85,7 +85,7 @@ def read_text(path: str, name: str | None, pictures: Pictures, max_cells: int) -
 
 def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
     delimiter = "" if suffix == ".csv" else "\t"
-    if text[:4].lower() == "sep=" and text[5:6] in ("\n", ""):  # as Excel writes it
+    if text[:4].lower() == "sep=" and text[5:6] in ("\n", ""):  # written by Excel
         delimiter, text = text[4], text[6:]
     csv.field_size_limit(len(text) + 1)
     rows: list[list[str]] = []
@@ -101,7 +101,7 @@ def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
 
 
 def delimiter_of(text: str) -> str:
-    """That which parts most lines into the same number of cells."""
+    """Return the delimiter that splits most lines into the same number of cells."""
     sample = _QUOTED.sub("", text[:100_000])
     lines = [line for line in sample.split("\n")[:_LOOKED_AT] if line.strip()]
 

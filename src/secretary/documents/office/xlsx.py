@@ -1,4 +1,4 @@
-"""Excel workbooks (xlsx): a page for each sheet, its cells as they are shown."""
+"""Reads Excel workbooks (xlsx): one page per sheet, with cells as displayed."""
 
 import re
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from .ooxml import CHART, DRAWING, RELATION, Part, chart_blocks, facts_of, main_
 
 
 class SheetGrid:
-    """Rows and columns begin with 0. Only cells with a text count."""
+    """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
 
     def __init__(self, max_cells: int) -> None:
         self._rows: dict[int, dict[int, str]] = {}
@@ -30,7 +30,7 @@ class SheetGrid:
         cells[column] = text
 
     def merge(self, row: int, column: int, last_row: int) -> None:
-        """A cell reaches down to this row: its text is repeated there, see `spans`."""
+        """Record that a cell spans down to a row: its text is repeated there."""
         if last_row > row:
             self._merged.append((row, column, last_row))
 
@@ -38,7 +38,7 @@ class SheetGrid:
         self._links[row, column] = target
 
     def grid(self) -> Grid | None:
-        """Empty columns are left out; of empty rows between others one stays."""
+        """Return the table without empty columns; adjacent empty rows are collapsed into one."""
         if not self._rows:
             return None
         rows = sorted(self._rows)
@@ -67,7 +67,7 @@ class SheetGrid:
             text = self._rows.get(row, {}).get(column)
             if not text or len(text) > REPEATED_CHARACTERS:
                 continue
-            # Rows that have nothing else stay out: the merged cell was just tall.
+            # Rows without other cells are skipped: the merged cell was just tall.
             for other in rows[bisect_right(rows, row) : bisect_right(rows, last)]:
                 self._count(1)
                 self._rows[other].setdefault(column, text)
@@ -91,7 +91,7 @@ _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
     workbook = main_part(archive, "xl/workbook.xml")
     if workbook.name.endswith(".bin"):
-        raise UnsupportedFile("Binary workbooks (xlsb) are read by way of a PDF only: use via_pdf")
+        raise UnsupportedFile("Binary workbooks (xlsb) can only be read as a PDF: use via_pdf")
     book = _Book(workbook)
     pages = []
     for number, sheet in enumerate(workbook.root.iterfind(f"{S}sheets/{S}sheet"), 1):
@@ -119,7 +119,7 @@ class _Book:
         try:
             return self._number(text, style)
         except ValueError:
-            return text  # no number after all: better as it is than not at all
+            return text  # not a number: keep it as it is
 
     def _number(self, text: str, style: str | None) -> str:
         code = self._codes.get(style or "0")
@@ -127,7 +127,7 @@ class _Book:
             if len(text) <= _SHORT_NUMBER and _PLAIN_NUMBER.fullmatch(text):
                 return text
             return general(float(text))
-        # The same few numbers are all over most sheets.
+        # A few numbers are repeated all over most sheets.
         key = (text, code)
         found = self._numbers.get(key)
         if found is None:
@@ -145,7 +145,7 @@ def _strings(part: Part | None) -> list[str]:
 
 
 def _rich_text(element: Element) -> str:
-    """Runs put together; how a text is pronounced (rPh) is no part of it."""
+    """Join the runs of a string, without its phonetic guide (rPh)."""
     parts = []
     for child in element:
         if child.tag == f"{S}t":
@@ -162,7 +162,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _codes(part: Part | None) -> dict[str, str]:
-    """The format of each cell style, by its number; those that show a number as it is left out."""
+    """Return the number format of each cell style; those that need no formatting are omitted."""
     if part is None:
         return {}
     own = {
@@ -240,7 +240,7 @@ def _cell_text(cell: Element, book: _Book) -> str:
     if inline is not None:
         return _rich_text(inline)
     if not value:
-        # A program that does not calculate leaves the formula alone.
+        # Programs that do not calculate store the formula only.
         return f"={formula}" if formula and kind != "str" else ""
     match kind:
         case "s":
@@ -270,7 +270,7 @@ def _link(element: Element, part: Part, cells: SheetGrid) -> None:
 
 
 def _drawn(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
-    """Pictures and text boxes. A chart's numbers are in the sheets, unless it is one."""
+    """Yield pictures and text boxes, and the data of a chart sheet."""
     if part is None:
         return
     for element in part.root.iter(f"{_PLACED}pic", f"{_PLACED}txBody", CHART):
