@@ -53,8 +53,8 @@ _LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
 
 
 @dataclass(slots=True)
-"""An element with blocks of its own: a quote, a cell or the page itself."""
-    """An element that holds blocks of its own: a quote, a cell, the page itself."""
+class _Level:
+    """An element with blocks of its own: a quote, a cell or the page itself."""
 
     name: str
     blocks: list[Block] = field(default_factory=list)
