@@ -29,7 +29,7 @@ def test_what_was_typed_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "cut", "whole"),
+    ("before", "after", "hyphenated", "whole"),
     [
         ("a word", "and another", False, "a word and another"),
         ("impor", "tance", True, "importance"),

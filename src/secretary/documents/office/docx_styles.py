@@ -77,7 +77,7 @@ def _meaning(chain: list[Element]) -> Meaning:
     names = [_name(element) for element in chain]
     contents = next(filter(None, map(contents_level, names)), None)
     return Meaning(
-        heading=None if contents else _heading(chain),
+        heading=None if contents else _style_heading(chain),
         contents=contents,
         is_code=any(map(code_like, names)),
         is_quote=any(map(quote_like, names)),
@@ -86,7 +86,7 @@ def _meaning(chain: list[Element]) -> Meaning:
     )
 
 
-def _heading(chain: list[Element]) -> int | None:
+def _style_heading(chain: list[Element]) -> int | None:
     for element in chain:
         outline = value(element.find(f"{W}pPr"), "outlineLvl")
         if outline is not None:
@@ -177,7 +177,7 @@ class Numbering:
         if form == "bullet":
             return Label("-", "")
         self._count(found, level)
-        text = _text(found, level)
+        text = _label_text(found, level)
         if form == "none" and not text:
             return None
         return Label(counted(text) or "-", text)
@@ -224,7 +224,7 @@ def _start(found: _List, level: int) -> int:
     return integer(value(found.levels.get(level), "start"), 1)
 
 
-def _text(found: _List, level: int) -> str:
+def _label_text(found: _List, level: int) -> str:
     element = found.levels.get(level)
     pattern = value(element, "lvlText")
     if pattern is None:

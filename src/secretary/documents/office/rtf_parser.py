@@ -288,7 +288,7 @@ _CHARSETS = {
     161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
     204: "cp1251", 222: "cp874", 238: "cp1250", 255: "cp437",
 }  # fmt: skip
-_SYMBOLS = 2
+_SYMBOL_CHARSET = 2
 _PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850", "ansi": "cp1252"}
 
 
@@ -300,7 +300,7 @@ class Font:
 
     @property
     def is_symbols(self) -> bool:
-        return self.charset == _SYMBOLS or self.name.lower().startswith(("wingdings", "webdings"))
+        return self.charset == _SYMBOL_CHARSET or self.name.lower().startswith(("wingdings", "webdings"))
 
 
 @dataclass(slots=True)
