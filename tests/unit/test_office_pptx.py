@@ -10,7 +10,7 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.oxml import parse_xml
 from pptx.util import Inches
 
-from secretary.documents.office.slides import Box, in_reading_order
+from secretary.documents.office.pptx import Box, in_reading_order
 
 from ..office_files import markdown, read
 

@@ -47,7 +47,7 @@ def test_lines_are_joined_to_words(before: str, after: str, hyphenated: bool, wh
 
 
 @pytest.mark.parametrize(
-    ("text", "mark"),
+    ("text", "marker"),
     [
         ("\u2022 apples", ("-", "apples")),
         ("\u2013 apples", ("-", "apples")),

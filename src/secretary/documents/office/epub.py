@@ -8,10 +8,10 @@ from urllib.parse import unquote, urlsplit
 from lxml import etree
 
 from ...core.errors import FileCorrupt, FileEncrypted
-from .blocks import Block, Picture
+from .blocks import Block, OfficeDocument, Picture, Pictures
 from .containers import DUBLIN, Archive, Element, parsed
-from .document import OfficeDocument, Pictures, page_of
 from .html import XHTML, blocks_of, data_of, parsed_html
+from .markdown import page_of
 from .text import decoded_markup
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"

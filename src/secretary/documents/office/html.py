@@ -17,8 +17,10 @@ from .blocks import (
     Heading,
     Inline,
     Item,
+    OfficeDocument,
     Paragraph,
     Picture,
+    Pictures,
     Quote,
     Rule,
     Run,
@@ -30,7 +32,7 @@ from .blocks import (
 )
 from .containers import Element, integer
 from .conventions import LETTERED, lowered, numeral, raised
-from .document import OfficeDocument, Pictures, page_of
+from .markdown import page_of
 from .text import decoded_markup, text_at
 
 SKIPPED = {

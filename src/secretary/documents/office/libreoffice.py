@@ -144,7 +144,7 @@ def _checked(path: str, kind: str) -> str:
             raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
         if kind.startswith("od"):
             # Imported here: most processes that import this module convert nothing.
-            from .odf_text import refuse_encrypted_odf
+            from .odf import refuse_encrypted_odf
 
             refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
     return kind

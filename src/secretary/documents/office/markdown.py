@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..markdown import code_fence, pipe_table
+from ..page_store import Page
 from .blocks import (
     PLAIN,
     Block,
@@ -20,6 +21,7 @@ from .blocks import (
     NoteMark,
     Paragraph,
     Picture,
+    Pictures,
     Quote,
     Rule,
     Run,
@@ -229,6 +231,16 @@ def _code(text: str) -> str:
 LINE_BREAK = "<br>"
 #: A closing sequence at the end of a heading.
 _CLOSING = re.compile(r"(?<!\S)#+$")
+
+
+def page_of(number: int, blocks: Sequence[Block], pictures: Pictures, **facts: Any) -> Page:
+    return Page(
+        number=number,
+        text=to_text(blocks),
+        markdown=to_markdown(blocks),
+        pictures=pictures.turn_page(),
+        facts=facts,
+    )
 
 
 def to_markdown(blocks: Iterable[Block]) -> str:

@@ -8,9 +8,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ...core.errors import FileCorrupt
-from .blocks import Block, Grid, Paragraph, Picture, Run, Style
+from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
 from .containers import DUBLIN, Archive, Element, integer, parsed, texts_in
-from .document import Pictures
 
 _OFFICE = "http://schemas.openxmlformats.org/"
 RELATION = f"{{{_OFFICE}officeDocument/2006/relationships}}"

@@ -11,8 +11,8 @@ from lxml import etree
 from ...core.errors import FileCorrupt, UnsupportedFile
 from ..page_store import PageStore
 from ..page_task import DocumentInfo
+from .blocks import OfficeDocument, Pictures
 from .containers import MIB, Archive, opened_archive, refuse_ole
-from .document import OfficeDocument, Pictures
 from .docx import read_docx
 from .epub import read_epub
 from .html import read_html

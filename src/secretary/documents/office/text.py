@@ -8,10 +8,9 @@ from pathlib import Path, PurePath
 
 from ...core.errors import FileTooLarge
 from ..page_store import Page
-from .blocks import Grid
+from .blocks import Grid, OfficeDocument, Pictures
 from .containers import MIB
-from .document import OfficeDocument, Pictures, page_of
-from .markdown import fenced
+from .markdown import fenced, page_of
 
 MAX_TEXT_BYTES = 64 * MIB
 _MARKS = (

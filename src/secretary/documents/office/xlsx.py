@@ -5,9 +5,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from ...core.errors import FileTooLarge, UnsupportedFile
-from .blocks import REPEATED_CHARACTERS, Block, Grid, Heading, Paragraph, Run
+from .blocks import (
+    REPEATED_CHARACTERS,
+    Block,
+    Grid,
+    Heading,
+    OfficeDocument,
+    Paragraph,
+    Pictures,
+    Run,
+)
 from .containers import Archive, Element, elements, integer, is_true
-from .document import OfficeDocument, Pictures, page_of
+from .markdown import page_of
 from .number_formats import BUILT_IN, general, shown
 from .ooxml import CHART, DRAWING, RELATION, Part, chart_blocks, facts_of, main_part
 

@@ -262,7 +262,9 @@ def split_at_gaps(
 
 def split_words(layer: TextLayer, run: Run, rotation: int) -> list[Run]:
     extents = [match.span() for match in WORD.finditer(run.text)]
-    spans = [_TextSpan(run.start + start, run.start + end, run.line, False) for start, end in extents]
+    spans = [
+        _TextSpan(run.start + start, run.start + end, run.line, False) for start, end in extents
+    ]
     words = [
         run._replace(
             text=layer.text[span.start : span.end],
