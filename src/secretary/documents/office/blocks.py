@@ -44,13 +44,13 @@ class Picture(NamedTuple):
     file: str | None = None
 
 
-class NoteMark(NamedTuple):
+class NoteReference(NamedTuple):
     """The reference to a note; the note with the same label follows."""
 
     label: str
 
 
-Inline: TypeAlias = Run | Picture | NoteMark
+Inline: TypeAlias = Run | Picture | NoteReference
 Inlines: TypeAlias = Sequence[Inline]
 
 
@@ -119,17 +119,17 @@ Block: TypeAlias = Heading | Paragraph | Item | Code | Quote | Table | Grid | No
 Cell: TypeAlias = Sequence[Block]
 
 
-def words(content: Inlines) -> str:
+def plain_text(content: Inlines) -> str:
     """Return the plain text of inline content."""
     return "".join(inline.text for inline in content if isinstance(inline, Run))
 
 
 def is_blank(content: Inlines) -> bool:
     """Return whether there is nothing visible."""
-    return not words(content).strip() and all(isinstance(inline, Run) for inline in content)
+    return not plain_text(content).strip() and all(isinstance(inline, Run) for inline in content)
 
 
-def signed(blocks: "list[Block]", author: str | None) -> "list[Block]":
+def with_author(blocks: "list[Block]", author: str | None) -> "list[Block]":
     """Put the name of its author in front of a comment."""
     if not author or not blocks or not isinstance(blocks[0], Paragraph):
         return blocks
@@ -143,13 +143,13 @@ REPEATED_CHARACTERS = 200
 _MAX_ACROSS = 1000
 
 
-class Spanning(NamedTuple):
+class SpannedCell(NamedTuple):
     cell: Cell
     across: int = 1
     down: int = 1
 
 
-def laid_out(rows: Iterable[Sequence[Spanning]]) -> list[list[Cell]]:
+def lay_out_cells(rows: Iterable[Sequence[SpannedCell]]) -> list[list[Cell]]:
     """Lay out rows as HTML has them, without the cells that others cover."""
     grid: list[list[Cell]] = []
     #: Column -> the cell that spans down into it, and for how many more rows.
@@ -161,19 +161,19 @@ def laid_out(rows: Iterable[Sequence[Spanning]]) -> list[list[Cell]]:
             _fill(line, reaching)
             across = min(max(spanning.across, 1), _MAX_ACROSS)
             if spanning.down > 1:
-                reaching[len(line)] = (repeated(spanning.cell), spanning.down - 1)
+                reaching[len(line)] = (repeatable_cell(spanning.cell), spanning.down - 1)
                 for further in range(1, across):
                     reaching[len(line) + further] = ((), spanning.down - 1)
             line.append(spanning.cell)
             line.extend([()] * (across - 1))
         _fill(line, reaching)
         count += max(len(line), 1)
-        refuse_beyond(count)
+        check_cell_count(count)
         grid.append(line)
     return grid
 
 
-def refuse_beyond(cells: int) -> None:
+def check_cell_count(cells: int) -> None:
     if cells > MAX_CELLS:
         raise FileTooLarge(f"A table has more than {MAX_CELLS:,} cells", limit=MAX_CELLS)
 
@@ -186,14 +186,14 @@ def _fill(line: list[Cell], reaching: dict[int, tuple[Cell, int]]) -> None:
         line.append(cell)
 
 
-def repeated(cell: Cell) -> Cell:
+def repeatable_cell(cell: Cell) -> Cell:
     size = 0
     for block in cell:
         if not isinstance(block, Paragraph | Item):
             return ()
         if not all(isinstance(inline, Run) for inline in block.content):
             return ()
-        size += len(words(block.content))
+        size += len(plain_text(block.content))
     return cell if size <= REPEATED_CHARACTERS else ()
 
 

@@ -18,11 +18,11 @@ MAX_PART_BYTES = 128 * MIB
 #: XML of real documents compresses 50:1 at best; deflate is limited to about 1000:1.
 MAX_RATIO = 250
 #: Below this size any ratio is harmless: a blank sheet or image compresses to almost nothing.
-RATIO_MATTERS_BYTES = 8 * MIB
+MIN_RATIO_BYTES = 8 * MIB
 _CHUNK = 256 * 1024
 _IS_ENCRYPTED = 1
 #: The formats allow no others.
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Archive:
@@ -49,16 +49,16 @@ class Archive:
         return b"".join(parts)
 
     @contextmanager
-    def stream(self, name: str) -> "Iterator[_Metered]":
+    def stream(self, name: str) -> "Iterator[_CountingStream]":
         member = self._members.get(name.lower())
         if member is None:
             raise FileCorrupt("A part of the document is missing")
         if member.flag_bits & _IS_ENCRYPTED:
             raise FileEncrypted("The document is protected by a password")
-        if member.compress_type not in _PACKINGS:
+        if member.compress_type not in _COMPRESSION_METHODS:
             raise FileCorrupt("A part of the document is packed with an unsupported method")
         with self._archive.open(member) as stream:
-            yield _Metered(stream, member, self)
+            yield _CountingStream(stream, member, self)
 
     @property
     def declared_bytes(self) -> int:
@@ -72,26 +72,26 @@ class Archive:
 
 
 #: Errors of the ZIP reader on damaged files; the last one is for names that are not UTF-8.
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError)
 
 
 @contextmanager
-def opened_archive(path: str, max_expanded_bytes: int) -> Iterator[Archive]:
+def open_archive(path: str, max_expanded_bytes: int) -> Iterator[Archive]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield Archive(archive, max_expanded_bytes)
-    except DAMAGE as error:
+    except _ZIP_ERRORS as error:
         raise FileCorrupt("The document is damaged and cannot be unpacked") from error
 
 
-class _Metered(RawIOBase):
+class _CountingStream(RawIOBase):
     """Counts the bytes that are really read, whatever the archive's directory claims."""
 
     def __init__(self, stream: IO[bytes], member: zipfile.ZipInfo, archive: Archive) -> None:
         self._stream = stream
         self._archive = archive
         self._bytes = 0
-        self._max_bytes = max(member.compress_size * MAX_RATIO, RATIO_MATTERS_BYTES)
+        self._max_bytes = max(member.compress_size * MAX_RATIO, MIN_RATIO_BYTES)
 
     def read(self, size: int = -1) -> Any:
         chunk = self._stream.read(size if 0 <= size < _CHUNK else _CHUNK)
@@ -104,7 +104,7 @@ class _Metered(RawIOBase):
 
 def declared_bytes(path: str) -> int:
     """Return the expanded size a ZIP archive claims: enough to reject it, not to trust it."""
-    with opened_archive(path, 0) as archive:
+    with open_archive(path, 0) as archive:
         return archive.declared_bytes
 
 
@@ -116,26 +116,26 @@ DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 
 #: Larger numbers are not plausible counts or lengths, and may have too many digits to print.
-_ABSURD = 10**18
-_GUARDED: dict[str, Any] = {
+_MAX_INT = 10**18
+_PARSER_OPTIONS: dict[str, Any] = {
     "resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False,
     "remove_comments": True, "remove_pis": True,
 }  # fmt: skip
 
 
-def parsed(data: bytes) -> Element:
+def parse_xml(data: bytes) -> Element:
     if b"purl.oclc.org/ooxml" in data[:8192]:
         # "Strict" files differ in their namespaces only.
         data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data)
     # A new parser for each part: a parser keeps all names it has seen.
-    root = etree.fromstring(data, etree.XMLParser(**_GUARDED))
-    _refuse_entities(root.getroottree())
+    root = etree.fromstring(data, etree.XMLParser(**_PARSER_OPTIONS))
+    _reject_entities(root.getroottree())
     return root
 
 
-def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
+def iter_elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
     """Yield each element with one of these tags once it is complete, and free what precedes it."""
-    events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_GUARDED)
+    events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_PARSER_OPTIONS)
     is_first = True
     for _, element in events:
         if is_first and element.getroottree().docinfo.internalDTD is not None:
@@ -147,7 +147,7 @@ def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
             del element.getparent()[0]
 
 
-def integer(text: str | None, default: int = 0) -> int:
+def parse_int(text: str | None, default: int = 0) -> int:
     """Parse a number in an attribute, which may be a decimal, invalid or missing."""
     if not text:
         return default
@@ -158,20 +158,20 @@ def integer(text: str | None, default: int = 0) -> int:
             number = int(float(text))
         except (ValueError, OverflowError):
             return default
-    return number if abs(number) < _ABSURD else default
+    return number if abs(number) < _MAX_INT else default
 
 
-def is_true(text: str | None) -> bool:
+def parse_bool(text: str | None) -> bool:
     return text in ("1", "true")
 
 
-def texts_in(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
+def child_texts(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of the children, by the names given for their tags."""
     found = {names[each.tag]: (each.text or "").strip() for each in holder if each.tag in names}
     return {name: text for name, text in found.items() if text}
 
 
-def _refuse_entities(tree: Any) -> None:
+def _reject_entities(tree: Any) -> None:
     dtd = tree.docinfo.internalDTD
     if dtd is None:
         return
@@ -189,9 +189,9 @@ _SECTOR = 512
 _ENTRY = 128
 
 
-def ole_kind(path: str) -> str:
+def detect_ole_type(path: str) -> str:
     """Return `doc`, `xls` or `ppt`; encrypted and other files are rejected."""
-    names = _names(path)
+    names = _ole_stream_names(path)
     if any(name in names for name in _ENCRYPTED):
         raise FileEncrypted("The document is protected by a password")
     kind = next((kind for name, kind in _STREAMS.items() if name in names), None)
@@ -200,12 +200,12 @@ def ole_kind(path: str) -> str:
     return kind
 
 
-def refuse_ole(path: str) -> None:
-    kind = ole_kind(path)
+def reject_ole(path: str) -> None:
+    kind = detect_ole_type(path)
     raise UnsupportedFile(f"The legacy format .{kind} can only be read as a PDF: use via_pdf")
 
 
-def _names(path: str) -> set[str]:
+def _ole_stream_names(path: str) -> set[str]:
     """Return the names of directory entries, found by their form without following sectors."""
     names: set[str] = set()
     with open(path, "rb") as file:

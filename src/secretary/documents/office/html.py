@@ -24,27 +24,27 @@ from .blocks import (
     Quote,
     Rule,
     Run,
-    Spanning,
+    SpannedCell,
     Style,
     Table,
     is_blank,
-    laid_out,
+    lay_out_cells,
 )
-from .containers import Element, integer
-from .conventions import LETTERED, lowered, numeral, raised
-from .markdown import page_of
-from .text import decoded_markup, text_at
+from .containers import Element, parse_int
+from .conventions import NUMBER_FORMATS, format_number, subscript, superscript
+from .markdown import build_page
+from .text import decode_markup, read_limited
 
 SKIPPED = {
     "script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas",
     "audio", "video", "select", "textarea", "head",
 }  # fmt: skip
-_PARTS = {
+_BLOCK_ELEMENTS = {
     "address", "article", "aside", "body", "center", "dd", "details", "dialog", "div",
     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "html", "legend",
     "main", "nav", "p", "section", "summary", "h1", "h2", "h3", "h4", "h5", "h6", "pre",
 }  # fmt: skip
-_STYLES = {
+_INLINE_STYLES = {
     **dict.fromkeys(("b", "strong"), Style(bold=True)),
     **dict.fromkeys(("i", "em", "cite", "dfn", "var"), Style(italic=True)),
     **dict.fromkeys(("s", "del", "strike"), Style(strike=True)),
@@ -60,7 +60,7 @@ class _Level:
 
     name: str
     blocks: list[Block] = field(default_factory=list)
-    rows: list[list[Spanning]] = field(default_factory=list)
+    rows: list[list[SpannedCell]] = field(default_factory=list)
     cell: Element | None = None
     #: How many lists were open around it.
     depth: int = 0
@@ -77,7 +77,7 @@ class _List:
     form: str = ""
 
 
-class Flow:
+class _BlockBuilder:
     def __init__(self) -> None:
         self._levels = [_Level("page")]
         self._lists: list[_List] = []
@@ -108,13 +108,13 @@ class Flow:
         if not self._line or self._ends_in_space():
             text = text.lstrip(" ")
         if self._script is not None:
-            text = raised(text) if self._script == "sup" else lowered(text)
+            text = superscript(text) if self._script == "sup" else subscript(text)
         if text:
             self._line.append(Run(text, self._styles[-1]))
 
     def start(self, name: str, element: Element) -> None:
         self._style(name, element)
-        if name in _PARTS:
+        if name in _BLOCK_ELEMENTS:
             self._flush()
         match name:
             case "br":
@@ -126,8 +126,8 @@ class Flow:
                 self._heading = int(name[1])
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()
-                start = integer(element.get("start"), 1) - 1
-                form = LETTERED.get(element.get("type") or "", "")
+                start = parse_int(element.get("start"), 1) - 1
+                form = NUMBER_FORMATS.get(element.get("type") or "", "")
                 self._lists.append(_List(name == "ol", start, form=form))
             case "li":
                 self._flush()
@@ -164,15 +164,15 @@ class Flow:
                 self._close(name)
             case "sup" | "sub":
                 self._script = None
-        if name in _PARTS:
+        if name in _BLOCK_ELEMENTS:
             self._flush()
             self._heading = None
 
     def _style(self, name: str, element: Element) -> None:
         """Push one style per open element, so that its end tag can pop it."""
         style = self._styles[-1]
-        if name in _STYLES and not (name == "code" and self._listing is not None):
-            style = style.with_marks(_STYLES[name])
+        if name in _INLINE_STYLES and not (name == "code" and self._listing is not None):
+            style = style.with_marks(_INLINE_STYLES[name])
         elif name == "a":
             style = style._replace(link=_link(element.get("href")) or style.link)
         elif name in ("table", "blockquote", "td", "th"):
@@ -193,10 +193,10 @@ class Flow:
         if len(self._lists) <= self._levels[-1].depth:
             self._lists.append(_List(False, 0, is_stray=True))
         current = self._lists[-1]
-        current.count = integer(element.get("value"), current.count + 1)
+        current.count = parse_int(element.get("value"), current.count + 1)
         current.marker = f"{current.count}." if current.is_ordered and not current.form else "-"
         if current.is_ordered and current.form:
-            self._line.append(Run(f"{numeral(current.count, current.form)}. "))
+            self._line.append(Run(f"{format_number(current.count, current.form)}. "))
 
     def _flush(self) -> None:
         line, self._line = self._line, []
@@ -240,11 +240,11 @@ class Flow:
             case "blockquote":
                 self._add(Quote(level.blocks))
             case "td" | "th" if level.cell is not None:
-                across = integer(level.cell.get("colspan"), 1)
-                down = integer(level.cell.get("rowspan"), 1)
+                across = parse_int(level.cell.get("colspan"), 1)
+                down = parse_int(level.cell.get("rowspan"), 1)
                 if not parent.rows:
                     parent.rows.append([])
-                parent.rows[-1].append(Spanning(level.blocks, across, down))
+                parent.rows[-1].append(SpannedCell(level.blocks, across, down))
             case "tr":
                 parent.rows += level.rows
             case "caption":
@@ -260,7 +260,7 @@ def _table(level: _Level) -> list[Block]:
     cells = [spanning.cell for row in level.rows for spanning in row]
     if is_layout or any(isinstance(block, Table) for cell in cells for block in cell):
         return [block for cell in cells for block in cell]
-    return [Table(laid_out(level.rows))] if cells else []
+    return [Table(lay_out_cells(level.rows))] if cells else []
 
 
 def _link(target: str | None) -> str | None:
@@ -276,10 +276,10 @@ _HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 
 
 def read_html(path: str, pictures: Pictures) -> OfficeDocument:
-    root = parsed_html(text_at(path))
+    root = parse_html(read_limited(path))
 
     def picture(source: str, alt: str) -> Picture:
-        data = data_of(source) if pictures.are_kept else None
+        data = decode_data_uri(source) if pictures.are_kept else None
         return Picture(alt, pictures.keep(data) if data else None)
 
     facts = {}
@@ -288,11 +288,11 @@ def read_html(path: str, pictures: Pictures) -> OfficeDocument:
         facts["title"] = " ".join(title.split())
     if root.get("lang"):
         facts["language"] = root.get("lang")
-    return OfficeDocument(pages=[page_of(1, blocks_of(root, picture), pictures)], facts=facts)
+    return OfficeDocument(pages=[build_page(1, html_blocks(root, picture), pictures)], facts=facts)
 
 
-def parsed_html(data: bytes) -> Element:
-    text = decoded_markup(data).replace("\0", "")
+def parse_html(data: bytes) -> Element:
+    text = decode_markup(data).replace("\0", "")
     parser = etree.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
     )
@@ -305,9 +305,9 @@ def parsed_html(data: bytes) -> Element:
     return root
 
 
-def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
+def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
     """Convert elements to blocks; `picture` gets the source and alt text of each image."""
-    flow = Flow()
+    flow = _BlockBuilder()
     walk = etree.iterwalk(root, events=("start", "end"))
     hidden: Element | None = None
     for event, element in walk:
@@ -332,7 +332,9 @@ def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Blo
     return flow.blocks()
 
 
-def _start(flow: Flow, name: str, element: Element, picture: Callable[[str, str], Picture]) -> None:
+def _start(
+    flow: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
+) -> None:
     flow.start(name, element)
     if name == "img":
         flow.picture(picture(element.get("src") or "", element.get("alt") or ""))
@@ -346,7 +348,7 @@ def is_hidden(element: Element) -> bool:
     return element.get("hidden") is not None or bool(_HIDDEN.search(element.get("style") or ""))
 
 
-def data_of(source: str) -> bytes | None:
+def decode_data_uri(source: str) -> bytes | None:
     """Return the content of a `data:` URI."""
     if source[:5].lower() != "data:":
         return None

@@ -22,45 +22,45 @@ from ...core.errors import (
 )
 from ...core.file_types import detect_file_type
 from ...core.processes import inherited_environment, running_program
-from .containers import declared_bytes, ole_kind
-from .text import decoded, delimiter_of, text_at
+from .containers import declared_bytes, detect_ole_type
+from .text import decode_text, detect_delimiter, read_limited
 
-_BEGINNING = "libreoffice-"
+_PREFIX = "libreoffice-"
 #: LibreOffice creates a socket here to find another instance with the same profile. The location
 #: is not configurable, and when LibreOffice is killed the socket remains.
 _SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # only to clean up
 #: Characters that LibreOffice does not escape in URLs.
-_PLAIN = "/!$&'()*+,-.:=@_~"
+_UNESCAPED = "/!$&'()*+,-.:=@_~"
 
 
 @contextlib.contextmanager
-def _temporary_profile(into: str) -> Iterator[Path]:
-    job_service = Path(tempfile.mkdtemp(prefix=_BEGINNING, dir=into))
+def _temporary_profile(target_directory: str) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
     try:
-        yield job_service
+        yield directory
     finally:
-        _clear(job_service)
+        _clear(directory)
 
 
-def clear_profiles(into: str) -> None:
+def clear_profiles(target_directory: str) -> None:
     """Remove the profiles of processes that were killed."""
-    for job_service in Path(into).glob(f"{_BEGINNING}*"):
-        _clear(job_service)
+    for directory in Path(target_directory).glob(f"{_PREFIX}*"):
+        _clear(directory)
 
 
-def _profile_url(job_service: Path) -> str:
-    return (job_service / "profile").resolve().as_uri()
+def _profile_url(directory: Path) -> str:
+    return (directory / "profile").resolve().as_uri()
 
 
-def _clear(job_service: Path) -> None:
-    for directory in _SOCKETS:
+def _clear(directory: Path) -> None:
+    for socket_directory in _SOCKETS:
         with contextlib.suppress(OSError):  # usually there is none
-            os.unlink(f"{directory}/{_socket_of(job_service)}")
-    shutil.rmtree(job_service, ignore_errors=True)
+            os.unlink(f"{socket_directory}/{_socket_name(directory)}")
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def _socket_of(job_service: Path) -> str:
-    url = "file://" + quote(str((job_service / "profile").resolve()), safe=_PLAIN)
+def _socket_name(directory: Path) -> str:
+    url = "file://" + quote(str((directory / "profile").resolve()), safe=_UNESCAPED)
     digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
     return f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
 
@@ -92,19 +92,19 @@ _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
 #: Bytes at the end of a PDF that contain the end marker of a complete file.
 _END_WITHIN = 1024
 #: Nobody listens here: the proxy for everything that tries to reach the network.
-_NOWHERE = "127.0.0.1"
-_DISCARD_PORT = 9
+_BLACKHOLE_HOST = "127.0.0.1"
+_BLACKHOLE_PORT = 9
 
 
-def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
+def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: float) -> str:
     """Convert a file and return the path of the PDF in `into`. Nothing else remains there."""
     program = _program()
-    kind = _checked(path, kind)
-    with _temporary_profile(into) as work:
+    kind = _check_type(path, kind)
+    with _temporary_profile(target_directory) as work:
         # A copy, so that LibreOffice sees neither the name nor the directory of the original.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
-            source.write_text(decoded(text_at(path)), encoding="utf-8")
+            source.write_text(decode_text(read_limited(path)), encoding="utf-8")
         else:
             shutil.copyfile(path, source)
         _write_profile(work / "profile" / "user")
@@ -116,7 +116,7 @@ def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
                 raise WorkerCrashed("LibreOffice crashed while converting the document")
             text = "LibreOffice cannot read the document: it is damaged or needs a password"
             raise FileCorrupt(text)
-        target = Path(into) / "document.pdf"
+        target = Path(target_directory) / "document.pdf"
         os.replace(made, target)
         return str(target)
 
@@ -128,12 +128,12 @@ def _program() -> str:
     return found
 
 
-def _checked(path: str, kind: str) -> str:
+def _check_type(path: str, kind: str) -> str:
     """Return the format that selects the filter; reject what LibreOffice cannot open."""
     if kind != detect_file_type(Path(path)):
         raise FileCorrupt(f"The file is not a {kind} file, or is damaged")
     if kind == "ole":
-        return ole_kind(path)
+        return detect_ole_type(path)
     if kind == "text" and path.lower().endswith(".csv"):
         return "csv"
     if kind not in _FILTERS:
@@ -144,16 +144,16 @@ def _checked(path: str, kind: str) -> str:
             raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
         if kind.startswith("od"):
             # Imported here: most processes that import this module convert nothing.
-            from .odf import refuse_encrypted_odf
+            from .odf import reject_encrypted_odf
 
-            refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
+            reject_encrypted_odf(path, MAX_EXPANDED_BYTES)
     return kind
 
 
 def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
     name = _FILTERS[kind]
     if kind == "csv":
-        name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
+        name = name.format(ord(detect_delimiter(source.read_text(encoding="utf-8"))))
     return [
         program,
         f"-env:UserInstallation={_profile_url(work)}",
@@ -167,7 +167,7 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
 
 def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
     """Return the exit code, which only reveals crashes: unreadable documents exit with 0."""
-    proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
+    proxy = f"http://{_BLACKHOLE_HOST}:{_BLACKHOLE_PORT}"
     environment = {
         **inherited_environment("PATH", "LANG", "TZ"),
         "HOME": str(work),
@@ -207,10 +207,10 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
     ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
     ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _NOWHERE),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _DISCARD_PORT),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _NOWHERE),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _DISCARD_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _BLACKHOLE_HOST),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _BLACKHOLE_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _BLACKHOLE_HOST),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _BLACKHOLE_PORT),
     ("org.openoffice.Inet/Settings", "ooInetNoProxy", ""),
 )
 
@@ -218,7 +218,7 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
 def _write_profile(directory: Path) -> None:
     items = "".join(
         f'<item oor:path="/{escape(path)}"><prop oor:name="{name}" oor:op="fuse">'
-        f"<value>{escape(_written(value))}</value></prop></item>"
+        f"<value>{escape(_format_value(value))}</value></prop></item>"
         for path, name, value in _SETTINGS
     )
     directory.mkdir(parents=True)
@@ -231,5 +231,5 @@ def _write_profile(directory: Path) -> None:
     )
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

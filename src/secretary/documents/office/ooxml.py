@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 from ...core.errors import FileCorrupt
 from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
-from .containers import DUBLIN, Archive, Element, integer, parsed, texts_in
+from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
 
 _OFFICE = "http://schemas.openxmlformats.org/"
-RELATION = f"{{{_OFFICE}officeDocument/2006/relationships}}"
+RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"
 DRAWING = f"{{{_OFFICE}drawingml/2006/main}}"
 MARKUP = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _PACKAGE = f"{{{_OFFICE}package/2006/relationships}}"
@@ -27,7 +27,7 @@ _PROPERTIES = {
 }
 
 
-class Relation(NamedTuple):
+class Relationship(NamedTuple):
     #: The last segment of its type, such as `image`.
     kind: str
     #: The name of a part, or an external URL.
@@ -42,16 +42,16 @@ class Part:
 
     @cached_property
     def root(self) -> Element:
-        return parsed(self.archive.read(self.name))
+        return parse_xml(self.archive.read(self.name))
 
     @cached_property
-    def relations(self) -> dict[str, Relation]:
+    def relations(self) -> dict[str, Relationship]:
         folder, name = posixpath.split(self.name)
         path = posixpath.join(folder, "_rels", f"{name}.rels")
         if path not in self.archive:
             return {}
-        found = parsed(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
-        return {each.get("Id", ""): _relation(each, folder) for each in found}
+        found = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
+        return {each.get("Id", ""): _relationship(each, folder) for each in found}
 
     def related(self, kind: str) -> "Part | None":
         """Return the first part with a relationship of this type."""
@@ -64,7 +64,7 @@ class Part:
         relation = self.relations.get(identity or "")
         return Part(self.archive, relation.target) if relation and self.has(relation) else None
 
-    def has(self, relation: Relation) -> bool:
+    def has(self, relation: Relationship) -> bool:
         return not relation.is_outside and relation.target in self.archive
 
     def link(self, identity: str | None) -> str | None:
@@ -85,7 +85,7 @@ class Part:
         own = element.tag.removesuffix("pic")
         named = element.find(f"{own}nvPicPr/{own}cNvPr")
         blip = element.find(f"{own}blipFill/{DRAWING}blip")
-        identity = blip.get(f"{RELATION}embed") if blip is not None else None
+        identity = blip.get(f"{RELATIONSHIP}embed") if blip is not None else None
         description = named.get("descr") if named is not None else None
         return self.picture(identity, description or alt, pictures)
 
@@ -99,24 +99,24 @@ def main_part(archive: Archive, usual_name: str) -> Part:
     return Part(archive, usual_name)
 
 
-def facts_of(archive: Archive) -> dict[str, str]:
+def core_properties(archive: Archive) -> dict[str, str]:
     part = Part(archive, "").related("core-properties")
-    return texts_in(part.root, _PROPERTIES) if part is not None else {}
+    return child_texts(part.root, _PROPERTIES) if part is not None else {}
 
 
-def alternative(element: Element) -> Element | None:
+def choose_alternative(element: Element) -> Element | None:
     """Choose among alternative representations the one for current programs."""
     chosen = element.find(f"{MARKUP}Choice")
     return chosen if chosen is not None else element.find(f"{MARKUP}Fallback")
 
 
-def _relation(element: Element, folder: str) -> Relation:
+def _relationship(element: Element, folder: str) -> Relationship:
     kind = element.get("Type", "").rpartition("/")[2]
     target = element.get("Target", "")
     if element.get("TargetMode") == "External":
-        return Relation(kind, target, True)
+        return Relationship(kind, target, True)
     path = posixpath.normpath(posixpath.join("/", folder, unquote(target)))
-    return Relation(kind, path.lstrip("/"), False)
+    return Relationship(kind, path.lstrip("/"), False)
 
 
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -156,7 +156,7 @@ def _points(element: Element | None) -> dict[int, str]:
     for point in element.iter(f"{C}pt"):
         text = point.findtext(f"{C}v")
         if text is not None and len(found) < _MAX_POINTS:
-            found[integer(point.get("idx"))] = text
+            found[parse_int(point.get("idx"))] = text
     return found or {0: element.findtext(f".//{C}v") or ""}
 
 
@@ -196,7 +196,7 @@ _ESCAPED = str.maketrans(
 )
 
 
-def latex(element: Element) -> str:
+def to_latex(element: Element) -> str:
     """Convert all children of an element to LaTeX, in one line."""
     parts: list[str] = []
     for child in element:
@@ -204,13 +204,13 @@ def latex(element: Element) -> str:
         if written is not None:
             parts.append(written(child))
         elif child.tag not in _IGNORED:
-            parts.append(latex(child))
+            parts.append(to_latex(child))
     return "".join(parts)
 
 
 def _part(element: Element, name: str) -> str:
     child = element.find(f"{M}{name}")
-    return latex(child) if child is not None else ""
+    return to_latex(child) if child is not None else ""
 
 
 def _property(element: Element, path: str, default: str) -> str:
@@ -269,7 +269,7 @@ def _delimited(element: Element) -> str:
     begin = _property(element, "dPr/begChr", "(") or "."
     end = _property(element, "dPr/endChr", ")") or "."
     between = _property(element, "dPr/sepChr", "|")
-    inner = between.join(latex(each) for each in element.iterchildren(f"{M}e"))
+    inner = between.join(to_latex(each) for each in element.iterchildren(f"{M}e"))
     if (begin, end) in (("(", ")"), ("[", "]")) and "\\frac" not in inner:
         return f"{begin}{inner}{end}"
     braces = {"{": r"\{", "}": r"\}"}
@@ -301,14 +301,14 @@ def _limit_above(element: Element) -> str:
 
 def _matrix(element: Element) -> str:
     rows = (
-        " & ".join(latex(each) for each in row.iterchildren(f"{M}e"))
+        " & ".join(to_latex(each) for each in row.iterchildren(f"{M}e"))
         for row in element.iterchildren(f"{M}mr")
     )
     return f"\\begin{{matrix}}{_NEXT.join(rows)}\\end{{matrix}}"
 
 
 def _lines(element: Element) -> str:
-    rows = (latex(each) for each in element.iterchildren(f"{M}e"))
+    rows = (to_latex(each) for each in element.iterchildren(f"{M}e"))
     return f"\\begin{{array}}{{l}}{_NEXT.join(rows)}\\end{{array}}"
 
 

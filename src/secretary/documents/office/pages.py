@@ -12,7 +12,7 @@ from ...core.errors import FileCorrupt, UnsupportedFile
 from ..page_store import PageStore
 from ..page_task import DocumentInfo
 from .blocks import OfficeDocument, Pictures
-from .containers import MIB, Archive, opened_archive, refuse_ole
+from .containers import MIB, Archive, open_archive, reject_ole
 from .docx import read_docx
 from .epub import read_epub
 from .html import read_html
@@ -38,7 +38,7 @@ def read_office(
     Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
     only its extension tells whether a text file is a table.
     """
-    document = read_document(
+    document = _read_document(
         path,
         kind,
         Pictures(directory if include_images else None),
@@ -76,10 +76,10 @@ _SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
     "ods": read_ods,
     "xlsx": read_xlsx,
 }
-_PAGES = {".html", ".htm", ".xhtml"}
+_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
 
 
-def read_document(
+def _read_document(
     path: str,
     kind: str,
     pictures: Pictures,
@@ -90,13 +90,13 @@ def read_document(
 ) -> OfficeDocument:
     try:
         if kind in _ZIPPED:
-            with opened_archive(path, max_expanded_bytes) as archive:
+            with open_archive(path, max_expanded_bytes) as archive:
                 return _ZIPPED[kind](archive, pictures)
         if kind in _SHEETS:
-            with opened_archive(path, max_expanded_bytes) as archive:
+            with open_archive(path, max_expanded_bytes) as archive:
                 return _SHEETS[kind](archive, pictures, max_cells)
         match kind:
-            case "text" if PurePath(name or path).suffix.lower() in _PAGES:
+            case "text" if PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS:
                 # HTML without a doctype: a fragment, or XHTML.
                 return read_html(path, pictures)
             case "html":
@@ -106,7 +106,7 @@ def read_document(
             case "text":
                 return read_text(path, name, pictures, max_cells)
             case "ole":
-                refuse_ole(path)
+                reject_ole(path)
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
         # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error

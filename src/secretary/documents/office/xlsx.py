@@ -15,10 +15,10 @@ from .blocks import (
     Pictures,
     Run,
 )
-from .containers import Archive, Element, elements, integer, is_true
-from .markdown import page_of
-from .number_formats import BUILT_IN, general, shown
-from .ooxml import CHART, DRAWING, RELATION, Part, chart_blocks, facts_of, main_part
+from .containers import Archive, Element, iter_elements, parse_bool, parse_int
+from .markdown import build_page
+from .number_formats import BUILT_IN, format_general, format_value
+from .ooxml import CHART, DRAWING, RELATIONSHIP, Part, chart_blocks, core_properties, main_part
 
 
 class SheetGrid:
@@ -90,7 +90,7 @@ class SheetGrid:
 
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
+_SHEET_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _SHORT_NUMBER = 15
@@ -107,11 +107,11 @@ def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDoc
         name = sheet.get("name", f"Sheet {number}")
         is_hidden = sheet.get("state", "visible") != "visible"
         blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        part = workbook.by_id(sheet.get(f"{RELATION}id"))
+        part = workbook.by_id(sheet.get(f"{RELATIONSHIP}id"))
         if part is not None:
             blocks += _sheet_blocks(part, book, pictures, max_cells)
-        pages.append(page_of(number, blocks, pictures, name=name, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=facts_of(archive))
+        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=core_properties(archive))
 
 
 class _Book:
@@ -119,9 +119,9 @@ class _Book:
 
     def __init__(self, workbook: Part) -> None:
         properties = workbook.root.find(f"{S}workbookPr")
-        self.is_1904 = properties is not None and is_true(properties.get("date1904"))
+        self.is_1904 = properties is not None and parse_bool(properties.get("date1904"))
         self.strings = _strings(workbook.related("sharedStrings"))
-        self._codes = _codes(workbook.related("styles"))
+        self._codes = _number_formats(workbook.related("styles"))
         self._numbers: dict[tuple[str, str], str] = {}
 
     def number(self, text: str, style: str | None) -> str:
@@ -135,12 +135,12 @@ class _Book:
         if code is None:
             if len(text) <= _SHORT_NUMBER and _PLAIN_NUMBER.fullmatch(text):
                 return text
-            return general(float(text))
+            return format_general(float(text))
         # A few numbers are repeated all over most sheets.
         key = (text, code)
         found = self._numbers.get(key)
         if found is None:
-            found = shown(float(text), code, is_1904=self.is_1904)
+            found = format_value(float(text), code, is_1904=self.is_1904)
             if len(self._numbers) < 100_000:
                 self._numbers[key] = found
         return found
@@ -150,7 +150,7 @@ def _strings(part: Part | None) -> list[str]:
     if part is None:
         return []
     with part.archive.stream(part.name) as stream:
-        return [_rich_text(element) for element in elements(stream, [f"{S}si"])]
+        return [_rich_text(element) for element in iter_elements(stream, [f"{S}si"])]
 
 
 def _rich_text(element: Element) -> str:
@@ -170,17 +170,17 @@ def _unescaped(found: re.Match[str]) -> str:
     return char if char.isprintable() or char in "\n\t" else ""
 
 
-def _codes(part: Part | None) -> dict[str, str]:
+def _number_formats(part: Part | None) -> dict[str, str]:
     """Return the number format of each cell style; those that need no formatting are omitted."""
     if part is None:
         return {}
     own = {
-        integer(each.get("numFmtId")): each.get("formatCode", "")
+        parse_int(each.get("numFmtId")): each.get("formatCode", "")
         for each in part.root.iterfind(f"{S}numFmts/{S}numFmt")
     }
     found = {}
     for place, style in enumerate(part.root.iterfind(f"{S}cellXfs/{S}xf")):
-        number = integer(style.get("numFmtId"))
+        number = parse_int(style.get("numFmtId"))
         code = own.get(number) or BUILT_IN.get(number)
         if code and code.lower() != "general":
             found[str(place)] = code
@@ -194,24 +194,24 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
     tags = [f"{S}{name}" for name in ("row", "mergeCell", "hyperlink", "drawing", "chartsheet")]
     is_chart = False
     with part.archive.stream(part.name) as stream:
-        for element in elements(stream, tags):
+        for element in iter_elements(stream, tags):
             match element.tag.removeprefix(S):
                 case "row":
-                    row = integer(element.get("r"), row + 2) - 1
+                    row = parse_int(element.get("r"), row + 2) - 1
                     _read_row(element, row, book, cells)
                 case "mergeCell":
                     _merge(element.get("ref", ""), cells)
                 case "hyperlink":
                     _link(element, part, cells)
                 case "drawing":
-                    drawings.append(element.get(f"{RELATION}id"))
+                    drawings.append(element.get(f"{RELATIONSHIP}id"))
                 case "chartsheet":
                     is_chart = True
     grid = cells.grid()
     if grid is not None:
         yield grid
     for identity in drawings:
-        yield from _drawn(part.by_id(identity), pictures, has_charts=is_chart)
+        yield from _read_drawing(part.by_id(identity), pictures, has_charts=is_chart)
 
 
 def _read_row(row: Element, number: int, book: _Book, cells: SheetGrid) -> None:
@@ -272,22 +272,22 @@ def _merge(reference: str, cells: SheetGrid) -> None:
 
 
 def _link(element: Element, part: Part, cells: SheetGrid) -> None:
-    target = part.link(element.get(f"{RELATION}id"))
+    target = part.link(element.get(f"{RELATIONSHIP}id"))
     found = _REFERENCE.match(element.get("ref", ""))
     if target and found:
         cells.link(int(found[2]) - 1, _column(found[1]), target)
 
 
-def _drawn(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
+def _read_drawing(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
     """Yield pictures and text boxes, and the data of a chart sheet."""
     if part is None:
         return
-    for element in part.root.iter(f"{_PLACED}pic", f"{_PLACED}txBody", CHART):
-        if element.tag == f"{_PLACED}pic":
+    for element in part.root.iter(f"{_SHEET_DRAWING}pic", f"{_SHEET_DRAWING}txBody", CHART):
+        if element.tag == f"{_SHEET_DRAWING}pic":
             yield Paragraph([part.drawn_picture(element, pictures)])
         elif element.tag == CHART:
             if has_charts:
-                yield from chart_blocks(part.by_id(element.get(f"{RELATION}id")))
+                yield from chart_blocks(part.by_id(element.get(f"{RELATIONSHIP}id")))
         else:
             for paragraph in element.iterchildren(f"{DRAWING}p"):
                 text = "".join(each.text or "" for each in paragraph.iter(f"{DRAWING}t"))
