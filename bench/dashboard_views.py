@@ -162,6 +162,6 @@ def _places(facts: Facts) -> Mapping[str, tuple[str, str]]:
         "batches": ("batches", ".view-batches tbody tr"),
         "batch": (f"batch/{facts.batch_id}", ".view-batch tbody tr"),
         "templates": ("templates", ".view-templates tbody tr"),
-        "system": ("system", ".view-system .fact"),
+        "system": ("system", ".view-system .stat"),
         "new": ("new", ".view-new form"),
     }  # fmt: skip

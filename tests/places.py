@@ -7,10 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 from secretary.storage.artifacts import JobFiles
-from secretary.storage.blob_store import DirectoryBlobStore
+from secretary.storage.blob_store import BlobStore, DirectoryBlobStore
+from secretary.storage.gridfs import GridFsBlobStore
 from secretary.storage.s3 import S3BlobStore
 from secretary.storage.uploads import Uploads
-from secretary.store import JobStore
+from secretary.store import Store
+from secretary.store.mongo import MongoStore
 
 from .mongod import Mongod
 from .s3_server import S3Server
@@ -42,8 +44,10 @@ def store_url(data_dir: Path) -> str:
     return uri or f"sqlite://{data_dir}/secretary.db"
 
 
-def files_in(data_dir: Path, store: JobStore, uploads: dict[str, Any] | None = None) -> JobFiles:
-    blob_store = store.blob_store() if _mongod else None
+def files_in(data_dir: Path, store: Store, uploads: dict[str, Any] | None = None) -> JobFiles:
+    blob_store: BlobStore | None = None
+    if isinstance(store, MongoStore):
+        blob_store = GridFsBlobStore(store)
     if _s3:
         blob_store = S3BlobStore(storage(data_dir)["files"])
     return JobFiles(
@@ -51,7 +55,7 @@ def files_in(data_dir: Path, store: JobStore, uploads: dict[str, Any] | None = N
     )
 
 
-async def kept_uploads(data_dir: Path, store: JobStore) -> dict[str, bytes]:
+async def kept_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
     """What is kept of files that came with requests, by job and name."""
     blob_store = files_in(data_dir, store).blob_store or DirectoryBlobStore(data_dir)
     return {

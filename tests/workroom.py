@@ -112,7 +112,7 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
     groups["storage"] = {"data_dir": str(data_dir), **storage(data_dir), **groups["storage"]}
     settings = load(environment={}, overrides=groups)
     async with Application(settings) as app:
-        parts = app.worker(on_ended=app.sender.poke)
+        parts = app.worker(on_ended=app.sender.wake)
         working = asyncio.create_task(run_worker(parts))
         hub = EventHub(app.store)
         api = create_api(app.job_service, hub=hub, max_body_bytes=1024 * 1024)

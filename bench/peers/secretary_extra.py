@@ -8,7 +8,7 @@ from datetime import datetime
 import seeding
 
 from secretary.core.job import Completed, JobStatus, utc_now
-from secretary.store import Capacity, JobQuery, JobStore
+from secretary.store import Capacity, JobQuery, Store
 
 #: Stored jobs, and how many of them wait to be claimed.
 FEW, MANY = (10_000, 1_000), (1_000_000, 10_000)
@@ -21,7 +21,7 @@ DEPTH = 0.8
 Timings = dict[str, list[float]]
 
 
-async def figures(store: JobStore, url: str) -> Mapping[str, float]:
+async def figures(store: Store, url: str) -> Mapping[str, float]:
     await seeding.register_worker(store)
     templates = await seeding.make_templates(store)
     now = utc_now()
@@ -38,7 +38,7 @@ async def figures(store: JobStore, url: str) -> Mapping[str, float]:
     return _compared(few, many)
 
 
-async def _timings(store: JobStore, *, newest: datetime, ended: int) -> Timings:
+async def _timings(store: Store, *, newest: datetime, ended: int) -> Timings:
     completed = frozenset({JobStatus.COMPLETED})
     deep = JobQuery(
         status=completed, limit=PAGE, created_before=newest - DEPTH * ended * seeding.INTERVAL
@@ -55,7 +55,7 @@ async def _timings(store: JobStore, *, newest: datetime, ended: int) -> Timings:
     return timings
 
 
-async def _claims(store: JobStore) -> list[float]:
+async def _claims(store: Store) -> list[float]:
     """Of one job each; what is claimed is finished before the next, without being timed."""
     timings = []
     for _ in range(CLAIMS):
@@ -66,7 +66,7 @@ async def _claims(store: JobStore) -> list[float]:
     return timings
 
 
-async def _reads(store: JobStore, query: JobQuery) -> list[float]:
+async def _reads(store: Store, query: JobQuery) -> list[float]:
     timings = []
     for _ in range(READS):
         started = time.perf_counter()

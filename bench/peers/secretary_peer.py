@@ -12,7 +12,7 @@ from peer import Job, Peer, Submit
 
 import secretary
 from secretary.config import Settings, StorageSettings
-from secretary.store import JobStore, open_store
+from secretary.store import Store, open_store
 
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])
@@ -21,7 +21,7 @@ SLOTS = 16
 
 
 @asynccontextmanager
-async def opened_store() -> AsyncIterator[JobStore]:
+async def opened_store() -> AsyncIterator[Store]:
     store = open_store(STORE_URL)
     await store.open()
     try:

@@ -16,13 +16,13 @@ import pymongo
 
 from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
-from secretary.store import Capacity, JobStore, WorkerInfo
-from secretary.store.mongo import throughput as mongo_activity
+from secretary.store import Capacity, Store, WorkerInfo
+from secretary.store.mongo import stats as mongo_activity
 from secretary.store.mongo.rows import listing, stamp
-from secretary.store.sqlite import throughput as sqlite_activity
+from secretary.store.sqlite import stats as sqlite_activity
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.schema import microseconds
-from secretary.store.throughput import KEPT, Ending, tally
+from secretary.store.stats import RETENTION, FinishedJob, count_finished
 
 WORKER = "seeding"
 TYPES = [f"type-{n}" for n in range(5)]
@@ -57,7 +57,7 @@ class Ended(NamedTuple):
     ended_at: datetime
 
 
-async def register_worker(store: JobStore, *, slots: int = 1) -> None:
+async def register_worker(store: Store, *, slots: int = 1) -> None:
     now = utc_now()
     worker = WorkerInfo(
         worker_id=WORKER,
@@ -72,7 +72,7 @@ async def register_worker(store: JobStore, *, slots: int = 1) -> None:
     await store.register_worker(worker, timedelta(days=1))
 
 
-async def make_templates(store: JobStore) -> list[str]:
+async def make_templates(store: Store) -> list[str]:
     """Twenty ids of jobs to copy, some of them often. Nothing else may wait in the store."""
     ids: list[str] = []
     for outcome, share in ENDS:
@@ -84,7 +84,7 @@ async def make_templates(store: JobStore) -> list[str]:
     return ids
 
 
-async def add_pending(store: JobStore, count: int) -> None:
+async def add_pending(store: Store, count: int) -> None:
     for start in range(0, count, BATCH):
         batch = Batch()
         jobs = [
@@ -99,7 +99,7 @@ async def add_pending(store: JobStore, count: int) -> None:
 
 
 async def add_ended(
-    store: JobStore,
+    store: Store,
     url: str,
     templates: Sequence[str],
     count: int,
@@ -148,11 +148,13 @@ def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
         yield chunk
 
 
-def _endings(jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]) -> list[Ending]:
+def _endings(
+    jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]
+) -> list[FinishedJob]:
     """What the store would have counted: no older than it keeps."""
-    oldest = utc_now() - KEPT
+    oldest = utc_now() - RETENTION
     return [
-        Ending(
+        FinishedJob(
             job_type=job.job_type,
             user_id=job.user_id,
             status=ended[job.template][0],
@@ -179,7 +181,7 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         _insert(db, "jobs", [rows[job.template] | _changed(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
         ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
-        sqlite_activity.write(db, tally(_endings(chunk, ended)))
+        sqlite_activity.write(db, count_finished(_endings(chunk, ended)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()
@@ -228,7 +230,7 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
             ended = {
                 one: (doc["status"], doc.get("error", {}).get("code")) for one, doc in known.items()
             }
-            if counted := tally(_endings(chunk, ended)):
+            if counted := count_finished(_endings(chunk, ended)):
                 database["activity"].bulk_write(mongo_activity.updates(counted), ordered=False)
         # Months of work are on disk by now; what was inserted this minute would still be written
         # while it is read.

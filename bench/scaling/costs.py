@@ -15,7 +15,7 @@ from adapter import MONGODB
 from arena import open_arena
 
 from secretary.core.job import Completed, Job, LogEntry, Progress, utc_now
-from secretary.store import Capacity, JobStore, WorkerInfo, open_store
+from secretary.store import Capacity, Store, WorkerInfo, open_store
 
 REPORTS = 5
 PARAMETERS = {"url": "https://example.org/documents/report.pdf", "language": "de"}
@@ -120,7 +120,7 @@ async def _sqlite_cost(path: Path, jobs: int, at_once: int, reports: int) -> Cos
     return Cost(None, pages, pages * FRAME, kept, None)
 
 
-async def _live(store: JobStore, jobs: int, *, at_once: int, reports: int) -> None:
+async def _live(store: Store, jobs: int, *, at_once: int, reports: int) -> None:
     for _ in range(0, jobs, at_once):
         await asyncio.gather(
             *(
@@ -139,7 +139,7 @@ async def _live(store: JobStore, jobs: int, *, at_once: int, reports: int) -> No
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[JobStore]:
+async def _opened(url: str) -> AsyncIterator[Store]:
     store = open_store(url)
     await store.open()
     now = utc_now()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from .config import MEBIBYTE, RetentionSettings, Settings
 from .core.errors import InvalidSettings, StoreUnavailable
@@ -26,7 +26,7 @@ from .storage.blob_store import BlobStore
 from .storage.cache import Cache
 from .storage.sources import Sources
 from .storage.uploads import Uploads
-from .store import STORES, JobStore, open_store
+from .store import STORES, Store, open_store
 from .worker.executor import Executor
 from .worker.maintenance import Maintenance, MaintenanceOptions
 from .worker.observer import Observer, Unobserved
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .network.client import Network
     from .observability.metrics import Metrics
     from .observability.otel import OtelTracer
+    from .store.mongo import MongoStore
     from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Application:
     without.
     """
 
-    def __init__(self, settings: Settings, store: JobStore | None = None) -> None:
+    def __init__(self, settings: Settings, store: Store | None = None) -> None:
         self.settings = settings
         self._given_store = store
         self._wake_sender: Callable[[], None] = lambda: None
@@ -82,7 +83,7 @@ class Application:
         await self.store.close()
 
     @cached_property
-    def store(self) -> JobStore:
+    def store(self) -> Store:
         if self._given_store is not None:
             return self._given_store
         scheme = self.settings.store_url.partition("://")[0]
@@ -155,7 +156,7 @@ class Application:
         from .webhooks import Sender, SenderOptions  # imports an HTTP client
 
         sender = Sender(self.store, self.network, self.files, SenderOptions())
-        self._wake_sender = sender.poke
+        self._wake_sender = sender.wake
         return sender
 
     @cached_property
@@ -164,7 +165,7 @@ class Application:
         from .observability.service_stats import ServiceStats
 
         metrics = Metrics(self.registry.job_types, ServiceStats(self.job_service))
-        self.sender.told = metrics.told
+        self.sender.on_attempt = metrics.told
         return metrics
 
     @cached_property
@@ -267,7 +268,7 @@ class Application:
         return [] if blob_store is None else [await doctor.check_blob_store(blob_store)]
 
 
-def make_blob_store(settings: Settings, store: JobStore) -> BlobStore | None:
+def make_blob_store(settings: Settings, store: Store) -> BlobStore | None:
     """Where several machines share their files; None for a directory of this machine."""
     location = settings.storage.files
     if location.startswith("s3://"):
@@ -280,7 +281,11 @@ def make_blob_store(settings: Settings, store: JobStore) -> BlobStore | None:
         return S3BlobStore(location)
     if location == "gridfs" and not settings.storage.mongodb_uri:
         raise InvalidSettings("storage.files: gridfs needs a MongoDB (storage.mongodb_uri)")
-    return None if location == "directory" else store.blob_store()
+    if location == "directory" or not settings.storage.mongodb_uri:
+        return None
+    from .storage.gridfs import GridFsBlobStore  # imports the MongoDB driver
+
+    return GridFsBlobStore(cast("MongoStore", store))
 
 
 def make_tracer(environment: Mapping[str, str]) -> "OtelTracer | None":

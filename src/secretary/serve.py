@@ -41,7 +41,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             components = None
             if with_worker:
                 observer = _observers(metrics, tracer)
-                components = app.worker(observer=observer, on_ended=app.sender.poke)
+                components = app.worker(observer=observer, on_ended=app.sender.wake)
             api = create_api(
                 app.job_service,
                 hub=hub,
@@ -77,7 +77,7 @@ async def work(
     require_writable(settings.storage.data_dir)
     async with Application(settings) as app, tracing() as tracer:
         make_worker = partial(
-            app.worker, job_types=job_types, slots=slots, on_ended=app.sender.poke
+            app.worker, job_types=job_types, slots=slots, on_ended=app.sender.wake
         )
         async with sending(app.sender):
             if settings.generic_worker.metrics_port is not None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from secretary.core.job import Batch, Completed, Job, LogEntry
-from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore, open_store
+from secretary.store import BatchQuery, IdempotencyKey, JobQuery, Store, open_store
 from secretary.store.transfer import KINDS, differs
 from tests.contract.given import LEASE, claim, worker
 from tests.mongod import Mongod
@@ -32,7 +32,7 @@ def mongodb(mongod: Mongod) -> str:
 
 
 @asynccontextmanager
-async def opened(url: str | Path) -> AsyncIterator[JobStore]:
+async def opened(url: str | Path) -> AsyncIterator[Store]:
     store = open_store(url if isinstance(url, str) else f"sqlite://{url}/secretary.db")
     await store.open()
     yield store
@@ -67,7 +67,7 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-async def same(one: JobStore, other: JobStore) -> int:
+async def same(one: Store, other: Store) -> int:
     compared = 0
     for kind in KINDS:
         told = {r.record_id: r async for group in one.records(kind) for r in group}
@@ -211,7 +211,7 @@ def interrupted(program: Program, here: Path, target: str, url: str) -> int:
     return asyncio.run(kill())
 
 
-async def count_jobs(store: JobStore) -> int:
+async def count_jobs(store: Store) -> int:
     return sum(n for by_status in (await store.counts()).values() for n in by_status.values())
 
 

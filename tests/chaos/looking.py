@@ -12,7 +12,7 @@ import httpx
 from secretary.core.errors import NotFound, StoreUnavailable
 from secretary.core.job import FINAL_STATUSES, Batch, Job, JobStatus
 from secretary.storage.blob_store import BlobStore
-from secretary.store import JobStore
+from secretary.store import Store
 
 from .client import Book
 from .history import Lives, Sighting
@@ -21,9 +21,7 @@ from .orders import Check
 LOOK_EVERY = 0.5
 
 
-async def watch(
-    store: JobStore, book: Book, seen: dict[str, Sighting], stop: asyncio.Event
-) -> None:
+async def watch(store: Store, book: Book, seen: dict[str, Sighting], stop: asyncio.Event) -> None:
     """Note how each job was when it was first seen to have ended."""
     while not stop.is_set():
         for one in list(book.jobs):
@@ -38,7 +36,7 @@ async def watch(
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def open_jobs(store: JobStore) -> dict[str, int]:
+async def open_jobs(store: Store) -> dict[str, int]:
     """How many have not ended, by type."""
     found = {
         kind: sum(count for status, count in counts.items() if status not in FINAL_STATUSES)
@@ -47,7 +45,7 @@ async def open_jobs(store: JobStore) -> dict[str, int]:
     return {kind: count for kind, count in found.items() if count}
 
 
-async def stored(store: JobStore, ids: Iterable[str]) -> dict[str, Job]:
+async def stored(store: Store, ids: Iterable[str]) -> dict[str, Job]:
     found = {}
     for job_id in ids:
         try:
@@ -57,7 +55,7 @@ async def stored(store: JobStore, ids: Iterable[str]) -> dict[str, Job]:
     return found
 
 
-async def stored_batches(store: JobStore, ids: Iterable[str]) -> dict[str, Batch]:
+async def stored_batches(store: Store, ids: Iterable[str]) -> dict[str, Batch]:
     await store.tidy()
     found = {}
     for batch_id in ids:

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from secretary.core.errors import StoreUnavailable
-from secretary.store import JobStore, open_store
+from secretary.storage.gridfs import GridFsBlobStore
+from secretary.store import Store, open_store
+from secretary.store.mongo import MongoStore
 
 from ..acceptance.service import ROOT
 from . import looking, plan
@@ -50,7 +52,7 @@ async def run(directory: Path, store_kind: str, *, seconds: float, seed: int) ->
 
 
 class _Run:
-    def __init__(self, made: World, store: JobStore, report: Report) -> None:
+    def __init__(self, made: World, store: Store, report: Report) -> None:
         self._world = made
         self._store = store
         self._report = report
@@ -163,7 +165,8 @@ class _Run:
             await asyncio.to_thread(_swept, member)
         for data in made.data_directories:
             left += looking.left_files(data, history.jobs, shared=made.server is not None)
-        if (blob_store := self._store.blob_store()) is not None:
+        if isinstance(self._store, MongoStore):
+            blob_store = GridFsBlobStore(self._store)
             left += await looking.left_in_depot(blob_store, history.jobs)
         return left
 

@@ -32,7 +32,7 @@ from secretary.core.job import (
     Released,
     utc_now,
 )
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.store import JobQuery, Store, open_store
 
 from .given import LAPSED, LEASE, claim, worker
 
@@ -64,7 +64,7 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="history_"))
         self.runner = asyncio.Runner()
-        self.store: JobStore = open_store(f"sqlite://{self.directory}/jobs.db")
+        self.store: Store = open_store(f"sqlite://{self.directory}/jobs.db")
         self.do(self.store.open())
         self.batch = Batch()
         first = Job(job_type="pdf", batch_id=self.batch.batch_id)

@@ -11,8 +11,9 @@ import pytest
 from secretary.core.errors import NotFound, StoreUnavailable
 from secretary.observability import doctor
 from secretary.storage.blob_store import BlobInfo, BlobStore, DirectoryBlobStore
+from secretary.storage.gridfs import GridFsBlobStore
 from secretary.storage.s3 import S3BlobStore
-from secretary.store import open_store
+from secretary.store.mongo import MongoStore
 from tests.mongod import Mongod
 from tests.s3_server import S3Server
 
@@ -24,17 +25,16 @@ async def blob_store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[BlobStore]:
     if request.param == "directory":
-        yield DirectoryBlobStore(tmp_path_factory.mktemp("depot"))
+        yield DirectoryBlobStore(tmp_path_factory.mktemp("blob_store"))
         return
     if request.param == "s3":
         server: S3Server = request.getfixturevalue("s3_server")
         yield S3BlobStore(server.new_place())
         return
     mongod: Mongod = request.getfixturevalue("mongod")
-    store = open_store(mongod.url(f"test_{uuid4().hex[:12]}"))
+    store = MongoStore(mongod.url(f"test_{uuid4().hex[:12]}"))
     await store.open()
-    blob_store = store.blob_store()
-    assert blob_store is not None
+    blob_store = GridFsBlobStore(store)
     yield blob_store
     await store.close()
 
@@ -133,7 +133,7 @@ async def test_a_prefix_is_a_directory_and_not_the_beginning_of_a_name(
     assert await keys(blob_store, "jobs/") == ["jobs/1.x/a", "jobs/10/a", "jobs/2/a"]
 
 
-@pytest.mark.parametrize("depot", ["gridfs"], indirect=True)
+@pytest.mark.parametrize("blob_store", ["gridfs"], indirect=True)
 @pytest.mark.parametrize("name", ["../../evil", "a/../../../evil", "./a", "a//b", "..", "a\0b"])
 async def test_a_name_that_leads_out_is_not_brought(
     blob_store: BlobStore, tmp_path: Path, name: str
@@ -183,10 +183,9 @@ class TestGridFs:
         import pymongo
 
         name = f"test_{uuid4().hex[:12]}"
-        store = open_store(mongod.url(name))
+        store = MongoStore(mongod.url(name))
         await store.open()
-        blob_store = store.blob_store()
-        assert blob_store is not None
+        blob_store = GridFsBlobStore(store)
         await blob_store.put([("a/x", file(tmp_path, b"whole")), ("a/y", file(tmp_path, b"gone"))])
         with pymongo.MongoClient[dict[str, object]](mongod.url(name)) as client:
             files, chunks = client[name]["files.files"], client[name]["files.chunks"]
@@ -208,10 +207,9 @@ class TestGridFs:
         import pymongo
 
         name = f"test_{uuid4().hex[:12]}"
-        store = open_store(mongod.url(name))
+        store = MongoStore(mongod.url(name))
         await store.open()
-        blob_store = store.blob_store()
-        assert blob_store is not None
+        blob_store = GridFsBlobStore(store)
         data = os.urandom(700_000)
         await blob_store.put([("a/x", file(tmp_path, data)), ("a/y", file(tmp_path, b"small"))])
         with pymongo.MongoClient[dict[str, object]](mongod.url(name)) as client:

@@ -237,7 +237,7 @@ class Empty:
     async def workers(self) -> list[Any]:
         return []
 
-    async def events_due_since(self) -> None:
+    async def next_event_due_at(self) -> None:
         return None
 
 

@@ -28,7 +28,7 @@ from secretary.handlers import BUILTIN
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore, open_store
+from secretary.store import Store, open_store
 from secretary.store.outbox import EventCapacity
 from tests.contract.given import LEASE, claim
 from tests.places import files_in
@@ -41,7 +41,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
     yield store
@@ -49,7 +49,7 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 
 @pytest.fixture
-def job_service(store: JobStore, tmp_path: Path) -> JobService:
+def job_service(store: Store, tmp_path: Path) -> JobService:
     return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
@@ -100,7 +100,7 @@ async def client(job_service: JobService) -> AsyncIterator[Client]:
         yield client
 
 
-async def end_next(store: JobStore, outcome: Outcome) -> Job:
+async def end_next(store: Store, outcome: Outcome) -> Job:
     (job,) = await claim(store)
     await store.report(job, logs=[LogEntry(message="Hello")])
     await store.finish(job, outcome)
@@ -108,18 +108,18 @@ async def end_next(store: JobStore, outcome: Outcome) -> Job:
 
 
 class TestDeliveries:
-    async def ended(self, client: Client, store: JobStore, outcome: Outcome) -> str:
+    async def ended(self, client: Client, store: Store, outcome: Outcome) -> str:
         job_id = await client.submit(webhook=HOOK)
         await end_next(store, outcome)
         return job_id
 
     async def test_what_the_webhook_was_told_can_be_read(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         job_id = await self.ended(client, store, Completed())
-        (event,) = await store.take_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
+        (event,) = await store.claim_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
         tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
-        await store.settle_event(event, tried, next_try_at=utc_now())
+        await store.record_delivery(event, tried, next_try_at=utc_now())
         (told,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
         assert told == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
         assert (told["n"], told["event"], told["gave_up"]) == (1, "completed", False)
@@ -129,7 +129,7 @@ class TestDeliveries:
         assert re.fullmatch(TIME, shown.pop("at"))
         assert shown == {"status": None, "error": "timed out", "duration_ms": 30_000}
 
-    async def test_the_end_can_be_replayed(self, client: Client, store: JobStore) -> None:
+    async def test_the_end_can_be_replayed(self, client: Client, store: Store) -> None:
         job_id = await self.ended(client, store, FAILED)
         path = f"/api/jobs/{job_id}/deliveries"
         told = await client.data("POST", f"{path}/1/replay")
@@ -141,7 +141,7 @@ class TestDeliveries:
         await client.data("POST", f"/api/jobs/{job_id}/restart")
         await client.refusal("POST", f"{path}/1/replay", 409)
 
-    async def test_who_may_only_read_may_not_replay(self, client: Client, store: JobStore) -> None:
+    async def test_who_may_only_read_may_not_replay(self, client: Client, store: Store) -> None:
         access = {"read_access": ["bob"]}
         job_id = await client.submit(webhook=HOOK, user_id="ann", access_control=access)
         await client.data("POST", f"/api/jobs/{job_id}/cancel")
@@ -208,7 +208,7 @@ class TestSubmitting:
 
     @pytest.mark.parametrize("inside", [True, False])
     async def test_a_webhook_is_kept_and_its_secrets_never_shown(
-        self, client: Client, store: JobStore, inside: bool
+        self, client: Client, store: Store, inside: bool
     ) -> None:
         document = {"parameters": {"webhook": HOOK}} if inside else {"webhook": HOOK}
         job_id = await client.submit(**document)
@@ -274,7 +274,7 @@ class TestSubmitting:
 
 
 class TestReading:
-    async def test_a_job_has_its_results_and_logs(self, client: Client, store: JobStore) -> None:
+    async def test_a_job_has_its_results_and_logs(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "# Hi"}))
         job = await client.data("GET", f"/api/jobs/{job_id}")
@@ -290,7 +290,7 @@ class TestReading:
         assert body["process"]["llm_info"] == {"requests": [], "total_tokens": 0}
 
     async def test_lists_leave_out_what_is_big_unless_asked(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         await client.submit()
         await end_next(store, Completed({"a": 1}))
@@ -328,7 +328,7 @@ class TestReading:
         ],
     )
     async def test_the_list_can_be_filtered(
-        self, client: Client, store: JobStore, query: str, found: int
+        self, client: Client, store: Store, query: str, found: int
     ) -> None:
         await client.submit(user_id="ann", job_name="The report")
         await end_next(store, Completed())
@@ -388,7 +388,7 @@ class TestChanging:
         job = await client.data("POST", f"/api/jobs/{job_id}/cancel")
         assert (job["status"], job["error"]["code"]) == ("cancelled", "CANCELLED")
 
-    async def test_an_ended_job_is_restarted(self, client: Client, store: JobStore) -> None:
+    async def test_an_ended_job_is_restarted(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await end_next(store, FAILED)
         job = await client.data("POST", f"/api/jobs/{job_id}/restart")
@@ -403,9 +403,7 @@ class TestChanging:
         assert (await client.data("POST", f"/api/jobs/{job_id}/unarchive"))["archived"] is False
         assert len((await client.data("GET", "/api/jobs"))["jobs"]) == 1
 
-    async def test_a_job_is_deleted_once_it_has_ended(
-        self, client: Client, store: JobStore
-    ) -> None:
+    async def test_a_job_is_deleted_once_it_has_ended(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await claim(store)
         await client.refusal("DELETE", f"/api/jobs/{job_id}", 409)
@@ -424,7 +422,7 @@ class TestChanging:
             assert batch["isActive"] is False
 
     async def test_a_batch_is_cancelled_restarted_archived_and_deleted(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         batch_id = await client.submit_batch(3)
         failed = await end_next(store, FAILED)
@@ -692,7 +690,7 @@ class TestTrailingSlash:
 
 
 class TestHealth:
-    async def test_it_counts_workers_and_jobs(self, client: Client, store: JobStore) -> None:
+    async def test_it_counts_workers_and_jobs(self, client: Client, store: Store) -> None:
         await client.submit()
         await client.submit()
         await claim(store)

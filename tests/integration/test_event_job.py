@@ -19,7 +19,7 @@ from secretary.handlers import BUILTIN
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore
+from secretary.store import Store
 from tests.contract.given import claim
 from tests.missing import needed
 from tests.places import files_in
@@ -109,7 +109,7 @@ class Client(httpx.AsyncClient):
 
 
 @pytest.fixture
-def job_service(store: JobStore, tmp_path: Path) -> JobService:
+def job_service(store: Store, tmp_path: Path) -> JobService:
     return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
@@ -119,7 +119,7 @@ async def client(job_service: JobService) -> AsyncIterator[Client]:
         yield client
 
 
-async def end_next(store: JobStore, outcome: Outcome) -> Job:
+async def end_next(store: Store, outcome: Outcome) -> Job:
     (job,) = await claim(store)
     await store.finish(job, outcome)
     return job
@@ -149,7 +149,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("path", [JOBS, "/api/event-job/status"])
     async def test_one_job_has_its_results_and_logs(
-        self, client: Client, store: JobStore, path: str
+        self, client: Client, store: Store, path: str
     ) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "# Hi"}))
@@ -164,7 +164,7 @@ class TestJobs:
         assert job == (await client.get(f"/api/jobs/{job_id}")).json()["data"]
 
     async def test_half_a_character_in_the_results_is_no_fault_of_the_service(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "half: \ud800"}))
@@ -206,7 +206,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("body", [b"", b'{"batch_id": "batch-1"}', b"{"])
     async def test_an_ended_job_is_restarted_whatever_the_body(
-        self, client: Client, store: JobStore, body: bytes
+        self, client: Client, store: Store, body: bytes
     ) -> None:
         job_id = await client.submit()
         await end_next(store, FAILED)
@@ -218,7 +218,7 @@ class TestJobs:
         assert (job["status"], job["error"], job["results"]) == ("pending", None, None)
         await client.refusal("POST", path, 409)
 
-    async def test_an_ended_job_is_deleted(self, client: Client, store: JobStore) -> None:
+    async def test_an_ended_job_is_deleted(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await client.refusal("DELETE", f"{JOBS}/{job_id}", 409)
         await end_next(store, Completed())
@@ -260,7 +260,7 @@ class TestBatches:
         assert "jobs.1.parameters.steps" in body["message"]
         assert await client.listed() == []
 
-    async def test_one_batch_is_shown(self, client: Client, store: JobStore) -> None:
+    async def test_one_batch_is_shown(self, client: Client, store: Store) -> None:
         batch_id = await client.submit_batch()
         await end_next(store, FAILED)
         body = await client.told("GET", f"{BATCHES}/{batch_id}")
@@ -281,7 +281,7 @@ class TestBatches:
             assert body["batch"]["isActive"] is False
 
     async def test_an_archived_batch_is_hidden_with_its_jobs_and_keeps_its_results(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         batch_id = await client.submit_batch(1)
         job = await end_next(store, Completed({"markdown_content": "# Hi"}))
@@ -295,7 +295,7 @@ class TestBatches:
         assert shown["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
 
     async def test_an_ended_batch_is_deleted_with_its_jobs(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         batch_id = await client.submit_batch(1)
         await client.refusal("DELETE", f"{BATCHES}/{batch_id}", 409)
@@ -345,7 +345,7 @@ class TestLists:
         parts = [await client.listed_batches(f"limit=2&skip={skip}") for skip in (0, 2, 3)]
         assert parts == [batch_ids[:0:-1], batch_ids[:1], []]
 
-    async def test_filters_hold_together(self, client: Client, store: JobStore) -> None:
+    async def test_filters_hold_together(self, client: Client, store: Store) -> None:
         ended = await client.submit_batch(1, user_id="ann")
         await end_next(store, Completed())
         waiting = await client.submit_batch(2, user_id="ann")
@@ -367,7 +367,7 @@ class TestLists:
         total = (await client.told("GET", f"{JOBS}?user_id=ann&limit=1"))["total"]
         assert total == 3
 
-    async def test_filters_of_batches_hold_together(self, client: Client, store: JobStore) -> None:
+    async def test_filters_of_batches_hold_together(self, client: Client, store: Store) -> None:
         ended = await client.submit_batch(1, user_id="ann")
         await end_next(store, Completed())
         waiting = await client.submit_batch(1, user_id="ann")

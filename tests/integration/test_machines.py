@@ -21,7 +21,7 @@ from secretary.core.job import Job
 from secretary.jobs.events import EventHub
 from secretary.serve import run_worker
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore
+from secretary.store import Store
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 from tests.documents import pdf
 from tests.mongod import Mongod
@@ -77,7 +77,7 @@ class Machines:
                 await working
 
     @asynccontextmanager
-    async def store(self, name: str) -> AsyncIterator[tuple[JobStore, JobFiles]]:
+    async def store(self, name: str) -> AsyncIterator[tuple[Store, JobFiles]]:
         async with Application(self.settings(name)) as app:
             yield app.store, app.files
 

@@ -22,7 +22,7 @@ from secretary.core.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import BatchQuery, JobQuery, JobStore, open_store
+from secretary.store import BatchQuery, JobQuery, Store, open_store
 from tests.contract.given import LEASE, claim, worker
 from tests.mongod import Mongod
 
@@ -42,7 +42,7 @@ def newer(value: Any) -> Any:
 
 class Shop:
     def __init__(self, url: str, name: str) -> None:
-        self.store: JobStore = open_store(url)
+        self.store: Store = open_store(url)
         self._client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(url)
         self._database = self._client[name]
 
@@ -74,7 +74,7 @@ async def shop(mongod: Mongod) -> AsyncIterator[Shop]:
     await shop.close()
 
 
-async def some_work(store: JobStore) -> list[str]:
+async def some_work(store: Store) -> list[str]:
     """A job that ended, one that failed once and waits, one that runs, one in line."""
     batch = Batch(webhook=Webhook(url="https://example.org/hook", headers={"x": "y"}))
     jobs = [

@@ -28,9 +28,10 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.store import BatchQuery, Capacity, JobQuery
+from secretary.store.jobs import TimeBudget
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.change_feed import Poller
-from secretary.store.notifier import Notifier, TimeBudget
+from secretary.store.notifier import Notifier
 from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
 
@@ -453,14 +454,14 @@ class TestWebhooks:
     async def test_looking_for_events_touches_no_more_than_it_gives(
         self, outbox: MongoStore, crowded: Documents, busy: dict[str, int]
     ) -> None:
-        found = await statements(crowded, outbox.take_events(self.wanted(**busy)))
+        found = await statements(crowded, outbox.claim_events(self.wanted(**busy)))
         assert_walks(found, keys=10)
 
     async def test_when_nothing_can_be_taken_it_takes_a_few_steps(
         self, outbox: MongoStore, crowded: Documents
     ) -> None:
         wanted = self.wanted(big=8, small=8, tiny=8)
-        found = await statements(crowded, outbox.take_events(wanted))
+        found = await statements(crowded, outbox.claim_events(wanted))
         assert len(found) == 3
         assert_walks(found, keys=8)
 

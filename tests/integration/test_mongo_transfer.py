@@ -124,7 +124,7 @@ async def test_a_batch_that_nobody_sees_yet_is_copied(
     database.idempotency_keys.update_one({}, {"$unset": {"job_ids": "", "batch_id": ""}})
     found = [one async for group in store.records("jobs") for one in group]
     assert [one.record_id for one in found] == [job.job_id for job in jobs]
-    assert [one.turn for one in found if isinstance(one, JobRecord)] == [0, 1, 2]
+    assert [one.position for one in found if isinstance(one, JobRecord)] == [0, 1, 2]
     (known,) = [one async for group in store.records("keys") for one in group]
     assert isinstance(known, KeyRecord)
     assert (known.batch_id, list(known.job_ids)) == (batch.batch_id, [job.job_id for job in jobs])

@@ -31,7 +31,7 @@ from secretary.observability.metrics import Metrics
 from secretary.observability.service_stats import ServiceStats
 from secretary.serve import Connection, listen
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore, open_store
+from secretary.store import Store, open_store
 from tests.contract.given import LEASE, claim, worker
 from tests.no_tls import NO_TLS
 from tests.places import files_in
@@ -43,7 +43,7 @@ DEADLINE = 10.0
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
     yield store
@@ -51,7 +51,7 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 
 @pytest.fixture
-def job_service(store: JobStore, tmp_path: Path) -> JobService:
+def job_service(store: Store, tmp_path: Path) -> JobService:
     return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
@@ -309,7 +309,7 @@ class TestServer:
 
 class TestHealth:
     async def test_it_tells_people_how_the_service_is(
-        self, job_service: JobService, store: JobStore
+        self, job_service: JobService, store: Store
     ) -> None:
         await store.register_worker(worker(), LEASE)
         async with client_of(create_api(job_service, api_keys=["right"])) as client:
@@ -461,7 +461,7 @@ HOOK = {
 
 class TestSecrets:
     async def test_none_is_in_an_answer_a_document_or_the_log(
-        self, job_service: JobService, store: JobStore, log: Log
+        self, job_service: JobService, store: Store, log: Log
     ) -> None:
         answers: list[httpx.Response] = []
         key = {"Authorization": "Bearer SECRETKEY"}
@@ -537,4 +537,4 @@ class Refusing:
     async def find(self, *_: Any) -> None:
         raise self._error
 
-    workers = counts = waiting_since = events_due_since = find
+    workers = counts = waiting_since = next_event_due_at = find

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from secretary.store import AGEING, Capacity
-from secretary.store.scheduling import Candidate, FairScheduler, JobClass, Running
+from secretary.store import Capacity
+from secretary.store.scheduling import AGEING, Candidate, FairScheduler, JobClass, Running
 
 TYPES = ("pdf", "audio", "video")
 USERS = (None, "ann", "ben", "eve")

@@ -20,9 +20,10 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"core", "network.addresses"},
     "network": {"core", "config", "network.addresses"},
     "storage": {"core", "config", "network"},
-    "store": {"core", "storage"},
+    "store": {"core"},
     "store.sqlite": {"core", "store"},
-    "store.mongo": {"core", "store", "storage", "migration"},
+    "store.mongo": {"core", "store"},
+    "storage.gridfs": {"core", "storage", "store.mongo"},
     "documents": {"core", "storage"},
     "documents.office": {"core", "documents"},
     "documents.pdf.pdfium": {"core"},
@@ -63,12 +64,13 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"core", "version"},
     "app": {
         "config", "core", "handlers", "jobs", "llm", "llm.templates", "network", "observability",
-        "storage", "store", "webhooks", "worker", "worker.sandbox", "documents.pdf",
+        "storage", "storage.gridfs", "store", "store.mongo", "webhooks", "worker", "worker.sandbox",
+        "documents.pdf",
     },
     "serve": {
         "api", "app", "config", "core", "jobs", "observability", "store", "webhooks", "worker",
     },
-    "migration": {"app", "config", "core", "jobs", "storage", "store"},
+    "migration": {"app", "config", "core", "jobs", "storage", "store", "store.mongo"},
     "cli": {
         "app", "client", "config", "core", "jobs", "llm.templates", "migration", "observability",
         "serve", "store", "version",
@@ -80,8 +82,8 @@ ALLOWED: dict[str, set[str]] = {
 #: Libraries that only one part may know, so that they can be replaced there.
 OWNERS = {
     "apsw": {"store.sqlite"},
-    "bson": {"store.mongo"},
-    "pymongo": {"store.mongo"},
+    "bson": {"store.mongo", "storage.gridfs", "migration"},
+    "pymongo": {"store.mongo", "storage.gridfs", "migration"},
     "obstore": {"storage"},
     "fastapi": {"api"},
     "prometheus_client": {"observability"},

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from secretary.core.job import utc_now
 from secretary.store import WorkerInfo
-from secretary.store.workers import EXPECTED_BACK_SECONDS, PeerCapabilities
+from secretary.worker.peers import EXPECTED_BACK_SECONDS, PeerCapabilities
 from tests.contract.given import worker
 
 
@@ -20,29 +20,29 @@ def a_worker(*handles: str) -> WorkerInfo:
 
 def test_what_another_can_do_and_this_one_cannot_is_left_to_it() -> None:
     peers = PeerCapabilities({"pdf", "office"})
-    peers.look_at([a_worker("pdf", "future"), a_worker("office")])
-    assert set(peers.left_to_them) == {"future"}
+    peers.update([a_worker("pdf", "future"), a_worker("office")])
+    assert set(peers.job_types) == {"future"}
 
 
 def test_what_nobody_can_do_is_left_to_nobody() -> None:
     peers = PeerCapabilities({"pdf"})
-    peers.look_at([a_worker("pdf")])
-    assert not peers.left_to_them
+    peers.update([a_worker("pdf")])
+    assert not peers.job_types
 
 
 def test_the_dead_do_nothing() -> None:
     peers = PeerCapabilities({"pdf"})
-    peers.look_at([replace(a_worker("future"), seen_at=utc_now() - timedelta(hours=1))])
-    assert not peers.left_to_them
+    peers.update([replace(a_worker("future"), seen_at=utc_now() - timedelta(hours=1))])
+    assert not peers.job_types
 
 
 def test_one_that_leaves_is_expected_back_for_a_while() -> None:
     clock = Clock()
     peers = PeerCapabilities({"pdf"}, clock=clock)
-    peers.look_at([a_worker("future")])
+    peers.update([a_worker("future")])
     clock.now = EXPECTED_BACK_SECONDS - 1
-    peers.look_at([])
-    assert set(peers.left_to_them) == {"future"}
+    peers.update([])
+    assert set(peers.job_types) == {"future"}
     clock.now = EXPECTED_BACK_SECONDS
-    peers.look_at([])
-    assert not peers.left_to_them
+    peers.update([])
+    assert not peers.job_types

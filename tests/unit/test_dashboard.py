@@ -16,7 +16,7 @@ from secretary.handlers import BUILTIN
 from secretary.handlers.media_pipeline import NotKept
 from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
-from secretary.store import JobStore
+from secretary.store import Store
 from tests.no_tls import NO_TLS
 from tests.places import files_in
 from tests.serving import serving
@@ -32,7 +32,7 @@ JOB_CODES = {kind.code for kind in KINDS_OF_ERROR if issubclass(kind, errors.Job
 
 
 @pytest.fixture
-async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def client(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
     async with (
         serving(create_api(job_service, api_keys=["right"])) as url,
@@ -161,7 +161,7 @@ class TestFiles:
 
 class TestWords:
     def words(self, language: str) -> dict[str, str]:
-        text = (ROOT / f"words_{language}.js").read_text()
+        text = (ROOT / f"i18n_{language}.js").read_text()
         return dict(re.findall(r'"([\w./?-]+)": "((?:[^"\\]|\\.)*)"', text))
 
     def test_both_languages_say_the_same(self) -> None:
@@ -192,8 +192,9 @@ class TestWords:
             assert f"remedy.{code}" in known, code
 
     def test_every_error_of_a_job_has_a_button(self) -> None:
-        ways = (ROOT / "failure.js").read_text().partition("const WAYS")[2].partition("};")[0]
-        assert set(re.findall(r"(?m)^  ([A-Z_]+): \[\"", ways)) == JOB_CODES
+        script = (ROOT / "job_failure.js").read_text()
+        remedies = script.partition("const REMEDIES")[2].partition("};")[0]
+        assert set(re.findall(r"(?m)^  ([A-Z_]+): \[\"", remedies)) == JOB_CODES
 
     def test_whatever_keeps_a_recording_from_being_kept_has_words(self) -> None:
         known = self.words("en")

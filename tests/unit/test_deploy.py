@@ -28,7 +28,7 @@ from secretary.jobs.service import JobService
 from secretary.observability.metrics import Metrics
 from secretary.observability.service_stats import ServiceStats
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore
+from secretary.store import Store
 from secretary.worker.worker import RECORD_SECONDS
 from tests.serving import serving
 
@@ -165,7 +165,7 @@ async def ended(script: Path, environment: dict[str, str]) -> int:
 
 
 @pytest.fixture
-def job_service(store: JobStore, tmp_path: Path) -> JobService:
+def job_service(store: Store, tmp_path: Path) -> JobService:
     return JobService(store, Registry(BUILTIN), JobFiles(tmp_path))
 
 

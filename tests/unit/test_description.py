@@ -18,12 +18,12 @@ from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.jobs.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore
+from secretary.store import Store
 from tests.places import files_in
 
 
 @pytest.fixture
-def document(store: JobStore, tmp_path: Path) -> dict[str, Any]:
+def document(store: Store, tmp_path: Path) -> dict[str, Any]:
     job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
     return create_api(job_service).openapi()
 
@@ -41,7 +41,7 @@ def test_it_is_openapi(document: dict[str, Any]) -> None:
     validate(document, cls=OpenAPIV31SpecValidator)
 
 
-def test_it_stays_so_with_handlers_from_elsewhere(store: JobStore, tmp_path: Path) -> None:
+def test_it_stays_so_with_handlers_from_elsewhere(store: Store, tmp_path: Path) -> None:
     class Crop(BaseModel):
         left: int = 0
 

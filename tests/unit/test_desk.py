@@ -17,7 +17,7 @@ from secretary.jobs.submission import BatchRequest, JobRequest, parse_request
 from secretary.network.client import Network
 from secretary.storage.artifacts import JobFiles
 from secretary.store import BatchQuery, JobQuery, open_store
-from secretary.store.workers import is_alive
+from secretary.store.claims import is_alive
 from tests.contract.given import claim, worker
 
 FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))

@@ -17,7 +17,7 @@ from secretary.jobs.registry import Registry
 from secretary.jobs.service import JobService
 from secretary.observability.system_info import MASK, PLAIN, SECRET, visible_settings
 from secretary.storage.artifacts import JobFiles
-from secretary.store import JobStore
+from secretary.store import Store
 
 #: Every kind of secret that the settings can hold.
 SECRETS = {
@@ -102,7 +102,7 @@ def test_it_is_decided_of_every_setting_whether_it_is_a_secret() -> None:
 
 class TestRoute:
     async def asked(
-        self, store: JobStore, directory: Path, settings: Settings, **headers: str
+        self, store: Store, directory: Path, settings: Settings, **headers: str
     ) -> dict[str, Any]:
         job_service = JobService(store, Registry(BUILTIN), JobFiles(directory))
         api = create_api(
@@ -125,7 +125,7 @@ class TestRoute:
             return data
 
     async def test_an_operator_sees_settings_and_engines(
-        self, store: JobStore, tmp_path: Path, settings: Settings
+        self, store: Store, tmp_path: Path, settings: Settings
     ) -> None:
         key = {"Authorization": "Bearer apikey-one-5TzQ"}
         (tmp_path / "cache" / "pdf" / "ab" / "native").mkdir(parents=True)
@@ -145,7 +145,7 @@ class TestRoute:
         ],
     )
     async def test_who_acts_for_a_user_sees_neither(
-        self, store: JobStore, tmp_path: Path, settings: Settings, headers: dict[str, str]
+        self, store: Store, tmp_path: Path, settings: Settings, headers: dict[str, str]
     ) -> None:
         told = await self.asked(store, tmp_path, settings, **headers)
         assert (told["settings"], told["engines"]) == (None, None)

@@ -12,7 +12,7 @@ from secretary.llm import LlmOptions, Model, Provider
 from secretary.llm.templates import Library
 from secretary.observability import doctor
 from secretary.observability.doctor import Finding, Verdict
-from secretary.store import JobStore
+from secretary.store import Store
 from tests.contract.given import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -130,25 +130,25 @@ class TestClock:
 
 
 class TestWork:
-    async def test_an_idle_store_is_well(self, store: JobStore) -> None:
+    async def test_an_idle_store_is_well(self, store: Store) -> None:
         findings = by_subject(await doctor.check_store(store))
         assert findings["jobs"].fact == "0 waiting, 0 running"
         assert findings["workers"].verdict == "info"
         assert findings["store"].verdict == "ok"
 
-    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: JobStore) -> None:
+    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: Store) -> None:
         await store.add([Job(created_at=utc_now() - timedelta(hours=3))])
         findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "warning"
         assert findings["jobs"].fact == "1 waiting, 0 running, the oldest for more than an hour"
 
-    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: JobStore) -> None:
+    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: Store) -> None:
         then, later = utc_now() - timedelta(hours=3), utc_now() + timedelta(hours=3)
         await store.add([Job(created_at=then, run_at=later)])
         findings = by_subject(await doctor.check_store(store))
         assert findings["jobs"].fact == "1 waiting, 0 running"
 
-    async def test_a_worker_that_is_alive_is_named(self, store: JobStore) -> None:
+    async def test_a_worker_that_is_alive_is_named(self, store: Store) -> None:
         await store.register_worker(worker("worker-7"), timedelta(seconds=60))
         findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "ok"

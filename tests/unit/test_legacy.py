@@ -117,9 +117,9 @@ class TestJobs:
 
     def test_a_webhook_hears_of_a_job_that_waits_and_not_of_an_old_one(self) -> None:
         webhook = {"url": "https://x.org/h", "headers": {"Authorization": "Bearer x"}}
-        assert convert_job(document(status="pending", webhook=webhook)).record.telling.due_at
+        assert convert_job(document(status="pending", webhook=webhook)).record.outbox.due_at
         ended = convert_job(document(webhook=webhook)).record
-        assert ended.telling.due_at is None and ended.job.webhook is not None
+        assert ended.outbox.due_at is None and ended.job.webhook is not None
 
     def test_an_archive_becomes_a_file(self) -> None:
         data = base64.b64encode(ZIP).decode()
@@ -147,8 +147,8 @@ class TestJobs:
 
     def test_a_job_of_a_batch_that_is_not_active_waits_for_it(self) -> None:
         given = document(status="pending", batch_id="batch-1")
-        assert convert_job(given, inactive={"batch-1"}).record.held
-        assert not convert_job(given, inactive={"batch-2"}).record.held
+        assert convert_job(given, inactive={"batch-1"}).record.paused
+        assert not convert_job(given, inactive={"batch-2"}).record.paused
 
     def test_of_very_many_log_entries_the_last_are_kept(self) -> None:
         logs = [{"timestamp": CREATED, "level": "info", "message": str(n)} for n in range(1010)]

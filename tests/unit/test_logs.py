@@ -15,7 +15,7 @@ from secretary.jobs.handler import AnyParameters
 from secretary.observability import logging as logs
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
-from secretary.store import JobStore
+from secretary.store import Store
 from secretary.worker.executor import Executor
 from secretary.worker.sandbox import Sandbox
 
@@ -42,7 +42,7 @@ async def talks(ctx: JobContext[AnyParameters]) -> None:
 
 
 async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
-    store: JobStore, tmp_path: Path, lines: io.StringIO
+    store: Store, tmp_path: Path, lines: io.StringIO
 ) -> None:
     executor = Executor(
         store=store,
@@ -53,7 +53,7 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
     )
     job = Job(job_type="talks", traceparent=TRACE)
     await store.add([job])
-    await executor.start((await claim(store))[0], on_worked=lambda: None).task
+    await executor.start((await claim(store))[0]).task
     logger.info("Afterwards")
     during, after = (json.loads(line) for line in lines.getvalue().splitlines())
     assert (during["job_id"], during["trace_id"]) == (job.job_id, TRACE.split("-")[1])

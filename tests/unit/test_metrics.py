@@ -15,7 +15,7 @@ from secretary.observability.metrics import Metrics
 from secretary.observability.service_stats import ServiceStats
 from secretary.storage.artifacts import JobFiles
 from secretary.storage.sources import Sources
-from secretary.store import JobStore
+from secretary.store import Store
 from secretary.worker.executor import Executor, Stop
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 from secretary.worker.sandbox import Sandbox
@@ -45,7 +45,7 @@ async def slow(ctx: Context) -> None:
 
 
 @pytest.fixture
-def job_service(store: JobStore, tmp_path: Path) -> JobService:
+def job_service(store: Store, tmp_path: Path) -> JobService:
     return JobService(store, Registry([good, bad, flaky, slow]), JobFiles(tmp_path))
 
 
@@ -71,7 +71,7 @@ async def run(
 ) -> None:
     await executor.store.add([Job(job_type=job_type)])
     (job,) = await claim(executor.store, lease=lease)
-    execution = executor.start(job, on_worked=lambda: None)
+    execution = executor.start(job)
     if stop is not None:
         await asyncio.sleep(0)
         execution.stop(stop)
@@ -111,7 +111,7 @@ async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
     assert 'secretary_job_run_seconds_count{job_type="slow"}' not in found
 
 
-async def test_it_tells_what_the_store_holds(metrics: Metrics, store: JobStore) -> None:
+async def test_it_tells_what_the_store_holds(metrics: Metrics, store: Store) -> None:
     for job_type in ("good", "good", "bad"):
         await store.add([Job(job_type=job_type)])
     await store.register_worker(worker(), LEASE)
@@ -124,7 +124,7 @@ async def test_it_tells_what_the_store_holds(metrics: Metrics, store: JobStore) 
 
 
 async def test_types_that_clients_make_up_share_one_series(
-    executor: Executor, metrics: Metrics, store: JobStore
+    executor: Executor, metrics: Metrics, store: Store
 ) -> None:
     for n in range(3):
         await run(executor, f"made-up-{n}")
@@ -141,7 +141,7 @@ async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
         async def counts(self) -> None:
             raise StoreUnavailable("away")
 
-        workers = waiting_since = events_due_since = counts
+        workers = waiting_since = next_event_due_at = counts
 
     job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
     metrics = Metrics((), ServiceStats(job_service))
@@ -164,7 +164,7 @@ async def test_it_tells_how_much_room_there_is(metrics: Metrics, tmp_path: Path)
     assert 0 < found["secretary_disk_free_bytes"] < found["secretary_disk_total_bytes"]
 
 
-async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: JobStore) -> None:
+async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: Store) -> None:
     job_service = JobService(store, Registry(), JobFiles(Path("/nowhere/at/all")))
     found = await told(Metrics((), ServiceStats(job_service)))
     assert "secretary_disk_free_bytes" not in found

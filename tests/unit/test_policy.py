@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from secretary.store import AGEING, Capacity
-from secretary.store.scheduling import Candidate, FairScheduler, JobClass, Running
+from secretary.store import Capacity
+from secretary.store.scheduling import AGEING, Candidate, FairScheduler, JobClass, Running
 
 Waiting = Mapping[JobClass, list[Candidate]]
 

@@ -16,7 +16,7 @@ from secretary.core.errors import StoreUnavailable
 from secretary.core.job import Completed, Failed, Job, JobError, JobStatus
 from secretary.core.processes import has_died, process_identity
 from secretary.storage.artifacts import JobFiles
-from secretary.store import Capacity, JobQuery, JobStore, Rescued, WorkerInfo
+from secretary.store import Capacity, JobQuery, Rescued, Store, WorkerInfo
 from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 
 from ..contract.given import LAPSED, LEASE, claimed, worker
@@ -28,7 +28,7 @@ def files(tmp_path: Path) -> JobFiles:
 
 
 async def test_the_jobs_of_a_process_that_died_here_come_back_at_once(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     dead = _process_that_died()
     await store.register_worker(dead, timedelta(hours=1))
@@ -40,7 +40,7 @@ async def test_the_jobs_of_a_process_that_died_here_come_back_at_once(
 
 
 async def test_what_an_attempt_has_made_whose_process_died_is_removed(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     dead = _process_that_died()
     await store.register_worker(dead, timedelta(hours=1))
@@ -52,7 +52,7 @@ async def test_what_an_attempt_has_made_whose_process_died_is_removed(
     assert list(files.root.iterdir()) == []
 
 
-async def test_a_worker_that_lives_here_keeps_its_jobs(store: JobStore, files: JobFiles) -> None:
+async def test_a_worker_that_lives_here_keeps_its_jobs(store: Store, files: JobFiles) -> None:
     living = replace(worker(), pid=os.getpid(), birth=process_identity(os.getpid()))
     await store.register_worker(living, LEASE)
     await store.add([Job(job_type="pdf")])
@@ -80,7 +80,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_mistaken() -> None:
 
 
 async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     old, failed, young = [await claimed(store) for _ in range(3)]
     for job in (old, failed, young):
@@ -97,7 +97,7 @@ async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
 
 
 async def test_many_old_jobs_are_removed_in_bounded_steps(
-    store: JobStore, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+    store: Store, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("secretary.worker.maintenance.PRUNE_BATCH", 2)
     for _ in range(5):
@@ -107,7 +107,7 @@ async def test_many_old_jobs_are_removed_in_bounded_steps(
 
 
 async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     job = await claimed(store, lease=LAPSED)
     options = MaintenanceOptions(
@@ -129,7 +129,7 @@ class TestUploads:
     """An upload is removed when no job will read it, and not before."""
 
     @pytest.fixture
-    def maintenance(self, store: JobStore, files: JobFiles) -> Maintenance:
+    def maintenance(self, store: Store, files: JobFiles) -> Maintenance:
         return Maintenance(store, files, MaintenanceOptions(keep_uploads=timedelta(hours=24)))
 
     def upload(self, files: JobFiles, job_id: str, *, age: timedelta = timedelta(days=1)) -> Path:
@@ -151,7 +151,7 @@ class TestUploads:
 
     @pytest.mark.parametrize("running", [False, True])
     async def test_one_whose_job_has_not_ended_stays(
-        self, store: JobStore, maintenance: Maintenance, files: JobFiles, running: bool
+        self, store: Store, maintenance: Maintenance, files: JobFiles, running: bool
     ) -> None:
         job = await claimed(store) if running else Job(job_type="pdf")
         if not running:
@@ -161,7 +161,7 @@ class TestUploads:
         assert directory.exists()
 
     async def test_one_that_a_dead_process_left_behind_is_removed(
-        self, store: JobStore, maintenance: Maintenance, files: JobFiles
+        self, store: Store, maintenance: Maintenance, files: JobFiles
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
@@ -171,7 +171,7 @@ class TestUploads:
 
     @pytest.mark.parametrize("hours", [24, 0])
     async def test_one_whose_job_failed_is_kept_for_a_restart_but_not_for_ever(
-        self, store: JobStore, files: JobFiles, hours: int
+        self, store: Store, files: JobFiles, hours: int
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(JobError(code="X", message="x")))
@@ -181,7 +181,7 @@ class TestUploads:
         assert directory.exists() == bool(hours)
 
     async def test_a_process_without_a_worker_removes_what_requests_have_left_too(
-        self, store: JobStore, files: JobFiles
+        self, store: Store, files: JobFiles
     ) -> None:
         directory = self.upload(files, "job-1")
         options = MaintenanceOptions(look_through_every=timedelta(milliseconds=10))
@@ -202,7 +202,7 @@ class TestUploads:
 class _AwayOnce:
     """A store that cannot be reached the first time someone asks."""
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.was_away = asyncio.Event()
 

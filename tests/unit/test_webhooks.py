@@ -21,17 +21,17 @@ from secretary.core.job import (
     utc_now,
 )
 from secretary.storage.artifacts import JobFiles
-from secretary.webhooks import BreakerOptions, Schedule
+from secretary.webhooks import BreakerOptions, RetrySchedule
 from secretary.webhooks.request import (
-    as_bytes,
     batch_payload,
     body,
+    encode_headers,
     headers_for,
     job_payload,
     phase_of,
     read_archive,
 )
-from secretary.webhooks.sender import Breakers
+from secretary.webhooks.sender import CircuitBreakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -259,7 +259,7 @@ class TestHeaders:
         assert headers["authorization"] == "Basic x"
 
     def test_what_no_header_can_hold_is_taken_off_its_ends(self) -> None:
-        assert as_bytes({"x-own": " ärger\t"}) == [(b"x-own", "ärger".encode())]
+        assert encode_headers({"x-own": " ärger\t"}) == [(b"x-own", "ärger".encode())]
 
     def test_a_trace_is_carried_on(self) -> None:
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -268,43 +268,43 @@ class TestHeaders:
 
 
 class TestSchedule:
-    def tries(self, schedule: Schedule) -> list[timedelta]:
+    def tries(self, schedule: RetrySchedule) -> list[timedelta]:
         """When all tries are made, after the first, if none succeeds."""
         now, tried, times = NOW, 1, []
-        while (again := schedule.next_try(tried, since=NOW, now=now)) is not None:
+        while (again := schedule.next_attempt(tried, since=NOW, now=now)) is not None:
             times.append(again - NOW)
             now, tried = again, tried + 1
         return times
 
     def test_the_tries_spread_over_a_day(self) -> None:
-        times = self.tries(Schedule(jitter=0))
+        times = self.tries(RetrySchedule(jitter=0))
         assert [time.total_seconds() for time in times] == [
             5, 35, 335, 2135, 9335, 27335, 52535, 84935,
         ]  # fmt: skip
 
     def test_with_jitter_it_is_still_over_within_a_day(self) -> None:
         for _ in range(200):
-            times = self.tries(Schedule())
+            times = self.tries(RetrySchedule())
             assert len(times) == 8
             assert times[-1] <= DAY
 
     def test_jitter_keeps_tries_apart(self) -> None:
-        first = {Schedule().next_try(1, since=NOW, now=NOW) for _ in range(50)}
+        first = {RetrySchedule().next_attempt(1, since=NOW, now=NOW) for _ in range(50)}
         assert len(first) > 40
 
     def test_a_receiver_may_ask_for_more_time(self) -> None:
-        again = Schedule().next_try(1, since=NOW, now=NOW, retry_after=timedelta(hours=1))
+        again = RetrySchedule().next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(hours=1))
         assert again == NOW + timedelta(hours=1)
 
     def test_but_not_for_less_nor_for_more_than_the_day_has(self) -> None:
-        schedule = Schedule(jitter=0)
-        soon = schedule.next_try(3, since=NOW, now=NOW, retry_after=timedelta(seconds=1))
+        schedule = RetrySchedule(jitter=0)
+        soon = schedule.next_attempt(3, since=NOW, now=NOW, retry_after=timedelta(seconds=1))
         assert soon == NOW + timedelta(minutes=5)
-        late = schedule.next_try(1, since=NOW, now=NOW, retry_after=timedelta(days=7))
+        late = schedule.next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(days=7))
         assert late == NOW + DAY
 
     def test_after_a_day_it_is_over(self) -> None:
-        assert Schedule().next_try(1, since=NOW, now=NOW + DAY) is None
+        assert RetrySchedule().next_attempt(1, since=NOW, now=NOW + DAY) is None
 
     @pytest.mark.parametrize(
         ("header", "seconds"),
@@ -331,12 +331,12 @@ class TestSchedule:
 
 class TestBreaker:
     OPTIONS = BreakerOptions(
-        failures=3, pause=timedelta(seconds=10), longest_pause=timedelta(seconds=25)
+        failures=3, pause=timedelta(seconds=10), max_pause=timedelta(seconds=25)
     )
 
-    def breakers(self) -> tuple[Breakers, list[float]]:
+    def breakers(self) -> tuple[CircuitBreakers, list[float]]:
         time = [0.0]
-        return Breakers(self.OPTIONS, clock=lambda: time[0]), time
+        return CircuitBreakers(self.OPTIONS, clock=lambda: time[0]), time
 
     def test_a_few_failures_change_nothing(self) -> None:
         breakers, _ = self.breakers()

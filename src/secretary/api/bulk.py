@@ -86,10 +86,10 @@ async def change_jobs(request: Request, asked: BulkRequest, user: Caller) -> JSO
         "action": asked.action.value,
         "dry_run": asked.dry_run,
         "count": outcome.count,
-        "refused": len(outcome.refusals),
+        "refused": len(outcome.errors),
         "refusals": [
             {"job_id": one.job_id, "code": code_of(one.error), "message": str(one.error)}
-            for one in outcome.refusals[:SHOWN]
+            for one in outcome.errors[:SHOWN]
         ],
         "next_cursor": outcome.next_cursor,
         "as_of": in_utc(began),

@@ -65,7 +65,7 @@ async def _talks(
         return await schedules.read(await asyncio.to_thread(path.read_bytes), asked)
     if isinstance(source, bytes):
         return await schedules.read(source, asked)
-    return await schedules.at_url(source, asked)
+    return await schedules.fetch(source, asked)
 
 
 def _asked(form: Form) -> tuple[ScheduleRequest, Any]:

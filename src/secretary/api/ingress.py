@@ -63,7 +63,7 @@ def _preferred(request: Request) -> float:
 async def told_in_time(request: Request, job: Job, seconds: float) -> JSONResponse | None:
     """How the job ended, or None when it has not after so many seconds."""
     hub: EventHub = request.app.state.hub
-    ended = await hub.ended(job.job_id, seconds)
+    ended = await hub.wait_until_final(job.job_id, seconds)
     if ended is None:
         return None
     if ended.status is JobStatus.COMPLETED:

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 
 from ..core.job import JobStatus, utc_now
 from ..observability.service_stats import ServiceStats
-from ..store.throughput import EPOCH, Throughput, quantile
-from ..store.workers import is_alive, worker_document
+from ..store.claims import is_alive, worker_document
+from ..store.stats import EPOCH, Throughput, quantile
 from .auth import Caller
 from .dependencies import job_service_of
 from .envelope import in_utc, success
@@ -56,7 +56,7 @@ async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) ->
         service_stats.waiting(),
         store.workers(),
         store.busy_slots(),
-        store.activity(span.since, step=span.step, parts=span.parts, user_id=user),
+        store.throughput(span.since, step=span.step, intervals=span.parts, user_id=user),
     )
     alive = [worker for worker in workers if is_alive(worker)]
     told = {
@@ -85,7 +85,7 @@ def series(ended: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
     """What ended in each part of a span of time, all together and by type."""
     parts: dict[int, dict[str, Throughput]] = defaultdict(dict)
     for one in ended:
-        parts[one.part][one.job_type] = one
+        parts[one.interval][one.job_type] = one
     return [
         {"from": in_utc(span.since + part * span.step), **_part(parts[part])}
         for part in range(span.parts)

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from ..jobs.service import JobService
 from ..observability.service_stats import CachedQuery, ServiceStats
 from ..observability.system_info import Installation
-from ..store.workers import worker_document
+from ..store.claims import worker_document
 from .auth import Caller
 from .dependencies import job_service_of
 from .envelope import success

@@ -88,7 +88,7 @@ async def _read_talks(
 
     importer = Application(settings).conference_importer
     if re.match(r"https?://", source, re.IGNORECASE):
-        return await importer.at_url(source, request)
+        return await importer.fetch(source, request)
     return await importer.read(await asyncio.to_thread(_read_file, source), request)
 
 

@@ -13,7 +13,7 @@ from ..jobs.service import JobService
 from ..jobs.submission import BatchRequest, JobRequest, parse_request
 from ..observability.doctor import Finding
 from ..store import BatchQuery, JobQuery
-from ..store.workers import worker_document
+from ..store.claims import worker_document
 from .backend import (
     BatchAction,
     Document,

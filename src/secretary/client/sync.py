@@ -1,5 +1,4 @@
-"""The client for ordinary programs: each call is carried out by the asynchronous one, on a loop in
-a thread of its own. Here are names and types, no logic."""
+"""The synchronous client: runs each call of the asynchronous one on an event loop in a thread."""
 
 import asyncio
 import os
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 from .aio import Archived, AsyncClient
 from .batches import AsyncBatch, BatchView
 from .connection import Retries
-from .jobs import AsyncJob, JobView, Tell, meter
+from .jobs import AsyncJob, JobView, OnProgress, progress_bar
 from .models import BatchDocument, Event, Health, JobDocument, JobType, Progress, Results
 from .requests import Task
 from .uploads import Source
@@ -24,7 +23,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """Any number of threads may use it at once. It begins with the first call."""
+    """An event loop in a thread, started by the first call. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +32,7 @@ class Portal:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            loop = self._running()
+            loop = self._running_loop()
         except RuntimeError:
             work.close()
             raise
@@ -41,23 +40,23 @@ class Portal:
         try:
             return future.result()
         finally:
-            future.cancel()  # after Ctrl-C it is still at work; else this does nothing
-            del future  # it holds the error that holds this frame: nobody could be let go of
+            future.cancel()  # after Ctrl-C it is still running; otherwise this does nothing
+            del future  # its exception refers to this frame: break the cycle
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """What comes is handled by the caller's thread, not by the loop's."""
+        """Iterate in the caller's thread."""
         try:
-            while (found := self.run(_next(items))) is not None:
-                yield found[0]
+            while (item := self.run(_next(items))) is not None:
+                yield item[0]
         finally:
-            self._let_go(items)
+            self._release(items)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Do this last, then end; the second time nothing happens."""
+        """Run `last`, then stop the loop. A second call does nothing."""
         if self._closed:
             last.close()
             return
-        if self._loop is None:  # nothing was ever asked
+        if self._loop is None:  # never used
             last.close()
             self._closed = True
             return
@@ -65,31 +64,31 @@ class Portal:
             self.run(last)
         finally:
             self._closed = True
-            self._end()
+            self._stop()
 
-    def _let_go(self, items: AsyncGenerator[Any, None]) -> None:
+    def _release(self, items: AsyncGenerator[Any, None]) -> None:
         if self._closed or self._loop is None:
             return
-        if threading.current_thread() is self._thread:  # where the garbage was collected
+        if threading.current_thread() is self._thread:  # garbage collection ran there
             asyncio.run_coroutine_threadsafe(_close(items), self._loop)
         else:
             self.run(_close(items))
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 thread = threading.Thread(
-                    target=_keep, args=(self._loop,), name="secretary-client", daemon=True
+                    target=_run_loop, args=(self._loop,), name="secretary-client", daemon=True
                 )
                 thread.start()
                 self._thread = thread
-                # Of a client that nobody closed.
-                self._end = weakref.finalize(self, _end, self._loop, thread)
+                # In case nobody closes the client.
+                self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
             if threading.current_thread() is self._thread:
-                raise RuntimeError("This would wait for itself; use AsyncClient here")
+                raise RuntimeError("This call would deadlock; use AsyncClient here")
             return self._loop
 
 
@@ -101,28 +100,27 @@ async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
 
 
 async def _close(items: AsyncGenerator[Any, None]) -> None:
-    while (
-        isinstance(items, AsyncGeneratorType) and items.ag_running
-    ):  # after Ctrl-C it is about to end
+    # After Ctrl-C it is still running, but about to stop.
+    while isinstance(items, AsyncGeneratorType) and items.ag_running:
         await asyncio.sleep(0.01)
     await items.aclose()
 
 
-def _keep(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     loop.call_soon_threadsafe(loop.stop)
     if thread is not threading.current_thread():
         thread.join(10)
@@ -142,18 +140,19 @@ class Job(JobView):
         return self
 
     def updates(self, *, timeout: float | None = None) -> Iterator[Progress]:
-        """Its progress until it has ended."""
+        """Yield progress updates until the job has finished."""
         return self._portal.iterate(self._job.updates(timeout=timeout))
 
-    def wait(self, *, progress: bool | Tell = False, timeout: float | None = None) -> "Job":
-        """Wait until it has ended, however that is; `WaitTimeout` if it takes longer."""
-        with meter(progress, self.label) as tell:
+    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Job":
+        """Wait until the job has finished, successfully or not. Raise `WaitTimeout` after
+        `timeout` seconds."""
+        with progress_bar(progress, self.label) as on_progress:
             for update in self.updates(timeout=timeout):
-                tell(update)
+                on_progress(update)
         return self
 
     def result(self, *, timeout: float | None = None) -> Results:
-        """Its results, once it has completed; else `JobFailed` or `JobCancelled`."""
+        """Wait for the results. Raise `JobFailed` or `JobCancelled` if there are none."""
         return self._portal.run(self._job.result(timeout=timeout))
 
     def cancel(self) -> "Job":
@@ -173,19 +172,19 @@ class Job(JobView):
         return self
 
     def delete(self) -> None:
-        """Delete it and its files; it must have ended."""
+        """Delete a finished job and its files."""
         self._portal.run(self._job.delete())
 
     def download(self, name: str, to: str | os.PathLike[str] | None = None) -> Path:
-        """A file of the job, by its name or as its results name it; gives where it was put."""
+        """Save a file of the job, by its name or the link in the results, and return its path."""
         return self._portal.run(self._job.download(name, to))
 
     def read(self, name: str) -> bytes:
-        """The content of a file of the job."""
+        """Return the content of a file of the job."""
         return self._portal.run(self._job.read(name))
 
     def download_archive(self, to: str | os.PathLike[str] | None = None) -> Path:
-        """The ZIP with everything, when the job has ended."""
+        """Save a ZIP archive of all files once the job has finished."""
         return self._portal.run(self._job.download_archive(to))
 
 
@@ -209,25 +208,25 @@ class Batch(BatchView):
     def updates(self, *, timeout: float | None = None) -> Iterator[Progress]:
         return self._portal.iterate(self._batch.updates(timeout=timeout))
 
-    def wait(self, *, progress: bool | Tell = False, timeout: float | None = None) -> "Batch":
-        """Wait until all its jobs have ended, however they do."""
-        with meter(progress, self.name or self.id) as tell:
+    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Batch":
+        """Wait until all jobs have finished, successfully or not."""
+        with progress_bar(progress, self.name or self.id) as on_progress:
             for update in self.updates(timeout=timeout):
-                tell(update)
+                on_progress(update)
         return self
 
     def jobs(self, *, status: str | None = None) -> Iterator[Job]:
-        """Its jobs, the newest first."""
-        found = self._portal.iterate(self._batch.jobs(status=status))
-        return (Job(self._portal, job) for job in found)
+        """Iterate over the jobs of the batch, newest first."""
+        jobs = self._portal.iterate(self._batch.jobs(status=status))
+        return (Job(self._portal, job) for job in jobs)
 
     def cancel(self) -> "Batch":
-        """Cancel all its jobs that have not ended."""
+        """Cancel all unfinished jobs."""
         self._portal.run(self._batch.cancel())
         return self
 
     def pause(self) -> "Batch":
-        """None of its waiting jobs starts until `resume`."""
+        """Start no further jobs until `resume` is called."""
         self._portal.run(self._batch.pause())
         return self
 
@@ -248,12 +247,12 @@ class Batch(BatchView):
         return self
 
     def delete(self) -> None:
-        """Delete it, its jobs and their files; it must have ended."""
+        """Delete a finished batch, its jobs and their files."""
         self._portal.run(self._batch.delete())
 
 
 class Client:
-    """As `AsyncClient`. Close it, or use it in a `with`."""
+    """The synchronous version of `AsyncClient`. Close it, or use it in a `with` statement."""
 
     def __init__(
         self,
@@ -302,9 +301,9 @@ class Client:
         idempotency_key: str | None = None,
         **parameters: Any,
     ) -> Job:
-        """Hand in a job. `file` is a path, bytes or an open file; all other names are parameters
-        of the job type. Sent again as often as it takes, it becomes one job."""
-        handed_in = self._client.submit(
+        """Submit a job. `file` is a path, bytes or an open file; further keyword arguments are
+        parameters of the job type. Retries never create a second job."""
+        submission = self._client.submit(
             job_type,
             file=file,
             file_name=file_name,
@@ -320,7 +319,7 @@ class Client:
             idempotency_key=idempotency_key,
             **parameters,
         )
-        return Job(self._portal, self._portal.run(handed_in))
+        return Job(self._portal, self._portal.run(submission))
 
     def job(self, job_id: str) -> Job:
         return Job(self._portal, self._portal.run(self._client.job(job_id)))
@@ -339,9 +338,9 @@ class Client:
         include: str | None = None,
         page_size: int = 100,
     ) -> Iterator[Job]:
-        """Jobs, the newest first; several states with commas between them. Without their results
-        and logs, unless `include="results,logs"`."""
-        found = self._client.jobs(
+        """Iterate over jobs, newest first. Separate several states by commas. Results and logs
+        are omitted, unless `include="results,logs"`."""
+        jobs = self._client.jobs(
             status=status,
             job_type=job_type,
             batch_id=batch_id,
@@ -353,7 +352,7 @@ class Client:
             include=include,
             page_size=page_size,
         )
-        return (Job(self._portal, job) for job in self._portal.iterate(found))
+        return (Job(self._portal, job) for job in self._portal.iterate(jobs))
 
     def batch(
         self,
@@ -364,12 +363,12 @@ class Client:
         active: bool = True,
         idempotency_key: str | None = None,
     ) -> Batch:
-        """Hand in several jobs, all or none; a `file` of a task is a path, bytes or an open
-        file."""
-        handed_in = self._client.batch(
+        """Submit several jobs, all or none of them. The `file` of a task is a path, bytes or an
+        open file."""
+        submission = self._client.batch(
             jobs, name=name, webhook=webhook, active=active, idempotency_key=idempotency_key
         )
-        return Batch(self._portal, self._portal.run(handed_in))
+        return Batch(self._portal, self._portal.run(submission))
 
     def find_batch(self, batch_id: str) -> Batch:
         return Batch(self._portal, self._portal.run(self._client.find_batch(batch_id)))
@@ -381,19 +380,19 @@ class Client:
         archived: Archived | None = None,
         page_size: int = 100,
     ) -> Iterator[Batch]:
-        """Batches, the newest first."""
-        found = self._client.batches(user_id=user_id, archived=archived, page_size=page_size)
-        return (Batch(self._portal, batch) for batch in self._portal.iterate(found))
+        """Iterate over batches, newest first."""
+        batches = self._client.batches(user_id=user_id, archived=archived, page_size=page_size)
+        return (Batch(self._portal, batch) for batch in self._portal.iterate(batches))
 
     def events(self, *, since: str | None = None) -> Iterator[Event]:
-        """Changes of all jobs and batches that the caller may see, for ever: first the jobs that
-        have not ended, or what changed `since` the event with that id. After a break it goes on
-        where it was; an event can come twice."""
+        """Iterate over changes of all visible jobs and batches, indefinitely: first the unfinished
+        jobs, or everything after the event with the id `since`. Reconnects where it stopped; an
+        event may be delivered twice."""
         return self._portal.iterate(self._client.events(since=since))
 
     def job_types(self) -> list[JobType]:
         return self._portal.run(self._client.job_types())
 
     def health(self) -> Health:
-        """How the service is now; it is asked once."""
+        """Return the health of the service, without retries."""
         return self._portal.run(self._client.health())

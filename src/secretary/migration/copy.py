@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from ..core.callables import map_limited
 from ..core.errors import Conflict
 from ..storage.blob_store import BlobInfo, BlobStore, DirectoryBlobStore
-from ..store import BatchQuery, JobStore
+from ..store import BatchQuery, Store
+from ..store.claims import is_alive
 from ..store.transfer import KINDS, Kind, Record, RecordId, differs
-from ..store.workers import is_alive
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ OnRecords = Callable[[Kind, int], None]
 
 
 async def check_copyable(
-    source: JobStore, target: JobStore | None, *, anyway: bool, into_existing: bool
+    source: Store, target: Store | None, *, anyway: bool, into_existing: bool
 ) -> None:
     """`Conflict` when something speaks against a copy. None: the target is still to be made."""
     if not anyway:
@@ -59,7 +59,7 @@ async def check_copyable(
         )
 
 
-async def _check_idle(store: JobStore, which: str) -> None:
+async def _check_idle(store: Store, which: str) -> None:
     alive = [worker for worker in await store.workers() if is_alive(worker)]
     if alive:
         names = ", ".join(f"{worker.worker_id} on {worker.host}" for worker in alive)
@@ -69,12 +69,12 @@ async def _check_idle(store: JobStore, which: str) -> None:
         )
 
 
-async def _is_empty(store: JobStore) -> bool:
+async def _is_empty(store: Store) -> bool:
     batches = await store.find_batches(BatchQuery(limit=1))
     return not batches.items and not await store.counts()
 
 
-async def count_records(source: JobStore) -> dict[Kind, RecordCounts]:
+async def count_records(source: Store) -> dict[Kind, RecordCounts]:
     tallies = {kind: RecordCounts() for kind in KINDS}
     tallies["jobs"].found = await _count_jobs(source)
     for kind in KINDS[1:]:
@@ -83,12 +83,12 @@ async def count_records(source: JobStore) -> dict[Kind, RecordCounts]:
     return tallies
 
 
-async def _count_jobs(store: JobStore) -> int:
+async def _count_jobs(store: Store) -> int:
     return sum(n for by_status in (await store.counts()).values() for n in by_status.values())
 
 
 async def copy_records(
-    source: JobStore, target: JobStore, tell: OnRecords = lambda kind, found: None
+    source: Store, target: Store, tell: OnRecords = lambda kind, found: None
 ) -> dict[Kind, RecordCounts]:
     """What the target has already is left out: so it goes on where it stopped."""
     tallies = {kind: RecordCounts() for kind in KINDS}
@@ -103,7 +103,7 @@ async def copy_records(
 
 
 async def compare_records(
-    source: JobStore, target: JobStore, tell: OnRecords = lambda kind, found: None
+    source: Store, target: Store, tell: OnRecords = lambda kind, found: None
 ) -> Comparison:
     """Each record of the source beside that of the target."""
     comparison = Comparison()
@@ -118,7 +118,7 @@ async def compare_records(
     return comparison
 
 
-async def _looked_up(target: JobStore, kind: Kind, group: list[Record]) -> dict[RecordId, Record]:
+async def _looked_up(target: Store, kind: Kind, group: list[Record]) -> dict[RecordId, Record]:
     ids = [record.record_id for record in group]
     found = [one async for part in target.records(kind, ids) for one in part]
     return {one.record_id: one for one in found}

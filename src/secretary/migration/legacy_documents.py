@@ -32,8 +32,8 @@ from ..core.job import (
 )
 from ..core.parameters import normalize_parameters
 from ..jobs.submission import accept_any_url, webhook_problems
-from ..store.outbox import first_pace
-from ..store.transfer import NOTHING_TO_TELL, BatchRecord, JobRecord, Telling
+from ..store.outbox import first_schedule
+from ..store.transfer import NO_EVENT, BatchRecord, JobRecord, OutboxState
 
 #: Ids that are not of our form become one of it, always the same.
 NAMESPACE = UUID("6f1d6d1e-6c0b-5c0e-9c55-5ec2e7a2ab1e")
@@ -238,8 +238,8 @@ def _convert_job(
     record = JobRecord(
         job=job,
         dropped_logs=dropped,
-        held=is_pending and job.batch_id in inactive,
-        telling=_first_sign(webhook) if is_pending else NOTHING_TO_TELL,
+        paused=is_pending and job.batch_id in inactive,
+        outbox=_first_sign(webhook) if is_pending else NO_EVENT,
     )
     return LegacyJob(record, archive)
 
@@ -335,11 +335,11 @@ def _logs(document: Mapping[str, Any], otherwise: datetime) -> tuple[tuple[LogEn
     return tuple(convert_log(entry, otherwise) for entry in kept), len(entries) - len(kept)
 
 
-def _first_sign(webhook: Webhook | None) -> Telling:
+def _first_sign(webhook: Webhook | None) -> OutboxState:
     if webhook is None or not webhook.wants_progress:
-        return NOTHING_TO_TELL
-    first = first_pace()
-    return Telling(due_at=first.due_at, pace=first)
+        return NO_EVENT
+    first = first_schedule()
+    return OutboxState(due_at=first.due_at, schedule=first)
 
 
 def convert_batch(document: Mapping[str, Any], *, still_open: Collection[str] = ()) -> BatchRecord:

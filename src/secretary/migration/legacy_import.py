@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, cast
 
 from ..core.job import JobStatus
 from ..storage.blob_store import BlobStore
-from ..store import JobStore
+from ..store import Store
 from ..store.transfer import BatchRecord, Kind, Record, RecordId
 from .legacy_documents import (
     BATCH_FIELDS,
@@ -44,7 +44,7 @@ class LegacySource(Protocol):
 
 def open_legacy_source(url: str) -> LegacySource:
     """The driver is imported only now, so it stays optional."""
-    module = import_module("secretary.store.mongo.legacy_source")
+    module = import_module("secretary.migration.legacy_source")
     return cast(LegacySource, module.MongoLegacySource(url))
 
 
@@ -75,7 +75,7 @@ class LegacyImporter:
     def __init__(
         self,
         older: LegacySource,
-        store: JobStore | None,
+        store: Store | None,
         files: BlobStore | None,
         *,
         running: RunningJobs = "failed",

@@ -9,7 +9,7 @@ from ..app import make_blob_store
 from ..config import Settings, StorageSettings
 from ..core.errors import InvalidParameters
 from ..storage.blob_store import BlobStore, DirectoryBlobStore
-from ..store import JobStore, open_store
+from ..store import Store, open_store
 
 #: Instead of an address: whatever the settings say.
 SETTINGS = "settings"
@@ -32,7 +32,7 @@ class StoreAddress:
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    store: JobStore
+    store: Store
     files: BlobStore | None
 
 
@@ -83,7 +83,7 @@ async def open_location(address: StoreAddress) -> AsyncIterator[StorageLocation]
         await store.close()
 
 
-def _files(address: StoreAddress, store: JobStore) -> BlobStore | None:
+def _files(address: StoreAddress, store: Store) -> BlobStore | None:
     if address.files == "none":
         return None
     if address.files == "gridfs" or address.files.startswith("s3://"):

@@ -20,8 +20,8 @@ from ..jobs.registry import Registry
 from ..llm import LlmOptions, Purpose
 from ..llm.templates import Library
 from ..storage.blob_store import BlobStore
-from ..store import JobQuery, JobStore
-from ..store.workers import is_alive
+from ..store import JobQuery, Store
+from ..store.claims import is_alive
 from ..version import __version__
 
 MEGABYTE = 1_000_000
@@ -207,7 +207,7 @@ def check_file_system(kind: str, *, embedded_store: bool) -> Finding:
     return Finding("file system", Verdict.INFO, f"{kind}: a network file system")
 
 
-async def check_store(store: JobStore) -> list[Finding]:
+async def check_store(store: Store) -> list[Finding]:
     try:
         facts = await store.describe()
         return [
@@ -310,12 +310,12 @@ def check_clock(
     return Finding("clock", Verdict.OK, fact)
 
 
-async def _newest(store: JobStore) -> datetime | None:
+async def _newest(store: Store) -> datetime | None:
     page = await store.find(JobQuery(limit=1))
     return page.items[0].created_at if page.items else None
 
 
-async def _look_at_work(store: JobStore) -> list[Finding]:
+async def _look_at_work(store: Store) -> list[Finding]:
     counts = await store.counts()
     waiting = sum(by_status.get(JobStatus.PENDING, 0) for by_status in counts.values())
     running = sum(by_status.get(JobStatus.PROCESSING, 0) for by_status in counts.values())
@@ -325,7 +325,7 @@ async def _look_at_work(store: JobStore) -> list[Finding]:
     return [await _look_at_workers(store, waiting), Finding("jobs", Verdict.OK, fact)]
 
 
-async def _look_at_workers(store: JobStore, waiting: int) -> Finding:
+async def _look_at_workers(store: Store, waiting: int) -> Finding:
     now = utc_now()
     alive = [worker for worker in await store.workers() if is_alive(worker)]
     if not alive:
@@ -344,7 +344,7 @@ def _seconds(ago: timedelta) -> int:
     return max(0, int(ago.total_seconds()))
 
 
-async def _longest_wait(store: JobStore) -> str | None:
+async def _longest_wait(store: Store) -> str | None:
     """About how long the oldest job that could start has been waiting."""
     now = utc_now()
     for words, age in WAIT_THRESHOLDS.items():

@@ -167,7 +167,7 @@ class ServiceStats:
 
     async def webhook_lag(self) -> timedelta:
         """How late the next event for a webhook is."""
-        due = await _in_time(self._job_service.store.events_due_since())
+        due = await _in_time(self._job_service.store.next_event_due_at())
         return max(utc_now() - due, timedelta(0)) if due is not None else timedelta(0)
 
     async def worker_stats(self) -> WorkerStats:

@@ -1,22 +1,26 @@
-"""Which of the jobs that could start next should: priority with ageing, users in turn, limits."""
+"""Fair scheduling: which pending jobs start next, by priority with ageing, user and limits."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
-from . import AGEING, Capacity
+from .claims import Capacity
 
-#: Jobs of one type and priority wait in one line; a line serves its users in turn.
+#: Jobs of one type and priority share one queue, which serves its users in turn.
 JobClass = tuple[str, int]
+
+#: A queue that is not served while others are gains one priority level per this time.
+AGEING = timedelta(minutes=1)
 
 MAX_USERS_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job that could start. `arrival` orders jobs of different classes first in, first out."""
+    """A job that could start. `arrival` orders jobs of different queues first in, first out."""
 
     key: Any
     user_id: str | None
@@ -25,16 +29,16 @@ class Candidate:
 
 @dataclass(slots=True)
 class Running:
-    """How many jobs run now, on any worker."""
+    """How many jobs are running on all workers."""
 
     per_type: Counter[str] = field(default_factory=Counter)
     per_user: Counter[str | None] = field(default_factory=Counter)
 
 
 class FairScheduler:
-    """Remembers who was served last, so that no class of jobs and no user waits for ever.
+    """Remembers who was served last, so that no queue and no user starves.
 
-    The memory is a process's own: losing it costs a little fairness, never a job.
+    Each process has its own memory: losing it costs a little fairness, never a job.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,49 +48,49 @@ class FairScheduler:
         self._tick = 0
 
     def choose(
-        self, lines: Mapping[JobClass, Iterator[Candidate]], wanted: Capacity, running: Running
+        self, queues: Mapping[JobClass, Iterator[Candidate]], capacity: Capacity, running: Running
     ) -> list[Candidate]:
-        """Take jobs off the heads of the lines until the worker has what it wanted."""
-        heads = {line: head for line, waiting in lines.items() if (head := next(waiting, None))}
+        """Take jobs from the heads of the queues until the capacity is used up."""
+        heads = {queue: head for queue, waiting in queues.items() if (head := next(waiting, None))}
         now = self._clock()
-        self._served_at = {line: self._served_at.get(line, now) for line in heads}
+        self._served_at = {queue: self._served_at.get(queue, now) for queue in heads}
         chosen: list[Candidate] = []
-        while len(chosen) < wanted.slots:
-            allowed = [line for line in heads if _room(line[0], wanted, running)]
+        while len(chosen) < capacity.slots:
+            allowed = [queue for queue in heads if _type_has_room(queue[0], capacity, running)]
             if not allowed:
                 break
-            line = min(allowed, key=lambda line: self._rank(line, heads[line], now))
-            head = heads[line]
-            if _user_room(head.user_id, wanted, running):
+            queue = min(allowed, key=lambda queue: self._rank(queue, heads[queue], now))
+            head = heads[queue]
+            if _user_has_room(head.user_id, capacity, running):
                 chosen.append(head)
-                self._note(line, head, now, running)
-            following = next(lines[line], None)
+                self._note(queue, head, now, running)
+            following = next(queues[queue], None)
             if following is None:
-                del heads[line]
+                del heads[queue]
             else:
-                heads[line] = following
+                heads[queue] = following
         return chosen
 
-    def _rank(self, line: JobClass, head: Candidate, now: float) -> tuple[int, int, Any]:
-        aged = int((now - self._served_at[line]) / AGEING.total_seconds())
-        return (-(line[1] + aged), self._user_served.get(head.user_id, 0), head.arrival)
+    def _rank(self, queue: JobClass, head: Candidate, now: float) -> tuple[int, int, Any]:
+        aged = int((now - self._served_at[queue]) / AGEING.total_seconds())
+        return (-(queue[1] + aged), self._user_served.get(head.user_id, 0), head.arrival)
 
-    def _note(self, line: JobClass, head: Candidate, now: float, running: Running) -> None:
-        running.per_type[line[0]] += 1
+    def _note(self, queue: JobClass, head: Candidate, now: float, running: Running) -> None:
+        running.per_type[queue[0]] += 1
         running.per_user[head.user_id] += 1
-        self._served_at[line] = now
+        self._served_at[queue] = now
         if len(self._user_served) > MAX_USERS_REMEMBERED:
             self._user_served.clear()
         self._tick += 1
         self._user_served[head.user_id] = self._tick
 
 
-def _room(job_type: str, wanted: Capacity, running: Running) -> bool:
-    most = wanted.max_per_type.get(job_type)
-    return most is None or running.per_type[job_type] < most
+def _type_has_room(job_type: str, capacity: Capacity, running: Running) -> bool:
+    limit = capacity.max_per_type.get(job_type)
+    return limit is None or running.per_type[job_type] < limit
 
 
-def _user_room(user_id: str | None, wanted: Capacity, running: Running) -> bool:
-    if wanted.max_per_user is None or user_id is None:
+def _user_has_room(user_id: str | None, capacity: Capacity, running: Running) -> bool:
+    if capacity.max_per_user is None or user_id is None:
         return True
-    return running.per_user[user_id] < wanted.max_per_user
+    return running.per_user[user_id] < capacity.max_per_user

@@ -1,5 +1,5 @@
 """Delivers events to webhooks: signed, retried, recorded."""
 
-from .sender import BreakerOptions, Schedule, Sender, SenderOptions
+from .sender import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
-__all__ = ["BreakerOptions", "Schedule", "Sender", "SenderOptions"]
+__all__ = ["BreakerOptions", "RetrySchedule", "Sender", "SenderOptions"]

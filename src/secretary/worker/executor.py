@@ -56,7 +56,7 @@ from ..llm.templates import Library
 from ..observability.logging import current_job, current_trace
 from ..storage.artifacts import JobFiles
 from ..storage.sources import Sources
-from ..store import JobStore
+from ..store import Store
 from .isolation import isolated
 from .observer import Observer, Unobserved
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
@@ -69,7 +69,7 @@ class StoreReporter:
     """A `Reporter` for one attempt; `on_lost` is called when the job is another worker's now."""
 
     def __init__(
-        self, store: JobStore, job: Job, observer: Observer, *, on_lost: Callable[[], None]
+        self, store: Store, job: Job, observer: Observer, *, on_lost: Callable[[], None]
     ) -> None:
         self._store = store
         self._job = job
@@ -143,7 +143,7 @@ class Stop(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    store: JobStore
+    store: Store
     registry: Registry
     sandbox: Sandbox
     files: JobFiles
@@ -157,18 +157,17 @@ class Executor:
     #: Called with the id of a job whose webhook may have to be told that it ended.
     on_ended: Callable[[str], None] = lambda job_id: None
 
-    def start(self, job: Job, *, on_worked: Callable[[], None]) -> "Execution":
-        """Run `job` in the background; `on_worked` is called when its end is being written."""
-        return Execution(self, job, on_worked)
+    def start(self, job: Job) -> "Execution":
+        """Run `job` in the background."""
+        return Execution(self, job)
 
 
 class Execution:
     """One claimed job on its way to its outcome."""
 
-    def __init__(self, executor: Executor, job: Job, on_worked: Callable[[], None]) -> None:
+    def __init__(self, executor: Executor, job: Job) -> None:
         self.job = job
         self._executor = executor
-        self._on_worked = on_worked
         self._stop: Stop | None = None
         self._worked = False
         self._resources = ResourceCalculator()
@@ -321,8 +320,6 @@ class Execution:
 
     async def _finish(self, outcome: Outcome, used: Mapping[str, float]) -> None:
         await self._reporter.flush()
-        # Without a pause before `finish`: whoever claims on this news comes behind it.
-        self._on_worked()
         await self._executor.store.finish(self.job, outcome, resources=used)
 
     async def _was_completed(self) -> bool:

@@ -12,7 +12,7 @@ from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
 from ..core.processes import has_died
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
-from ..store import JobQuery, JobStore
+from ..store import JobQuery, Store
 from .observer import Observer, Unobserved
 
 #: Entries used since then may belong to a job that runs. Their use is noted once an hour.
@@ -86,7 +86,7 @@ class Maintenance:
 
     def __init__(
         self,
-        store: JobStore,
+        store: Store,
         files: JobFiles,
         options: MaintenanceOptions,
         observer: Observer | None = None,

@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,10 +15,10 @@ from uuid import uuid4
 from ..core.errors import LeaseLost, StoreUnavailable
 from ..core.job import Job, utc_now
 from ..core.processes import process_identity
-from ..store import Capacity, JobStore, Renewal, WorkerInfo
-from ..store.workers import PeerCapabilities
+from ..store import Capacity, Renewal, Store, WorkerInfo
 from ..version import __version__
 from .executor import Execution, Executor, Stop
+from .peers import PeerCapabilities
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class WorkerOptions:
 class Worker:
     """One per process: one claimer, one heartbeat, `slots` jobs at once."""
 
-    def __init__(self, store: JobStore, executor: Executor, options: WorkerOptions) -> None:
+    def __init__(self, store: Store, executor: Executor, options: WorkerOptions) -> None:
         self._store = store
         self._executor = executor
         self._options = options
@@ -63,7 +63,6 @@ class Worker:
         self._colleagues = PeerCapabilities(options.handles)
         self._running: dict[str, Execution] = {}
         self._free = options.slots
-        self._asking = False
         self._claim_now = asyncio.Event()
         self._look_now = asyncio.Event()
         self._draining = asyncio.Event()
@@ -84,7 +83,6 @@ class Worker:
     async def run(self) -> None:
         await self._enlist()
         await self._look_at_colleagues()
-        self._store.employ(self)
         duties = [
             asyncio.create_task(self._watch_colleagues()),
             asyncio.create_task(self._claim_jobs()),
@@ -98,7 +96,6 @@ class Worker:
             await _first(asyncio.create_task(self._draining.wait()), *duties)
             await self._finish_running()
         finally:
-            self._store.employ(None)
             for duty in duties:
                 duty.cancel()
             await asyncio.gather(*duties, return_exceptions=True)
@@ -114,7 +111,8 @@ class Worker:
                 await self._gather_free_slots()
             free = self._free
             jobs = await self._claim(free) if free > 0 else []
-            self.take(jobs)
+            for job in jobs:
+                self._start(job)
             if free > 0:
                 more = len(jobs) == free
             if not jobs or len(jobs) < free:
@@ -129,60 +127,37 @@ class Worker:
                     self._claim_now.clear()
                     await self._claim_now.wait()
 
-    def ready_for(self) -> tuple[str, Capacity] | None:
-        """What the store may hand us unasked: nothing while we ask, or a slot is filled twice."""
-        if self._asking or self._free <= 0 or self._draining.is_set():
-            return None
-        return self.worker_id, self._wanted(self._free)
-
-    def take(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            self._start(job)
-
     def _wanted(self, slots: int) -> Capacity:
         options = self._options
         return Capacity(
             slots=slots,
             job_types=options.job_types,
-            left_to_others=self._colleagues.left_to_them,
+            excluded_types=self._colleagues.job_types,
             max_per_type=options.max_per_type,
             max_per_user=options.max_per_user,
         )
 
     async def _claim(self, slots: int) -> list[Job]:
-        self._asking = True
         try:
             return await self._store.claim(self.worker_id, self._wanted(slots))
         except LeaseLost:
             await self._start_over()
         except StoreUnavailable as error:
             logger.error("Cannot claim jobs, will try again: %s", error)
-        finally:
-            self._asking = False
         return []
 
     def _start(self, job: Job) -> None:
         self._free -= 1
-        freed = False
-
-        def free_slot() -> None:
-            nonlocal freed
-            if not freed:
-                freed = True
-                self._free += 1
-                self._claim_now.set()
-
-        # A store that keeps the order of calls ends this job before it gives us another.
-        on_worked = free_slot if self._store.in_order else _nothing
-        execution = self._executor.start(job, on_worked=on_worked)
+        execution = self._executor.start(job)
         self._running[job.job_id] = execution
         self._look_now.set()
-        execution.task.add_done_callback(lambda task: self._ended(job, free_slot, task))
+        execution.task.add_done_callback(lambda task: self._ended(job, task))
 
-    def _ended(self, job: Job, free_slot: Callable[[], None], task: asyncio.Task[None]) -> None:
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
         if self._running.get(job.job_id) is not None and self._running[job.job_id].job is job:
             del self._running[job.job_id]
-        free_slot()
+        self._free += 1
+        self._claim_now.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("The execution of %s broke", job.job_id, exc_info=error)
 
@@ -207,7 +182,7 @@ class Worker:
 
     async def _look_at_colleagues(self) -> None:
         try:
-            self._colleagues.look_at(await self._store.workers())
+            self._colleagues.update(await self._store.workers())
         except StoreUnavailable as error:
             logger.error("Cannot see the other workers, will look again: %s", error)
 
@@ -315,7 +290,7 @@ def _obey(renewal: Renewal, running: Collection[Execution]) -> None:
         job = execution.job
         if job.job_id in renewal.cancelled:
             execution.stop(Stop.CANCELLED)
-        elif renewal.held.get(job.job_id) != job.attempt:
+        elif renewal.attempts.get(job.job_id) != job.attempt:
             execution.stop(Stop.LOST)
 
 
@@ -325,10 +300,6 @@ async def _first(*tasks: asyncio.Task[Any]) -> None:
     tasks[0].cancel()
     for task in done:
         task.result()
-
-
-def _nothing() -> None:
-    pass
 
 
 def _info(options: WorkerOptions) -> WorkerInfo:

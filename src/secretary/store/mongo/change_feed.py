@@ -18,7 +18,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import CursorNotFound, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from .. import Change, Changes
+from ..jobs import Change, Changes
 from ..notifier import Notifier
 from .rows import STAGED
 from .schema import Database, Document, Documents
@@ -398,6 +398,6 @@ class Watch(Notifier):
         stream = self._stream or await self._jobs.watch(NEWS)
         async with stream:
             self._stream = stream
-            self.tell()  # of what happened before
+            self.notify()  # of what happened before
             async for _ in stream:
-                self.tell()
+                self.notify()

@@ -13,8 +13,7 @@ from pymongo.errors import PyMongoError
 
 from ...core.errors import LeaseLost
 from ...core.job import QUEUED, Cancelled, Job
-from .. import Capacity, Renewal, Rescued, WorkerInfo
-from ..notifier import crash_error, obituary
+from ..claims import Capacity, Renewal, Rescued, WorkerInfo, crash_error, worker_lost_entry
 from ..scheduling import Candidate, FairScheduler, Running
 from .client import Calls
 from .queries import WITHOUT_DETAILS
@@ -82,7 +81,7 @@ def _lease(lease: timedelta) -> Document:
 
 
 def _worker_from(document: Document) -> WorkerInfo:
-    return WorkerInfo.known_of({**document, "started_at": moment(document["started_at"])})
+    return WorkerInfo.from_stored({**document, "started_at": moment(document["started_at"])})
 
 
 #: How often a claim tries again when other processes took what it had chosen.
@@ -158,7 +157,7 @@ class Claims:
         names, running = await asyncio.gather(
             self._db.jobs.distinct("line", {"line": {"$gt": ""}}), _running(self._db, wanted)
         )
-        lines = {class_of(name): name for name in names if wanted.serves(class_of(name)[0])}
+        lines = {class_of(name): name for name in names if wanted.accepts(class_of(name)[0])}
         if not lines:
             return []
         waiting = await asyncio.gather(
@@ -403,7 +402,7 @@ async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int)
     taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
     await check_held(db, jobs, places)
     for job in taken:
-        entry = obituary(job["worker_id"], job["attempt"])
+        entry = worker_lost_entry(job["worker_id"], job["attempt"])
         await add_logs(db, job["_id"], [entry], last=job.get("logged", 0) + 1)
     return [
         Rescued(

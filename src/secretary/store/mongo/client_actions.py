@@ -14,7 +14,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
 from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
-from .. import Added, IdempotencyKey, JobQuery
+from ..jobs import Added, IdempotencyKey, JobQuery
 from .outbox import first_sign, open_again, withdraw
 from .queries import get_batch
 from .queue import Places
@@ -34,7 +34,7 @@ from .rows import (
     without_none,
 )
 from .schema import Database, Document, Documents
-from .throughput import drop_old
+from .stats import drop_old
 from .transitions import (
     Change,
     cancelled,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ...core.errors import Conflict, NotFound
 from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, Webhook, utc_now
-from ..outbox import DueEvent, EventCapacity, Pace, first_pace, succeeded
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
 from .rows import (
     HIDDEN,
     UNENDED,
@@ -42,25 +42,25 @@ def first_sign(webhook: Webhook | None) -> Document:
     """The fields of a job that is new, or open again, by which its progress will be told."""
     if webhook is None or not webhook.wants_progress:
         return {}
-    pace = first_pace()
+    pace = first_schedule()
     due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
     return {"outbox": due, "pace": pace_to(pace)}
 
 
-def pace_to(pace: Pace) -> Document:
+def pace_to(pace: ProgressSchedule) -> Document:
     return {
-        "told_percent": pace.told_percent,
-        "ripe_percent": pace.ripe_percent,
-        "ripe_at": stamp(pace.ripe_at),
+        "told_percent": pace.sent_percent,
+        "ripe_percent": pace.early_percent,
+        "ripe_at": stamp(pace.early_at),
         "due_at": stamp(pace.due_at),
     }
 
 
-def pace_from(stored: Document) -> Pace:
-    return Pace(
-        told_percent=stored["told_percent"],
-        ripe_percent=stored["ripe_percent"],
-        ripe_at=moment(stored["ripe_at"]),
+def pace_from(stored: Document) -> ProgressSchedule:
+    return ProgressSchedule(
+        sent_percent=stored["told_percent"],
+        early_percent=stored["ripe_percent"],
+        early_at=moment(stored["ripe_at"]),
         due_at=moment(stored["due_at"]),
     )
 
@@ -240,7 +240,7 @@ async def settle(
 
 
 async def pace(
-    db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
 ) -> None:
     stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
     stages.append({"$set": {"pace": pace_to(pace)}} if pace else {"$unset": "pace"})

@@ -9,8 +9,7 @@ from typing import Any
 
 from ...core.errors import NotFound
 from ...core.job import FINAL_STATUSES, Batch, Job, JobStatus, utc_now
-from .. import BatchQuery, JobQuery, Page
-from ..notifier import TimeBudget
+from ..jobs import BatchQuery, JobQuery, Page, TimeBudget
 from .rows import (
     DETAILS,
     EVERYBODY,
@@ -306,7 +305,7 @@ async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job
     index = await _best(db, query, wanted, bounds)
     found: list[Document] = []
     while True:
-        end = await _end_of_stretch(db, index, wanted, bounds, stretches.length)
+        end = await _end_of_stretch(db, index, wanted, bounds, stretches.step)
         limit = query.limit + 1 - len(found)
         found += await _matches(db, query, index, wanted | _searching_listed(bounds, end), limit)
         if len(found) > query.limit:
@@ -315,7 +314,7 @@ async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job
         if end is None:
             return Page(await listed_jobs(db, query, found))
         bounds = bounds | {"$lt": end}
-        if not stretches.may_go_on():
+        if not stretches.next_step():
             reached = moment(end.rpartition("-")[0]) if len(found) < query.limit else None
             return Page(await listed_jobs(db, query, found), end, searched_to=reached)
 

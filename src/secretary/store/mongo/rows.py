@@ -28,7 +28,7 @@ from ...core.job import (
     utc_now,
 )
 from ...core.json_codec import encode_json_text, is_valid_unicode
-from ..notifier import NumberedLog, with_note
+from ..jobs import NumberedLog, log_for_clients
 from .schema import (
     MAX_DETAILS_BYTES,
     MAX_MESSAGE_BYTES,
@@ -432,7 +432,7 @@ def log_chunks(job_id: str, logs: Sequence[LogEntry], *, first: int) -> list[Doc
 
 async def logs_of(db: Database, job_ids: Sequence[str]) -> Mapping[str, list[LogEntry]]:
     numbered = await numbered_logs(db, job_ids)
-    return {job_id: with_note(numbered[job_id]) for job_id in job_ids}
+    return {job_id: log_for_clients(numbered[job_id]) for job_id in job_ids}
 
 
 async def numbered_logs(db: Database, job_ids: Sequence[str]) -> Mapping[str, NumberedLog]:

@@ -17,7 +17,7 @@ from pymongo.read_concern import ReadConcern
 
 from ...core.errors import StoreUnavailable
 from ...core.job import JobStatus
-from ..throughput import Ending
+from ..stats import FinishedJob
 
 Document = dict[str, Any]
 Documents = AsyncCollection[Document]
@@ -72,7 +72,7 @@ class Database(Collections):
         self.touch: Document = {}
         self.touched: Document = {}
         #: Told of the jobs that ended.
-        self.count_endings: Callable[[Sequence[Ending]], None] = lambda endings: None
+        self.count_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
 
     def note_times_of_change(self) -> None:
         self.touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}

@@ -14,6 +14,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
 from ...core.job import (
@@ -27,28 +28,16 @@ from ...core.job import (
     Progress,
     Released,
 )
-from .. import (
-    Added,
-    BatchQuery,
-    Capacity,
-    Changes,
-    IdempotencyKey,
-    JobQuery,
-    Page,
-    Renewal,
-    Rescued,
-    Taker,
-    WorkerInfo,
-)
+from ..claims import Capacity, Renewal, Rescued, WorkerInfo
+from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
 from ..notifier import Notifier
-from ..outbox import DueEvent, EventCapacity, Pace
-from ..throughput import StatsBuffer, Throughput
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule
+from ..stats import StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import claims, client_actions, gridfs, outbox, queries, throughput, transfer, transitions
+from . import claims, client_actions, outbox, queries, stats, transfer, transitions
 from .change_feed import Follower, Poller, Watch
 from .claims import Claims
 from .client import Calls, Group, connect, translated
-from .gridfs import GridFsBlobStore
 from .queue import waiting_since
 from .rows import add_logs
 from .schema import SCHEMA_VERSION, Database, Document, prepare
@@ -81,7 +70,7 @@ def _to_its_end(
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         done = await self._calls.run(method(self, *args, **kwargs))
-        self._own_writes.tell()
+        self._own_writes.notify()
         return done
 
     return call
@@ -89,8 +78,6 @@ def _to_its_end(
 
 class MongoStore:
     kind = "mongodb"
-    #: A claim may overtake the end of a job that was asked for before.
-    in_order = False
     remote = True
 
     def __init__(self, url: str) -> None:
@@ -112,11 +99,9 @@ class MongoStore:
         self._client, self._address = connect(self._url)
         try:
             with translated(self._address):
-                database = self._client.get_default_database(DEFAULT_DATABASE)
-                db = Database(database)
+                db = Database(self.database)
                 self._watch = Watch(db)
                 await prepare(db)
-                await gridfs.prepare(database)
                 await self._watch.open()
         except BaseException:
             await self._client.close()
@@ -126,9 +111,9 @@ class MongoStore:
             db.note_times_of_change()
             self._feed = Poller(db, self._own_writes)
         self._db = db
-        write = partial(throughput.write, db.activity)
+        write = partial(stats.write, db.activity)
         self._tallies = StatsBuffer(write, unavailable=PyMongoError)
-        db.count_endings = self._tallies.note
+        db.count_finished = self._tallies.add
         self._claims = Claims(db)
         self._caretaker = client_actions.Caretaker(db)
         self._additions = Group(partial(client_actions.add_jobs, db))
@@ -144,6 +129,16 @@ class MongoStore:
         await self._feed.close()
         await self._client.close()
 
+    @property
+    def database(self) -> AsyncDatabase[Document]:
+        """The database, once the store is open; GridFS shares its connections."""
+        return self._client.get_default_database(DEFAULT_DATABASE)
+
+    @property
+    def address(self) -> str:
+        """The hosts, as messages may name them."""
+        return self._address
+
     # Clients
 
     @_to_its_end
@@ -157,7 +152,7 @@ class MongoStore:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
         added = await self._add(jobs, batch, idempotency)
-        self._watch.tell()
+        self._watch.notify()
         return added
 
     async def _add(
@@ -203,13 +198,13 @@ class MongoStore:
     @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await client_actions.cancel(self._db, query)
-        self._watch.tell()
+        self._watch.notify()
         return changed
 
     @_to_its_end
     async def restart(self, query: JobQuery) -> list[str]:
         changed = await client_actions.restart(self._db, query)
-        self._watch.tell()
+        self._watch.notify()
         return changed
 
     @_to_its_end
@@ -227,7 +222,7 @@ class MongoStore:
         batch = await client_actions.change_batch(
             self._db, batch_id, is_active=is_active, archived=archived
         )
-        self._watch.tell()
+        self._watch.notify()
         return batch
 
     @_translated
@@ -243,12 +238,12 @@ class MongoStore:
         return await queries.count_jobs_of_user(self._db, user_id)
 
     @_translated
-    async def activity(
-        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
+    async def throughput(
+        self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
-        await self._tallies.write()  # who ended a job here sees it at once
-        return await throughput.read(
-            self._db.activity, since, step=step, parts=parts, user_id=user_id
+        await self._tallies.flush()  # who ended a job here sees it at once
+        return await stats.read(
+            self._db.activity, since, step=step, parts=intervals, user_id=user_id
         )  # fmt: skip
 
     @_translated
@@ -278,11 +273,8 @@ class MongoStore:
     async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
         claimed = await self._claims.claim(worker_id, wanted)
         if claimed:
-            self._own_writes.tell()
+            self._own_writes.notify()
         return claimed
-
-    def employ(self, taker: Taker | None) -> None:
-        """A write here goes to a server: a worker claims by itself as quickly."""
 
     @_translated
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
@@ -295,7 +287,7 @@ class MongoStore:
         last = await transitions.report(self._db, job, progress, len(logs))
         if logs:
             await add_logs(self._db, job.job_id, logs, last=last)
-        self._own_writes.tell()
+        self._own_writes.notify()
 
     @_to_its_end
     async def finish(
@@ -303,7 +295,7 @@ class MongoStore:
     ) -> None:
         await transitions.finish(self._db, self._endings.call, job, outcome, resources)
         if isinstance(outcome, Released):
-            self._watch.tell()
+            self._watch.notify()
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._watch.wait(since, seconds=seconds)
@@ -311,27 +303,27 @@ class MongoStore:
     # Webhooks
 
     @_to_its_end
-    async def take_events(self, wanted: EventCapacity) -> list[DueEvent]:
+    async def claim_events(self, wanted: EventCapacity) -> list[DueEvent]:
         return await outbox.take(self._db, wanted)
 
     @_translated
-    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
+    async def renew_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
         await outbox.hold(self._db, held, lease)
 
     @_translated
-    async def settle_event(
+    async def record_delivery(
         self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         await outbox.settle(self._db, event, tried, next_try_at)
 
     @_translated
-    async def pace_event(
-        self, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    async def record_progress(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
     ) -> None:
         await outbox.pace(self._db, event, tried, pace)
 
     @_translated
-    async def events_due_since(self) -> datetime | None:
+    async def next_event_due_at(self) -> datetime | None:
         return await outbox.due_since(self._db)
 
     @_translated
@@ -348,7 +340,7 @@ class MongoStore:
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
         rescued = await claims.rescue(self._db, dead, max_crashes)
         if rescued:
-            self._watch.tell()
+            self._watch.notify()
         return rescued
 
     @_translated
@@ -371,11 +363,8 @@ class MongoStore:
     @_to_its_end
     async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
         new = await import_records(self._db, records)
-        self._watch.tell()
+        self._watch.notify()
         return new
-
-    def blob_store(self) -> GridFsBlobStore:
-        return GridFsBlobStore(self._client.get_default_database(DEFAULT_DATABASE), self._address)
 
     @_translated
     async def describe(self) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError
 
 from ...core.job import MAX_LOG_ENTRIES, Attempt, Batch, Delivery, Job, JobStatus
-from ..notifier import NumberedLog
+from ..jobs import NumberedLog
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
@@ -16,9 +16,9 @@ from ..transfer import (
     JobRecord,
     KeyRecord,
     Kind,
+    OutboxState,
     Record,
     RecordId,
-    Telling,
 )
 from .client_actions import duplicates, publish, server_time
 from .outbox import pace_from, pace_to
@@ -122,7 +122,7 @@ async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -
         case "batches":
             batches = await counted(db, documents)
             return [
-                BatchRecord(batch=batch, telling=_telling(document))
+                BatchRecord(batch=batch, outbox=_outbox_state(document))
                 for batch, document in zip(batches, documents, strict=True)
             ]
         case "keys":
@@ -134,18 +134,18 @@ def _job_record(document: Document, logs: NumberedLog) -> JobRecord:
     return JobRecord(
         job=job_from(document, logs=[entry for _, entry in logs]),
         dropped_logs=logs[0][0] - 1 if logs else 0,
-        turn=document.get("turn"),
-        held=document.get("held", False),
-        telling=_telling(document),
+        position=document.get("turn"),
+        paused=document.get("held", False),
+        outbox=_outbox_state(document),
     )
 
 
-def _telling(document: Document) -> Telling:
+def _outbox_state(document: Document) -> OutboxState:
     due, pace = document.get("outbox"), document.get("pace")
-    return Telling(
+    return OutboxState(
         due_at=moment(due["due_at"]) if due else None,
         final=due["final"] if due else False,
-        pace=pace_from(pace) if pace else None,
+        schedule=pace_from(pace) if pace else None,
     )
 
 
@@ -273,18 +273,18 @@ async def _places(db: Database, records: Sequence[JobRecord]) -> list[Document]:
 
 
 def _is_unplaced(record: JobRecord) -> bool:
-    waits = record.held or record.job.run_at is not None
-    return record.job.status is JobStatus.PENDING and record.turn is None and not waits
+    waits = record.paused or record.job.run_at is not None
+    return record.job.status is JobStatus.PENDING and record.position is None and not waits
 
 
 def _place(record: JobRecord, places: Places) -> Document:
     job = record.job
     if job.status is not JobStatus.PENDING:
         return {}
-    if record.held:
+    if record.paused:
         return {"held": True}
-    if record.turn is not None:
-        return {"line": line_of(job.job_type, job.priority), "turn": record.turn}
+    if record.position is not None:
+        return {"line": line_of(job.job_type, job.priority), "turn": record.position}
     if job.run_at is not None:
         return {"due_at": stamp(job.run_at)}
     return places.place(job.job_type, job.priority, job.user_id)
@@ -308,7 +308,7 @@ def _job_document(db: Database, record: JobRecord) -> Document:
         logged=logged or None,
     )
     document = job_document(job, arrival=db.arrivals.next()) | db.touched | told
-    return document | _deliveries(job, record.telling)
+    return document | _deliveries(job, record.outbox)
 
 
 def _attempt(attempt: Attempt) -> Document:
@@ -321,7 +321,7 @@ def _attempt(attempt: Attempt) -> Document:
     )
 
 
-def _deliveries(owner: Job | Batch, telling: Telling) -> Document:
+def _deliveries(owner: Job | Batch, telling: OutboxState) -> Document:
     fields: Document = {}
     if owner.deliveries:
         fields["deliveries"] = [_delivery(one) for one in owner.deliveries]
@@ -329,8 +329,8 @@ def _deliveries(owner: Job | Batch, telling: Telling) -> Document:
     if owner.webhook is not None and telling.due_at is not None:
         due = {"final": telling.final, "due_at": stamp(telling.due_at)}
         fields["outbox"] = {"endpoint": owner.webhook.endpoint, **due}
-    if telling.pace is not None:
-        fields["pace"] = pace_to(telling.pace)
+    if telling.schedule is not None:
+        fields["pace"] = pace_to(telling.schedule)
     return fields
 
 
@@ -364,7 +364,7 @@ def _batch_document(db: Database, record: BatchRecord) -> Document:
         open=batch.completed_at is None or None,
     )
     document = batch_document(batch, arrival=db.arrivals.next()) | db.touched | ends
-    return document | _deliveries(batch, record.telling)
+    return document | _deliveries(batch, record.outbox)
 
 
 async def _take_keys(db: Database, records: Sequence[KeyRecord]) -> set[RecordId]:

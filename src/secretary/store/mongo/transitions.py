@@ -25,8 +25,8 @@ from ...core.job import (
     Released,
 )
 from ...core.parameters import has_secrets, remove_secrets
-from .. import JobQuery
-from ..throughput import Ending
+from ..jobs import JobQuery
+from ..stats import FinishedJob
 from .outbox import REPORTED, note_progress, told
 from .queries import find_documents
 from .queue import Places, placed
@@ -42,7 +42,7 @@ from .rows import (
     stamp,
 )
 from .schema import MAX_MESSAGE_BYTES, MAX_PAST_BYTES, Database, Document, past_error, shortened
-from .throughput import ending_of
+from .stats import ending_of
 
 #: How often a change by query looks again because jobs moved under its hands.
 MAX_ROUNDS = 3
@@ -60,7 +60,7 @@ class Change:
     #: The batch that this may bring to its end.
     ends_batch: str | None = None
     #: What is counted of it when it is the end of the job.
-    ending: Ending | None = None
+    ending: FinishedJob | None = None
 
 
 def held_by(job: Job) -> Document:
@@ -92,7 +92,7 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
         found = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
         written = {job.get("receipt") async for job in found}
         done = [receipt in written for receipt in receipts]
-    db.count_endings(
+    db.count_finished(
         [change.ending for change, ok in zip(changes, done, strict=True) if ok and change.ending]
     )
     ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}

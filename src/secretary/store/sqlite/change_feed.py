@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import apsw
 
-from .. import Change, Changes
+from ..jobs import Change, Changes
 from ..notifier import Notifier
 
 #: As an expression of SQL. Writers take turns, so the next number is that of nobody else. All
@@ -122,9 +122,9 @@ class WakeUp(Notifier):
             (self._directory / self._name).unlink(missing_ok=True)
             self._socket = None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake everybody who waits here or in another process."""
-        super().tell()
+        super().notify()
         if self._socket is not None and not self._poking:
             self._poking = True
             self._loop.call_soon(self._poke_others)
@@ -160,7 +160,7 @@ class WakeUp(Notifier):
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)
-        super().tell()
+        super().notify()
 
 
 def _address(path: Path) -> str:

@@ -3,10 +3,9 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Any
 
 import apsw
@@ -15,11 +14,9 @@ from ...core.errors import LeaseLost
 from ...core.job import (
     MAX_LOG_ENTRIES,
     MAX_LOG_MESSAGE,
-    Attempt,
     Cancelled,
     Failed,
     Job,
-    JobStatus,
     LogEntry,
     Progress,
     Released,
@@ -27,8 +24,15 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ...core.parameters import has_secrets, remove_secrets
-from .. import RENEW_BELOW, Added, Capacity, Renewal, Rescued, Taker, WorkerInfo
-from ..notifier import crash_error, obituary
+from ..claims import (
+    RENEW_BELOW,
+    Capacity,
+    Renewal,
+    Rescued,
+    WorkerInfo,
+    crash_error,
+    worker_lost_entry,
+)
 from ..scheduling import Candidate, FairScheduler, JobClass, Running
 from . import outbox
 from .change_feed import NEXT_REVISION
@@ -47,10 +51,6 @@ class Claims:
 
     def __init__(self) -> None:
         self._turns = FairScheduler()
-        #: The worker of this process, if it takes jobs as they are added.
-        self.taker: Taker | None = None
-        #: What the last transaction gave to the worker of this process: of that no one is told.
-        self.taken: frozenset[str] = frozenset()
 
     def claim(self, db: apsw.Connection, orders: list[Order]) -> list[list[Job] | LeaseLost]:
         answers: list[list[Job] | LeaseLost] = []
@@ -61,37 +61,14 @@ class Claims:
                 answers.append(error)
         return answers
 
-    def offer(
-        self, db: apsw.Connection, additions: list[tuple[Added, dict[int, Job]]]
-    ) -> Callable[[], None]:
-        """Let the worker of this process claim in the transaction that adds jobs."""
-        self.taken = frozenset()
-        order = self.taker.ready_for() if self.taker is not None else None
-        if self.taker is None or order is None:
-            return _nothing
-        added = {seq: job for _, jobs in additions for seq, job in jobs.items()}
-        try:
-            jobs = claim(db, self._turns, *order, added=added)
-        except LeaseLost:  # it will notice when it asks
-            return _nothing
-        self.taken = frozenset(job.job_id for job in jobs)
-        return partial(self.taker.take, jobs)
-
-
-def _nothing() -> None:
-    pass
-
 
 def claim(
     db: apsw.Connection,
     turns: FairScheduler,
     worker_id: str,
     wanted: Capacity,
-    *,
-    added: Mapping[int, Job] | None = None,
 ) -> list[Job]:
-    """Give a worker the jobs that should start next. Those `added` in this very transaction are
-    known already and need not be read."""
+    """Give a worker the jobs that should start next."""
     now = utc_now()
     before: Any = db.execute(BEFORE_A_CLAIM, (worker_id, microseconds(now))).fetchone()
     enlisted, due = before
@@ -103,15 +80,14 @@ def claim(
     lines = {
         line: _waiting(db, line, wanted, running)
         for line in lines_with_jobs(db)
-        if wanted.serves(line[0])
+        if wanted.accepts(line[0])
     }
     chosen = [candidate.key for candidate in turns.choose(lines, wanted, running)] if lines else []
     if not chosen:
         return []
     _start(db, chosen, worker_id, microseconds(now))
-    known = added or {}
-    read = _read(db, [seq for seq in chosen if seq not in known])
-    return [read[seq] if seq in read else _started(known[seq], worker_id, now) for seq in chosen]
+    jobs = _read(db, chosen)
+    return [jobs[seq] for seq in chosen]
 
 
 #: Is the worker enlisted, and has the time of a job come that waits for it?
@@ -191,33 +167,12 @@ def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> No
 
 def _read(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
     """Many rows in one value: each row that SQLite hands over costs more than what is in it."""
-    if not seqs:
-        return {}
     rows: str = db.execute(
         f"SELECT json_group_array(json_array(jobs.seq, {JOB_COLUMNS}))"
         f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
         (json.dumps(seqs),),
     ).get
     return {row[0]: job_from(row[1:]) for row in json.loads(rows)}
-
-
-def _started(job: Job, worker_id: str, now: datetime) -> Job:
-    """The job as `_start` has stored it."""
-    return job.model_copy(
-        update={
-            "status": JobStatus.PROCESSING,
-            "attempt": 1,
-            "worker_id": worker_id,
-            "processing_started_at": now,
-            "updated_at": now,
-            "run_at": None,
-            "progress": STARTED,
-            "attempts": (Attempt(attempt=1, worker_id=worker_id, started_at=now),),
-        }
-    )
-
-
-STARTED = Progress(step="initializing")
 
 
 HELD_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
@@ -401,7 +356,7 @@ def _rescue_one(
         back_to_line(db, seq, error=error, counted="crashes", broke_off=True)
     if cancel_requested or over:
         ended(db, seq, batch_id)
-    add_logs(db, seq, [obituary(worker_id, attempt)])
+    add_logs(db, seq, [worker_lost_entry(worker_id, attempt)])
     is_cancelled = bool(cancel_requested)
     return Rescued(job_id, attempt, worker_id, over and not is_cancelled, is_cancelled)
 
@@ -474,4 +429,4 @@ def prolong(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
 def _worker_from(info: str, seen_at: int) -> WorkerInfo:
     told = json.loads(info)
     times = {"started_at": moment(told["started_at"]), "seen_at": moment(seen_at)}
-    return WorkerInfo.known_of(told | times)
+    return WorkerInfo.from_stored(told | times)

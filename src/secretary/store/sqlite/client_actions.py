@@ -8,7 +8,7 @@ import apsw
 
 from ...core.errors import Conflict, KeyReused
 from ...core.job import Batch, Cancelled, Job, Webhook, utc_now
-from .. import Added, IdempotencyKey, JobQuery
+from ..jobs import Added, IdempotencyKey, JobQuery
 from . import outbox
 from .change_feed import NEXT_REVISION, leave_trace
 from .queries import Term, find_seqs, get_batch
@@ -22,16 +22,15 @@ def add(
     jobs: Sequence[Job],
     batch: Batch | None,
     idempotency: IdempotencyKey | None,
-) -> tuple[Added, dict[int, Job]]:
-    """What was stored, and the jobs by the numbers of their rows."""
+) -> Added:
     if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
-        return known, {}
+        return known
     try:
         if batch is not None:
             insert_batch(db, batch)
             if batch.webhook is not None:
                 outbox.register(db, "batch", batch.batch_id, batch.webhook)
-        stored = enqueue(db, jobs, held=batch is not None and not batch.is_active)
+        enqueue(db, jobs, held=batch is not None and not batch.is_active)
     except apsw.ConstraintError as error:
         raise Conflict("A job or batch with this id is already stored") from error
     if batch is not None and not jobs:
@@ -39,7 +38,7 @@ def add(
     added = Added([job.job_id for job in jobs], batch.batch_id if batch else None)
     if idempotency is not None:
         _keep_key(db, idempotency, added)
-    return added, stored
+    return added
 
 
 def _known_key(db: apsw.Connection, key: IdempotencyKey) -> Added | None:

@@ -141,7 +141,6 @@ class _Call:
     item: Any
     durable: bool
     heavy: bool
-    invites: bool
     future: asyncio.Future[Any] = field(init=False, repr=False)
     answer: Any = None
 
@@ -168,10 +167,6 @@ class Writer:
         self._wal_pages = 0
         self._synchronous = ""
         self._sync_seconds = 1.0  # until we know better, the disk is slow
-        #: Runs at the end of a transaction, with the answers of those of its calls that invite;
-        #: what it returns is called once that is committed. Only where the loop itself does it
-        #: all, so that nothing happens between.
-        self.invited: Callable[[apsw.Connection, list[Any]], Callable[[], None]] | None = None
         self._loop: asyncio.AbstractEventLoop
         self._db: apsw.Connection
 
@@ -193,15 +188,14 @@ class Writer:
         *,
         durable: bool = False,
         heavy: bool = False,
-        invites: bool = False,
     ) -> T:
         """Run `work` in a transaction. Durable: it survives a power cut once this returns."""
-        result: T = await self._enqueue(_Call(work, None, None, durable, heavy, invites))
+        result: T = await self._enqueue(_Call(work, None, None, durable, heavy))
         return result
 
     async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
         """Run `many` on this item and on those of all other such calls that wait."""
-        return await self._enqueue(_Call(None, many, item, durable, False, False))
+        return await self._enqueue(_Call(None, many, item, durable, False))
 
     def _enqueue(self, call: _Call) -> asyncio.Future[Any]:
         call.future = self._loop.create_future()
@@ -222,9 +216,7 @@ class Writer:
         try:
             self._execute(group, _unguarded)
             if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
-                committed = self._invite(group)
                 self._commit(group)
-                committed()
                 self._answer(group)
             else:
                 self._in_thread(self._commit, group)
@@ -234,10 +226,6 @@ class Writer:
         except Exception:  # it happens seldom: once more, and what fails is undone alone
             self._db.execute("ROLLBACK")
             self._in_thread(self._all_of, group)
-
-    def _invite(self, group: list[_Call]) -> Callable[[], None]:
-        answers = [call.answer for call in group if call.invites]
-        return self.invited(self._db, answers) if answers and self.invited else _nothing
 
     def _begin(self, group: list[_Call]) -> bool:
         """Begin a transaction, if no other process is in one."""
@@ -332,10 +320,6 @@ class Writer:
         if level != self._synchronous:
             self._db.execute(f"PRAGMA synchronous = {level}")
             self._synchronous = level
-
-
-def _nothing() -> None:
-    pass
 
 
 Guard = Callable[[apsw.Connection, Work], Any]

@@ -22,8 +22,8 @@ from ...core.job import (
     utc_now,
 )
 from ...core.json_codec import encode_json_text
-from ..outbox import DueEvent, EventCapacity, Pace, first_pace, succeeded
-from ..transfer import Telling
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
+from ..transfer import OutboxState
 from .schema import (
     DELIVERY_COLUMNS,
     delivery_from,
@@ -39,8 +39,9 @@ def register(
     db: apsw.Connection, kind: Literal["job", "batch"], owner_id: str, webhook: Webhook
 ) -> None:
     """Note where the events of a new job or batch go."""
-    first = first_pace() if kind == "job" and webhook.wants_progress else None
-    insert(db, kind, owner_id, webhook, Telling(due_at=first.due_at if first else None, pace=first))
+    first = first_schedule() if kind == "job" and webhook.wants_progress else None
+    state = OutboxState(due_at=first.due_at if first else None, schedule=first)
+    insert(db, kind, owner_id, webhook, state)
 
 
 def insert(
@@ -48,9 +49,9 @@ def insert(
     kind: Literal["job", "batch"],
     owner_id: str,
     webhook: Webhook,
-    telling: Telling,
+    telling: OutboxState,
 ) -> None:
-    pace = telling.pace
+    pace = telling.schedule
     db.execute(
         "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
         " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -60,9 +61,9 @@ def insert(
             webhook.endpoint,
             microseconds_or_none(telling.due_at),
             telling.final,
-            pace.told_percent if pace else 0,
-            pace.ripe_percent if pace else None,
-            microseconds(pace.ripe_at) if pace else None,
+            pace.sent_percent if pace else 0,
+            pace.early_percent if pace else None,
+            microseconds(pace.early_at) if pace else None,
             microseconds(pace.due_at) if pace else None,
         ),
     )
@@ -72,20 +73,20 @@ def begin_again(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """A job that ended is open again."""
     withdraw(db, job_id)
     if webhook.wants_progress:
-        first = first_pace()
+        first = first_schedule()
         set_pace(db, job_id, first)
         due_at = microseconds(first.due_at)
         db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 
-def set_pace(db: apsw.Connection, owner_id: str, pace: Pace) -> None:
+def set_pace(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
     db.execute(
         "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
         " WHERE owner_id = ?",
         (
-            pace.told_percent,
-            pace.ripe_percent,
-            microseconds(pace.ripe_at),
+            pace.sent_percent,
+            pace.early_percent,
+            microseconds(pace.early_at),
             microseconds(pace.due_at),
             owner_id,
         ),
@@ -253,7 +254,10 @@ def settle(
 
 
 def pace(
-    db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    db: apsw.Connection,
+    event: DueEvent,
+    tried: DeliveryAttempt | None,
+    pace: ProgressSchedule | None,
 ) -> None:
     if tried is not None:
         _keep_try(db, event, tried)

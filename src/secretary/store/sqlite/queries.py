@@ -9,8 +9,7 @@ import apsw
 
 from ...core.errors import NotFound
 from ...core.job import Batch, Job, JobStatus
-from .. import BatchQuery, JobQuery, Page
-from ..notifier import TimeBudget, with_note
+from ..jobs import BatchQuery, JobQuery, Page, TimeBudget, log_for_clients
 from .schema import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
@@ -35,7 +34,7 @@ def get_job(db: apsw.Connection, job_id: str) -> Job:
     return job_from(
         row[:-1],
         results=row[-1],
-        logs=with_note(numbered_log(db, row[0])),
+        logs=log_for_clients(numbered_log(db, row[0])),
         deliveries=deliveries_of(db, job_id),
     )
 
@@ -55,7 +54,7 @@ def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
         f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
     ).fetchone()
     assert row is not None
-    logs = with_note(numbered_log(db, seq)) if "logs" in include else ()
+    logs = log_for_clients(numbered_log(db, seq)) if "logs" in include else ()
     return job_from(row[:-1], results=row[-1], logs=logs)
 
 
@@ -242,14 +241,14 @@ def search(db: apsw.Connection, query: JobQuery, *, limit: int, seconds: float) 
     walks = _best(db, query, times, at)
     found: list[Position] = []
     while True:
-        end = _end_of_stretch(db, walks, times, at, stretches.length)
+        end = _end_of_stretch(db, walks, times, at, stretches.step)
         found += _matches(db, walks, times, at, end, limit - len(found))
         if len(found) == limit:
             return Found(found)
         if end is None:
             return Found(found)
         at = end
-        if not stretches.may_go_on():
+        if not stretches.next_step():
             return Found(found, end)
 
 

@@ -10,10 +10,10 @@ import apsw
 from ...core.job import MAX_ATTEMPTS_KEPT, Attempt, Job, JobError, JobStatus, Webhook, utc_now
 from ...core.json_codec import encode_json_text
 from ..scheduling import JobClass
-from . import outbox, throughput
+from . import outbox, stats
 from .change_feed import NEXT_REVISION, drop_old_traces
 from .schema import JOBS, insert_job, microseconds, moment
-from .throughput import Sweep
+from .stats import Sweep
 
 #: Jobs whose time has come are moved into the line in bounded steps.
 MAX_PROMOTED = 1000
@@ -58,18 +58,16 @@ class Line:
         return 0 if head is None else head
 
 
-def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> dict[int, Job]:
-    """Store new jobs; they are given back by the number of their row."""
+def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> None:
+    """Store new jobs."""
     line = Line(db)
     now = utc_now()
-    stored = {}
     for job in jobs:
         waits = held or (job.run_at is not None and job.run_at > now)
         turn = None if waits else line.next_turn(job.job_type, job.priority, job.user_id)
-        stored[insert_job(db, job, turn=turn, held=held)] = job
+        insert_job(db, job, turn=turn, held=held)
         if job.webhook is not None:
             outbox.register(db, "job", job.job_id, job.webhook)
-    return stored
 
 
 def promote(db: apsw.Connection, now: int) -> None:
@@ -136,7 +134,7 @@ def fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> No
         (error.code, not crashed, crashed, now, now, seq),
     )
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
-    throughput.note_one(db, seq, JobStatus.FAILED, error.code, now)
+    stats.note_one(db, seq, JobStatus.FAILED, error.code, now)
 
 
 def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
@@ -149,7 +147,7 @@ def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
     )
     error = JobError(code="CANCELLED", message=reason)
     db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
-    throughput.note_one(db, seq, JobStatus.CANCELLED, error.code, now)
+    stats.note_one(db, seq, JobStatus.CANCELLED, error.code, now)
 
 
 def back_to_line(

@@ -24,7 +24,7 @@ from ...core.job import (
     Webhook,
 )
 from ...core.json_codec import encode_json_text
-from ..notifier import NumberedLog
+from ..jobs import NumberedLog
 from .change_feed import NEXT_REVISION
 from .connection import connect
 

@@ -25,24 +25,13 @@ from ...core.job import (
 )
 from ...core.json_codec import encode_json_text
 from ...core.processes import boot_id
-from .. import (
-    Added,
-    BatchQuery,
-    Capacity,
-    Changes,
-    IdempotencyKey,
-    JobQuery,
-    Page,
-    Renewal,
-    Rescued,
-    Taker,
-    WorkerInfo,
-)
+from ..claims import Capacity, Renewal, Rescued, WorkerInfo
+from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
 from ..notifier import Notifier
-from ..outbox import DueEvent, EventCapacity, Pace
-from ..throughput import Ending, Place, StatsBuffer, Throughput
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule
+from ..stats import FinishedJob, StatsBuffer, StatsKey, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import claims, client_actions, outbox, queries, queue, throughput, transfer
+from . import claims, client_actions, outbox, queries, queue, stats, transfer
 from .change_feed import WakeUp, changes
 from .claims import Claims
 from .connection import Readers, Writer, unavailable_error
@@ -54,20 +43,18 @@ class SqliteStore:
     """Whatever a verb writes is one transaction, and the functions it calls are part of that."""
 
     kind = "sqlite"
-    in_order = True
     remote = False
 
     def __init__(self, url: str) -> None:
         self._path = Path(url.removeprefix("sqlite://"))
         self._own_writes = Notifier()
-        self._writer = Writer(self._path, on_commit=self._own_writes.tell)
+        self._writer = Writer(self._path, on_commit=self._own_writes.notify)
         self._readers = Readers(self._path)
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
-        self._sweep = throughput.Sweep()
+        self._sweep = stats.Sweep()
         self._tallies = StatsBuffer(self._write_tallies, unavailable=StoreUnavailable)
-        self._writer.invited = self._claims.offer
 
     async def open(self) -> None:
         try:
@@ -97,10 +84,8 @@ class SqliteStore:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
         work = partial(client_actions.add, jobs=jobs, batch=batch, idempotency=idempotency)
-        many = len(jobs) > 1
-        added, _ = await self._writer.call(work, durable=True, heavy=many, invites=not many)
-        if not self._claims.taken.issuperset(added.job_ids):
-            self._wakeup.tell()
+        added = await self._writer.call(work, durable=True, heavy=len(jobs) > 1)
+        self._wakeup.notify()
         return added
 
     async def get(self, job_id: str) -> Job:
@@ -132,12 +117,12 @@ class SqliteStore:
 
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await self._change(query, client_actions.cancel)
-        self._wakeup.tell()
+        self._wakeup.notify()
         return changed
 
     async def restart(self, query: JobQuery) -> list[str]:
         changed = await self._change(query, client_actions.restart)
-        self._wakeup.tell()
+        self._wakeup.notify()
         return changed
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
@@ -156,7 +141,7 @@ class SqliteStore:
             durable=True,
             heavy=True,
         )
-        self._wakeup.tell()
+        self._wakeup.notify()
         return batch
 
     async def delete_batch(self, batch_id: str) -> None:
@@ -168,12 +153,12 @@ class SqliteStore:
     async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
         return await self._readers.call(partial(queries.count_jobs_of_user, user_id=user_id))
 
-    async def activity(
-        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
+    async def throughput(
+        self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
-        await self._tallies.write()  # who ended a job here sees it at once
+        await self._tallies.flush()  # who ended a job here sees it at once
         return await self._readers.call(
-            lambda db: throughput.read(db, since, step=step, parts=parts, user_id=user_id)
+            lambda db: stats.read(db, since, step=step, parts=intervals, user_id=user_id)
         )
 
     async def waiting_since(self) -> Mapping[str, datetime]:
@@ -200,9 +185,6 @@ class SqliteStore:
         claimed: list[Job] = await self._writer.call_with_others(self._claims.claim, order)
         return claimed
 
-    def employ(self, taker: Taker | None) -> None:
-        self._claims.taker = taker
-
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
         lease_until, renewal = await self._readers.call(partial(claims.look, worker_id=worker_id))
         if claims.is_short(lease_until, lease):
@@ -222,40 +204,40 @@ class SqliteStore:
             used = encode_json_text(resources) if resources else None
             completion = claims.Completion(job, results, used)
             await self._writer.call_with_others(claims.complete, completion, durable=True)
-            self._tallies.note([Ending.of(job, JobStatus.COMPLETED, utc_now())])
+            self._tallies.add([FinishedJob.of(job, JobStatus.COMPLETED, utc_now())])
             return
         unfinished = outcome
         await self._writer.call(
             lambda db: claims.finish(db, job, unfinished, resources), durable=True
         )
-        self._wakeup.tell()
+        self._wakeup.notify()
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._wakeup.wait(since, seconds=seconds)
 
     # Webhooks
 
-    async def take_events(self, wanted: EventCapacity) -> list[DueEvent]:
+    async def claim_events(self, wanted: EventCapacity) -> list[DueEvent]:
         chosen = await self._readers.call(partial(outbox.choose, wanted=wanted))
         if not chosen:
             return []
         return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
 
-    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
+    async def renew_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
         owner_ids = [event.owner_id for event in held]
         await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
 
-    async def settle_event(
+    async def record_delivery(
         self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
         await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
 
-    async def pace_event(
-        self, event: DueEvent, tried: DeliveryAttempt | None, pace: Pace | None
+    async def record_progress(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
     ) -> None:
         await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
 
-    async def events_due_since(self) -> datetime | None:
+    async def next_event_due_at(self) -> datetime | None:
         return await self._readers.call(outbox.due_since)
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
@@ -273,7 +255,7 @@ class SqliteStore:
         work = partial(claims.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
         rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
-            self._wakeup.tell()
+            self._wakeup.notify()
         return rescued
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
@@ -303,11 +285,8 @@ class SqliteStore:
         new = await self._writer.call(
             lambda db: import_records(db, records), durable=True, heavy=True
         )
-        self._wakeup.tell()
+        self._wakeup.notify()
         return new
-
-    def blob_store(self) -> None:
-        """Who has the file of the database has the directory beside it too."""
 
     async def describe(self) -> Mapping[str, Any]:
         def work(db: apsw.Connection) -> dict[str, Any]:
@@ -323,8 +302,8 @@ class SqliteStore:
 
         return await self._readers.call(work)
 
-    async def _write_tallies(self, counted: Counter[Place]) -> None:
-        await self._writer.call(lambda db: throughput.write(db, counted))
+    async def _write_tallies(self, counted: Counter[StatsKey]) -> None:
+        await self._writer.call(lambda db: stats.write(db, counted))
 
     async def _change(
         self, query: JobQuery, wish: Callable[[apsw.Connection, JobQuery], list[str]]

@@ -9,18 +9,18 @@ import apsw
 
 from ...core.job import Batch, Delivery, Job, JobStatus, utc_now
 from ...core.json_codec import encode_json_text
-from ..outbox import Pace
+from ..outbox import ProgressSchedule
 from ..transfer import (
     GROUP,
     GROUP_BYTES,
-    NOTHING_TO_TELL,
+    NO_EVENT,
     BatchRecord,
     JobRecord,
     KeyRecord,
     Kind,
+    OutboxState,
     Record,
     RecordId,
-    Telling,
 )
 from . import outbox
 from .change_feed import leave_trace
@@ -110,9 +110,9 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
     record = JobRecord(
         job=job,
         dropped_logs=numbered[0][0] - 1 if numbered else 0,
-        turn=turn,
-        held=bool(held),
-        telling=_telling(db, job.job_id),
+        position=turn,
+        paused=bool(held),
+        outbox=_outbox_state(db, job.job_id),
     )
     return record, length + sum(len(entry.message) for entry in logs)
 
@@ -129,7 +129,7 @@ def _batch_group(db: apsw.Connection, after: Any) -> Group:
 
 def _batch_record(db: apsw.Connection, row: Sequence[Any]) -> BatchRecord:
     batch = batch_from(row[:-1], deliveries_of(db, row[0]))
-    return BatchRecord(batch=batch, telling=_telling(db, batch.batch_id))
+    return BatchRecord(batch=batch, outbox=_outbox_state(db, batch.batch_id))
 
 
 _KEYS = (
@@ -162,25 +162,25 @@ def _key_record(row: Sequence[Any]) -> KeyRecord:
     )
 
 
-def _telling(db: apsw.Connection, owner_id: str) -> Telling:
+def _outbox_state(db: apsw.Connection, owner_id: str) -> OutboxState:
     row: Any = db.execute(
         "SELECT due_at, final, told_percent, ripe_percent, ripe_at, paced_at FROM outbox"
         " WHERE owner_id = ?",
         (owner_id,),
     ).fetchone()
     if row is None:
-        return NOTHING_TO_TELL
-    due_at, final, told_percent, ripe_percent, ripe_at, paced_at = row
+        return NO_EVENT
+    due_at, final, sent_percent, early_percent, early_at, paced_at = row
     pace = None
     if paced_at is not None:
-        pace = Pace(
-            told_percent=told_percent,
-            ripe_percent=ripe_percent,
-            ripe_at=moment(ripe_at),
+        pace = ProgressSchedule(
+            sent_percent=sent_percent,
+            early_percent=early_percent,
+            early_at=moment(early_at),
             due_at=moment(paced_at),
         )
     due = moment_or_none(due_at)
-    return Telling(due_at=due, final=due is not None and bool(final), pace=pace)
+    return OutboxState(due_at=due, final=due is not None and bool(final), schedule=pace)
 
 
 def import_records(db: apsw.Connection, records: Sequence[Record]) -> set[RecordId]:
@@ -203,7 +203,7 @@ def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
     job = record.job
     if db.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job.job_id,)).get:
         return False
-    seq = insert_job(db, job, turn=_turn(record, line), held=record.held)
+    seq = insert_job(db, job, turn=_turn(record, line), held=record.paused)
     db.execute(
         "UPDATE jobs SET attempt = ?, failures = ?, crashes = ?, worker_id = ?,"
         " cancel_requested = ?, error_code = ?, updated_at = ?, processing_started_at = ?,"
@@ -235,14 +235,14 @@ def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
         row = (seq, n, micros(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
-    _take_deliveries(db, job.job_id, job, record.telling)
+    _take_deliveries(db, job.job_id, job, record.outbox)
     return True
 
 
 def _turn(record: JobRecord, line: Line) -> int | None:
     job = record.job
-    if job.status is not JobStatus.PENDING or record.held or record.turn is not None:
-        return record.turn
+    if job.status is not JobStatus.PENDING or record.paused or record.position is not None:
+        return record.position
     return None if job.run_at else line.next_turn(job.job_type, job.priority, job.user_id)
 
 
@@ -265,14 +265,14 @@ def _take_batch(db: apsw.Connection, record: BatchRecord) -> bool:
             " WHERE batch_id = ?1 AND status = ?2) WHERE batch_id = ?1",
             (batch.batch_id, status.value),
         )
-    _take_deliveries(db, batch.batch_id, batch, record.telling)
+    _take_deliveries(db, batch.batch_id, batch, record.outbox)
     settle_batch(db, batch.batch_id)
     leave_trace(db, job_id=None, batch_id=batch.batch_id)
     return True
 
 
 def _take_deliveries(
-    db: apsw.Connection, owner_id: str, owner: Job | Batch, telling: Telling
+    db: apsw.Connection, owner_id: str, owner: Job | Batch, telling: OutboxState
 ) -> None:
     for delivery in owner.deliveries:
         _insert_delivery(db, owner_id, delivery)

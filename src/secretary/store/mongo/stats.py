@@ -9,14 +9,14 @@ from typing import Any
 from pymongo import UpdateOne
 
 from ...core.job import utc_now
-from ..throughput import (
+from ..stats import (
     FAILED,
-    KEPT,
+    RETENTION,
     SLOT,
     UNKNOWN,
     WIDTHS,
-    Ending,
-    Place,
+    FinishedJob,
+    StatsKey,
     Throughput,
     scope_of,
     slot_of,
@@ -30,7 +30,7 @@ from .schema import Document, Documents
 SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
 
 
-async def write(documents: Documents, counted: Counter[Place]) -> None:
+async def write(documents: Documents, counted: Counter[StatsKey]) -> None:
     await documents.bulk_write(updates(counted), ordered=False)
 
 
@@ -50,22 +50,22 @@ async def read(
 
 
 async def drop_old(documents: Documents) -> None:
-    await documents.delete_many({"slot": {"$lt": slot_of(utc_now() - KEPT)}}, hint="by_slot")
+    await documents.delete_many({"slot": {"$lt": slot_of(utc_now() - RETENTION)}}, hint="by_slot")
 
 
 def _id(scope: str, width: int, slot: int) -> str:
     return f"{scope}/{width}/{slot:012}"
 
 
-def updates(counted: Counter[Place]) -> list[UpdateOne]:
+def updates(counted: Counter[StatsKey]) -> list[UpdateOne]:
     added: dict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
     for (place, n), width in product(counted.items(), WIDTHS):
         fields = added[place.scope, width, place.slot // width * width]
         job_type = f"types.{_written(place.job_type)}"
         name = f".{_written(place.code)}" if place.status == FAILED else ""
         fields[f"{job_type}.{place.status}{name}"] += n
-        if place.rung != UNKNOWN:
-            fields[f"{job_type}.waits.{place.rung}"] += n
+        if place.bucket != UNKNOWN:
+            fields[f"{job_type}.waits.{place.bucket}"] += n
     return [
         UpdateOne(
             {"_id": _id(scope, width, slot)},
@@ -91,7 +91,7 @@ def _activity(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -
         return {inner: n for (outer, inner), n in counts.items() if outer == name}
 
     return Throughput(
-        part=part,
+        interval=part,
         job_type=job_type,
         completed=sum(within("completed").values()),
         cancelled=sum(within("cancelled").values()),
@@ -113,9 +113,9 @@ def _read(name: str) -> str:
     return name
 
 
-def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: str) -> Ending:
+def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: str) -> FinishedJob:
     started_at = moment_or_none(job.get("processing_started_at"))
-    return Ending(
+    return FinishedJob(
         job_type=job["job_type"],
         user_id=job.get("user_id"),
         status=status,

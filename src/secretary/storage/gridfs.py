@@ -13,13 +13,13 @@ from typing import Any, BinaryIO
 from bson import ObjectId
 from pymongo import ASCENDING as UP
 from pymongo import IndexModel, ReadPreference, UpdateOne
-from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
-from ...core.errors import NotFound
-from ...storage.blob_store import Arrival, BlobInfo, is_plain
-from .client import translated
-from .schema import DURABLE, Document, Documents
+from ..core.errors import NotFound
+from ..store.mongo import MongoStore
+from ..store.mongo.client import translated
+from ..store.mongo.schema import DURABLE, Document, Documents
+from .blob_store import Arrival, BlobInfo, is_plain
 
 BUCKET = "files"
 CHUNK = 255 * 1024
@@ -33,30 +33,34 @@ UNFINISHED, REMOVED = ".unfinished", ".removed"
 WRITING = timedelta(days=1)
 
 
-async def prepare(database: AsyncDatabase[Document]) -> None:
-    await database[f"{BUCKET}.files"].create_indexes([IndexModel([("filename", UP), ("_id", UP)])])
-    await database[f"{BUCKET}.chunks"].create_indexes(
-        [IndexModel([("files_id", UP), ("n", UP)], unique=True)]
-    )
-
-
 class GridFsBlobStore:
     kind = "gridfs"
 
-    def __init__(self, database: AsyncDatabase[Document], address: str) -> None:
-        kept = database.with_options(
+    def __init__(self, store: MongoStore) -> None:
+        """Share the connection of an open store."""
+        database = store.database.with_options(
             write_concern=DURABLE,
             read_concern=ReadConcern("majority"),
             read_preference=ReadPreference.PRIMARY,
         )
-        self._files: Documents = kept[f"{BUCKET}.files"]
-        self._chunks: Documents = kept[f"{BUCKET}.chunks"]
-        self._address = address
+        self._files: Documents = database[f"{BUCKET}.files"]
+        self._chunks: Documents = database[f"{BUCKET}.chunks"]
+        self._address = store.address
+        self._has_indexes = False
 
     async def put(self, files: Sequence[tuple[str, Path]]) -> None:
         with translated(self._address):
+            await self._create_indexes()
             for group in _groups((key, path, path.stat().st_size) for key, path in files):
                 await self._put_group(group)
+
+    async def _create_indexes(self) -> None:
+        if not self._has_indexes:
+            await self._files.create_indexes([IndexModel([("filename", UP), ("_id", UP)])])
+            await self._chunks.create_indexes(
+                [IndexModel([("files_id", UP), ("n", UP)], unique=True)]
+            )
+            self._has_indexes = True
 
     async def _put_group(self, group: list[tuple[str, Path, int]]) -> None:
         heads = [_head(path) for _, path, _ in group]

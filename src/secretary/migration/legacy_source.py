@@ -1,4 +1,4 @@
-"""Reads the collections of the service before this one."""
+"""Reads the MongoDB collections of the older service."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -10,10 +10,10 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConfigurationError
 from pymongo.read_concern import ReadConcern
 
-from ...core.errors import InvalidParameters, NotFound
-from ...migration.legacy_import import LegacyCollection, LegacyDocument
-from .client import connect, translated
-from .schema import Document
+from ..core.errors import InvalidParameters, NotFound
+from ..store.mongo.client import connect, translated
+from ..store.mongo.schema import Document
+from .legacy_import import LegacyCollection, LegacyDocument
 
 NAMES = ["event_jobs", "event_batches"]
 #: A document may carry an archive of several megabytes.

@@ -10,17 +10,17 @@ from typing import Any
 import apsw
 
 from ...core.job import JobStatus, utc_now
-from ..throughput import (
-    KEPT,
+from ..stats import (
+    RETENTION,
     SLOT,
     UNKNOWN,
     WIDTHS,
-    Ending,
-    Place,
+    FinishedJob,
+    StatsKey,
     Throughput,
+    count_finished,
     scope_of,
     slot_of,
-    tally,
     wait_of,
     width_for,
 )
@@ -30,8 +30,8 @@ from .schema import moment, moment_or_none
 SCOPES_SWEPT = 200
 
 
-def write(db: apsw.Connection, counted: Counter[Place]) -> None:
-    rows: Counter[Place] = Counter()
+def write(db: apsw.Connection, counted: Counter[StatsKey]) -> None:
+    rows: Counter[StatsKey] = Counter()
     for (place, n), width in product(counted.items(), WIDTHS):
         scope, slot = f"{width}/{place.scope}", place.slot // width * width
         rows[place._replace(scope=scope, slot=slot)] += n
@@ -49,7 +49,7 @@ def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: in
         (seq,),
     ).fetchone()
     job_type, user_id, attempt, created_at, started_at = row
-    ending = Ending(
+    ending = FinishedJob(
         job_type=job_type,
         user_id=user_id,
         status=status.value,
@@ -57,7 +57,7 @@ def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: in
         at=moment(at),
         waited=wait_of(attempt, moment(created_at), moment_or_none(started_at)),
     )
-    write(db, tally([ending]))
+    write(db, count_finished([ending]))
 
 
 def read(
@@ -80,7 +80,7 @@ def read(
             waits[part, job_type][rung] += n
     return [
         Throughput(
-            part=part,
+            interval=part,
             job_type=job_type,
             completed=counts[JobStatus.COMPLETED],
             cancelled=counts[JobStatus.CANCELLED],
@@ -98,7 +98,7 @@ class Sweep:
         self._after = ""
 
     def __call__(self, db: apsw.Connection) -> None:
-        before = slot_of(utc_now() - KEPT)
+        before = slot_of(utc_now() - RETENTION)
         scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_SWEPT))]
         for scope in scopes:
             db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
