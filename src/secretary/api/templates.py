@@ -26,7 +26,7 @@ Name = Annotated[
 
 
 @router.get("")
-async def list_templates(request: Request, user: Caller) -> JSONResponse:
+async def listed(request: Request, user: Caller) -> JSONResponse:
     """The templates there are, with their fields; also those that cannot be used, with why."""
     listed = await asyncio.to_thread(_library(request).listed)
     return success(request, "templates", {"templates": [one.document() for one in listed]})
