@@ -25,9 +25,9 @@ from processes import SERVE, Server, running
 from queues import MONGODB, Testbed, open_testbed
 from report import Cell, Chart, Result, Table, Target, at_most
 
-from secretary.config import Settings, Storage
-from secretary.job import JobStatus, utc_now
-from secretary.store import BatchQuery, JobQuery, Wanted, open_store
+from secretary.config import Settings, StorageSettings
+from secretary.core.job import JobStatus, utc_now
+from secretary.store import BatchQuery, Capacity, JobQuery, open_store
 
 sys.path.append(str(PEERS))
 
@@ -113,7 +113,7 @@ def _measure(row: Row, plan: Plan, directory: Path) -> None:
         database = open_testbed(MONGODB, directory)
     with database as testbed:
         url = testbed.url if testbed else None
-        store_url = Settings(storage=Storage(data_dir=data, mongodb_uri=url)).store_url
+        store_url = Settings(storage=StorageSettings(data_dir=data, mongodb_uri=url)).store_url
         command = (*SERVE[:-1], str(data), "--no-worker")
         server = Server(row.name, command, {"MONGODB_URI": url} if url else {})
         templates: list[str] = []
@@ -180,10 +180,10 @@ async def _fill(url: str, amount: int, templates: list[str]) -> Sample:
     await store.open()
     try:
         if not templates:
-            await seeding.enlist(store, slots=SLOTS)
+            await seeding.register_worker(store, slots=SLOTS)
             templates += await seeding.make_templates(store)
             await seeding.add_pending(store, min(PENDING, amount // 5))
-            await store.claim(seeding.WORKER, Wanted(slots=RUNNING))
+            await store.claim(seeding.WORKER, Capacity(slots=RUNNING))
         counts = await store.counts()
         missing = amount - sum(n for by_state in counts.values() for n in by_state.values())
         interval = timedelta(days=DAYS) / max(missing, 1)

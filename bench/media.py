@@ -27,10 +27,10 @@ from report import Cell, Chart, Result, Table, Target, at_least, median, spread
 from service import Service, serving
 from tools import Tool, read_one
 
-from secretary.errors import JobFailed
-from secretary.processors.media.probe import probe
-from secretary.processors.media.recording import Recording
-from secretary.processors.media.sound import chosen_track, decode
+from secretary.core.errors import JobFailed
+from secretary.media.pcm import chosen_track, decode
+from secretary.media.probe import probe
+from secretary.media.recording import Recording
 from tests.speech import word_error_rate
 
 #: The same weights as Secretary's.

@@ -28,8 +28,8 @@ from processes import SERVE, Server, Tree, child_environment, running
 from queues import CALLERS, MONGODB, About, Adapter, Row, Testbed, open_testbed
 from report import Cell, Chart, Result, Table, Target, ahead, at_least, median, spread
 
-from secretary.job import Job
-from secretary.store import JobStore, open_store
+from secretary.core.job import Job
+from secretary.store import Store, open_store
 
 WORKERS = (1, 2, 4, 8)
 #: Slots for jobs that do nothing, and for jobs that wait 0.1 s.
@@ -158,7 +158,7 @@ def _throughput(root: Path, workers: int, job_type: str, plan: Plan) -> tuple[fl
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[JobStore]:
+async def _opened(url: str) -> AsyncIterator[Store]:
     store = open_store(url)
     await store.open()
     try:

@@ -23,15 +23,13 @@ from typing import Protocol
 import charts
 import report
 
-from secretary.job import Job, utc_now
-from secretary.store import Wanted, WorkerInfo
-from secretary.store.policy import Turns
-from secretary.store.sqlite.claim import claim
+from secretary.core.job import Job, utc_now
+from secretary.store import Capacity, WorkerInfo
+from secretary.store.scheduling import FairScheduler
+from secretary.store.sqlite.claims import Completion, claim, complete, register_worker
 from secretary.store.sqlite.connection import connect
-from secretary.store.sqlite.ending import Completion, complete
-from secretary.store.sqlite.line import enqueue
+from secretary.store.sqlite.queue import enqueue
 from secretary.store.sqlite.schema import prepare
-from secretary.store.sqlite.workers import enlist
 
 HOUR = 3600.0
 #: Users who submit a PDF now and then, from 8:00 to 18:00.
@@ -157,7 +155,7 @@ class StoreQueue:
         self._db = connect(path)
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("BEGIN IMMEDIATE")  # one transaction: nothing here has to be durable
-        self._turns = [Turns(clock) for _ in range(cluster.workers)]
+        self._turns = [FairScheduler(clock) for _ in range(cluster.workers)]
         self._claimed: dict[int, Job] = {}
         now = utc_now()
         for worker in range(cluster.workers):
@@ -165,7 +163,7 @@ class StoreQueue:
                 worker_id=str(worker), host="", pid=0, birth="", slots=1, version="",
                 started_at=now, seen_at=now,
             )  # fmt: skip
-            enlist(self._db, info, timedelta(days=1), boot="")
+            register_worker(self._db, info, timedelta(days=1), boot="")
 
     def add(self, numbers: Sequence[int]) -> None:
         jobs = [
@@ -176,7 +174,7 @@ class StoreQueue:
 
     def claim(self, worker: int, slots: int) -> list[int]:
         limits = self._cluster
-        wanted = Wanted(
+        wanted = Capacity(
             slots=slots, max_per_type=limits.max_per_type, max_per_user=limits.max_per_user
         )
         jobs = claim(self._db, self._turns[worker], str(worker), wanted)

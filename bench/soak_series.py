@@ -13,7 +13,7 @@ import pymongo
 import report
 from processes import proc_kilobytes
 
-from secretary import processes
+from secretary.core import processes
 
 MEBIBYTE = 1024 * 1024
 

@@ -7,8 +7,8 @@ hour.
 
 from datetime import timedelta
 
-from secretary import cache, upkeep
-from secretary.depot import upkeep as depot_upkeep
+from secretary.storage import cache
+from secretary.worker import maintenance
 
 CLEANUP_EVERY = timedelta(seconds=10)
 CACHE_CLEANUP_EVERY = timedelta(seconds=15)
@@ -17,12 +17,12 @@ IN_USE = timedelta(seconds=45)
 
 def speed_up_maintenance() -> None:
     cache.IN_USE = IN_USE
-    depot_upkeep.IN_USE = IN_USE
-    defaults = upkeep.UpkeepOptions.__init__.__kwdefaults__
+    maintenance.IN_USE = IN_USE
+    defaults = maintenance.MaintenanceOptions.__init__.__kwdefaults__
     assert defaults is not None
     defaults["tidy_every"] = CLEANUP_EVERY
-    defaults["look_through_every"] = CACHE_CLEANUP_EVERY
-    defaults["look_through_depot_every"] = CACHE_CLEANUP_EVERY
+    defaults["sweep_files_every"] = CACHE_CLEANUP_EVERY
+    defaults["sweep_blob_store_every"] = CACHE_CLEANUP_EVERY
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import pymongo
 from queues import MONGODB, open_testbed
 from report import Cell, Table
 
-from secretary.job import Completed, Job, LogEntry, Progress, utc_now
-from secretary.store import JobStore, Wanted, WorkerInfo, open_store
+from secretary.core.job import Completed, Job, LogEntry, Progress, utc_now
+from secretary.store import Capacity, Store, WorkerInfo, open_store
 
 Client = pymongo.MongoClient[dict[str, Any]]
 REPORTS = 5
@@ -136,7 +136,7 @@ async def _sqlite_cost(path: Path, jobs: int, at_once: int, reports: int) -> Cos
     return Cost(None, pages, pages * FRAME, stored, None)
 
 
-async def _run_jobs(store: JobStore, jobs: int, *, at_once: int, reports: int) -> None:
+async def _run_jobs(store: Store, jobs: int, *, at_once: int, reports: int) -> None:
     for _ in range(0, jobs, at_once):
         await asyncio.gather(
             *(
@@ -144,7 +144,7 @@ async def _run_jobs(store: JobStore, jobs: int, *, at_once: int, reports: int) -
                 for _ in range(at_once)
             )
         )
-        claimed = await store.claim(WORKER, Wanted(slots=at_once))
+        claimed = await store.claim(WORKER, Capacity(slots=at_once))
         for number in range(reports):
             progress = Progress(step="reading", percent=10 + number, message="Page by page")
             entry = LogEntry(message=f"Page {number} of {reports} was read")
@@ -155,14 +155,14 @@ async def _run_jobs(store: JobStore, jobs: int, *, at_once: int, reports: int) -
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[JobStore]:
+async def _opened(url: str) -> AsyncIterator[Store]:
     store = open_store(url)
     await store.open()
     now = utc_now()
     worker = WorkerInfo(
         worker_id=WORKER, host="", pid=0, birth="", slots=1, version="", started_at=now, seen_at=now
     )
-    await store.enlist(worker, timedelta(days=1))
+    await store.register_worker(worker, timedelta(days=1))
     try:
         yield store
     finally:

@@ -1,5 +1,4 @@
-"""The table of modules in the explanation of the architecture: each tells its duty itself, in the
-first sentence of its text."""
+"""The table of packages in docs/explanation/architecture.md, written from their docstrings."""
 
 import ast
 from collections.abc import Iterator
@@ -7,42 +6,42 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "secretary"
 
-#: All there are, in the order of the flow. One that is missing here stops the script.
-GROUPS = {
-    "What is passed around": "job errors event_data resources trace version",
-    "The ways in": "api server cli client mcp_tools",
-    "What clients may ask": (
-        "desk submission parameters secret_parameters bulk reruns schedules registry webhook_rules"
-        " events archive"
-    ),
-    "Jobs that are kept": "store store_copy legacy home",
-    "Files that are kept": (
-        "files uploads cache depot shipping file_copy file_names file_kinds sound_frames json_bytes"
-    ),
-    "Work": (
-        "worker colleagues executor reporting handler handlers seed isolation lanes upkeep workshop"
-    ),
-    "Below the work": "processors engines templates sites sandbox remote processes machine",
-    "The world outside": "network fetch retry_after sources webhooks signatures",
-    "How it goes": "vitals metrics observer spans logs doctor worker_document",
-    "Put together": (
-        "config document_options media_options download_limits disclosure installation app running"
-    ),
-}
-UNTOLD = {"__init__", "__main__"}
+#: The order in which a job passes through them. A package missing here stops the script.
+ORDER = [
+    "api",
+    "cli",
+    "client",
+    "jobs",
+    "store",
+    "worker",
+    "handlers",
+    "documents",
+    "media",
+    "web",
+    "llm",
+    "storage",
+    "network",
+    "webhooks",
+    "observability",
+    "migration",
+    "core",
+    "config",
+    "app",
+    "serve",
+    "version",
+]
+OMITTED = {"__init__", "__main__"}
 
 
-def tables() -> Iterator[str]:
-    duties = dict(_duties())
-    grouped = [name for names in GROUPS.values() for name in names.split()]
-    if wrong := set(grouped) ^ (duties.keys() - UNTOLD):
-        raise SystemExit(f"scripts/module_duties.py: in no group, or gone: {sorted(wrong)}")
-    for group, names in GROUPS.items():
-        yield f"### {group}\n\n| module | duty |\n|---|---|"
-        yield "\n".join(f"| `{name}` | {duties[name]} |" for name in names.split()) + "\n"
+def table() -> str:
+    purposes = dict(_purposes())
+    if wrong := set(ORDER) ^ (purposes.keys() - OMITTED):
+        raise SystemExit(f"scripts/module_duties.py: not listed, or gone: {sorted(wrong)}")
+    rows = "\n".join(f"| `{name}` | {purposes[name]} |" for name in ORDER)
+    return f"| package | purpose |\n|---|---|\n{rows}\n"
 
 
-def _duties() -> Iterator[tuple[str, str]]:
+def _purposes() -> Iterator[tuple[str, str]]:
     for path in PACKAGE.iterdir():
         file = path / "__init__.py" if path.is_dir() else path
         if file.suffix == ".py" and file.is_file():

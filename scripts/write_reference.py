@@ -10,12 +10,12 @@ from typing import Any
 import module_duties
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.files import JobFiles
-from secretary.handler import Handler
 from secretary.handlers import BUILTIN
 from secretary.handlers.parameters import LanguageParameters
-from secretary.registry import Registry
+from secretary.jobs.handler import Handler
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 
 DOCS = Path(__file__).parents[1] / "docs"
 PART = "<!-- written by scripts/write_reference.py: {} -->\n"
@@ -49,12 +49,12 @@ RESULTS = {
 
 def main() -> None:
     registry = Registry(BUILTIN)
-    desk = Desk(None, registry, JobFiles(DOCS))  # type: ignore[arg-type]  # nobody asks it
-    document = create_api(desk).openapi()
+    job_service = JobService(None, registry, JobFiles(DOCS))  # type: ignore[arg-type]  # nobody asks it
+    document = create_api(job_service).openapi()
     pages = {
         "reference/api.md": {"routes": "\n".join(routes(document))},
         "reference/job-types.md": {"job types": "\n".join(job_types())},
-        "explanation/architecture.md": {"modules": "\n".join(module_duties.tables())},
+        "explanation/architecture.md": {"modules": module_duties.table()},
     }
     stale = [name for name, parts in pages.items() if not put(DOCS / name, parts)]
     if stale and "--check" in sys.argv:
@@ -87,7 +87,7 @@ def routes(document: Mapping[str, Any]) -> Iterator[str]:
 
 def route(method: str, path: str, operation: Mapping[str, Any]) -> str:
     query = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "query"]
-    answers = [status for status in operation["responses"] if status < "400"]
+    answers = sorted(status for status in operation["responses"] if status < "400")
     purpose = " ".join(operation["description"].partition("\n\n")[0].split())
     return f"| `{method} {path}` | {purpose} | {', '.join(query)} | {', '.join(answers)} |"
 

@@ -5,19 +5,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from secretary.job import (
+from secretary.core.job import (
     EVENT_NAMES,
     MAX_PRIORITY,
     AccessControl,
     Attempt,
     Batch,
     Delivery,
+    DeliveryAttempt,
     Job,
     JobError,
     JobStatus,
     LogEntry,
     Progress,
-    Try,
     Webhook,
 )
 
@@ -104,7 +104,7 @@ ATTEMPT = st.builds(
     error=st.none() | ERROR,
 )
 TRY = st.builds(
-    Try,
+    DeliveryAttempt,
     at=TIME,
     status=st.none() | st.integers(100, 599),
     error=st.none() | TEXT,

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from secretary.engines.llm import Endpoints, Llm
+from secretary.llm import Endpoints, Llm
 
 from .llm_server import LlmServer, Reads, Reply, llm_server
 

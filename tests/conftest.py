@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from secretary.store import JobStore, open_store
+from secretary.store import Store, open_store
 
 from . import places
 from .missing import missing
@@ -105,7 +105,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[JobStore]:
+async def store(store_url: str) -> AsyncIterator[Store]:
     store = open_store(store_url)
     await store.open()
     yield store

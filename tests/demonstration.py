@@ -53,7 +53,7 @@ def views(ids: dict[str, str]) -> Iterator[View]:
     yield View("templates", "/templates", "tbody tr, .card")
     yield View("template", "/template/Blog_en", "h1")
     yield View("system", "/system", ".group")
-    yield View("job", f"/job/{ids['pdf']}", ".sheet img")
+    yield View("job", f"/job/{ids['pdf']}", ".page img")
     yield View("audio", f"/job/{ids['audio']}", ".transcript li")
     yield View("failed", f"/job/{ids['failed']}", ".failure")
     yield View("running", f"/job/{ids['running']}", "#progress progress")

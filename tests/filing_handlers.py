@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from secretary import JobContext, Registry, handles
-from secretary.handler import AnyParameters
+from secretary.jobs.handler import AnyParameters
 
 
 @handles("filing")

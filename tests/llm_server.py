@@ -9,7 +9,7 @@ from email import policy
 from email.parser import BytesParser
 from typing import Any
 
-from secretary.engines.llm import LlmOptions, Model, Price, Provider
+from secretary.llm import LlmOptions, Model, Price, Provider
 
 from .web import Asked, Web, serving
 
@@ -98,7 +98,7 @@ class LlmServer:
     given_up: int = 0
 
     def provider(self, **options: Any) -> Provider:
-        given = {"setting": "llm", "api_key": KEY, "timeout_seconds": 20, **options}
+        given = {"setting": "llm", "api_key": KEY, "timeout_sec": 20, **options}
         return Provider(base_url=self.web.url("/v1"), **given)
 
     def options(

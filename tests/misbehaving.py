@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from secretary import JobContext, Registry, handles
-from secretary.handler import AnyParameters, Handler
+from secretary.jobs.handler import AnyParameters, Handler
 
 Context = JobContext[AnyParameters]
 

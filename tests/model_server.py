@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from secretary.engines.llm import LlmOptions, Model, Provider
+from secretary.llm import LlmOptions, Model, Provider
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROGRAM = Path(__file__).with_name("small_model.py")
@@ -58,7 +58,7 @@ class ModelServer:
             self._process = None
 
     def options(self, **parameters: object) -> LlmOptions:
-        provider = Provider(setting="llm", base_url=f"{self.address}/v1", timeout_seconds=100)
+        provider = Provider(setting="llm", base_url=f"{self.address}/v1", timeout_sec=100)
         # So that it says the same each time, does not say it for ever, and comes to an end.
         given = {"temperature": 0, "repeat_penalty": 1.1, "max_tokens": 300, **parameters}
         return LlmOptions({"chat": Model(provider=provider, name="smollm2", parameters=given)})

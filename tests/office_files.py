@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from secretary.processors.office.document import OfficeDocument
-from secretary.processors.office.reading import read_office
+from secretary.documents.office.blocks import OfficeDocument
+from secretary.documents.office.pages import read_office
 
 from .documents import zipped
 

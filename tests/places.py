@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from secretary.depot.directory import DirectoryDepot
-from secretary.depot.s3 import S3Depot
-from secretary.files import JobFiles
-from secretary.store import JobStore
-from secretary.uploads import Uploads
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.blob_store import BlobStore, DirectoryBlobStore
+from secretary.storage.gridfs import GridFsBlobStore
+from secretary.storage.s3 import S3BlobStore
+from secretary.storage.uploads import Uploads
+from secretary.store import Store
+from secretary.store.mongo import MongoStore
 
 from .mongod import Mongod
 from .s3_server import S3Server
@@ -42,17 +44,21 @@ def store_url(data_dir: Path) -> str:
     return uri or f"sqlite://{data_dir}/secretary.db"
 
 
-def files_in(data_dir: Path, store: JobStore, uploads: dict[str, Any] | None = None) -> JobFiles:
-    depot = store.depot() if _mongod else None
+def files_in(data_dir: Path, store: Store, uploads: dict[str, Any] | None = None) -> JobFiles:
+    blob_store: BlobStore | None = None
+    if isinstance(store, MongoStore):
+        blob_store = GridFsBlobStore(store)
     if _s3:
-        depot = S3Depot(storage(data_dir)["files"])
-    return JobFiles(data_dir, Uploads(data_dir, depot=depot, **(uploads or {})), depot=depot)
+        blob_store = S3BlobStore(storage(data_dir)["files"])
+    return JobFiles(
+        data_dir, Uploads(data_dir, blob_store=blob_store, **(uploads or {})), blob_store=blob_store
+    )
 
 
-async def kept_uploads(data_dir: Path, store: JobStore) -> dict[str, bytes]:
+async def kept_uploads(data_dir: Path, store: Store) -> dict[str, bytes]:
     """What is kept of files that came with requests, by job and name."""
-    depot = files_in(data_dir, store).depot or DirectoryDepot(data_dir)
+    blob_store = files_in(data_dir, store).blob_store or DirectoryBlobStore(data_dir)
     return {
-        kept.key.partition("/")[2]: b"".join([piece async for piece in depot.read(kept)])
-        async for kept in depot.below("uploads/")
+        kept.key.partition("/")[2]: b"".join([piece async for piece in blob_store.read(kept)])
+        async for kept in blob_store.below("uploads/")
     }

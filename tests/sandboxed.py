@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from secretary.errors import InvalidParameters
-from secretary.processes import start_time
-from secretary.sandbox import inside
+from secretary.core.errors import InvalidParameters
+from secretary.core.processes import start_time
+from secretary.worker.sandbox import child_main as inside
 
 MIB = 1024 * 1024
 

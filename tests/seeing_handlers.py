@@ -3,7 +3,7 @@
 from typing import Any
 
 from secretary import JobContext, Registry, handles
-from secretary.handler import AnyParameters
+from secretary.jobs.handler import AnyParameters
 
 
 @handles("seeing")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from secretary.server import Connection, HttpServer, listen
+from secretary.serve import Connection, HttpServer, listen
 
 
 @asynccontextmanager

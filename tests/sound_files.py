@@ -10,7 +10,7 @@ import wave
 from functools import cache
 from pathlib import Path
 
-from secretary.processors.media.ffmpeg import program_at
+from secretary.media.ffmpeg import program_at
 
 from .missing import needed
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.engines.speech import RATE, Heard, Said
-from secretary.processors.speech.activity import find_speech
-from secretary.processors.speech.listening import transcribe
-from secretary.processors.speech.pieces import Piece, cut
+from secretary.media.speech.chunking import Chunk, cut
+from secretary.media.speech.engines import RATE, Transcription, Word
+from secretary.media.speech.transcribe import transcribe
+from secretary.media.speech.vad import find_speech
 
 TWO_CITIES = """It was the best of times, it was the worst of times, it was the age of wisdom, it
 was the age of foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the
@@ -136,8 +136,8 @@ def written(sound: np.ndarray, path: Path) -> Path:
 
 
 def hear(
-    sound: np.ndarray, directory: Path, *, pieces: Sequence[Piece] | None = None
-) -> list[Heard]:
+    sound: np.ndarray, directory: Path, *, pieces: Sequence[Chunk] | None = None
+) -> list[Transcription]:
     path = written(sound, directory / "sound.raw")
     return [
         transcribe(path, piece, "whisper", None, None)
@@ -145,11 +145,11 @@ def hear(
     ]
 
 
-def lines_of(heard: Sequence[Heard]) -> list[Said]:
+def lines_of(heard: Sequence[Transcription]) -> list[Word]:
     return [said for one in heard for said in one.said]
 
 
-def text_of(heard: Sequence[Heard]) -> str:
+def text_of(heard: Sequence[Transcription]) -> str:
     return " ".join(said.text for said in lines_of(heard))
 
 

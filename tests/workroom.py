@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 
 from secretary.api import create_api
-from secretary.app import make_desk, make_sender, make_worker, opened_store
+from secretary.app import Application
 from secretary.config import load
-from secretary.events import Hub
-from secretary.running import run_worker, sending
+from secretary.jobs.events import EventHub
+from secretary.serve import run_worker, sending
 
 from .no_tls import NO_TLS
 from .places import storage
@@ -111,15 +111,14 @@ async def workroom(data_dir: Path, **groups: dict[str, Any]) -> AsyncIterator[Ro
     groups = {"storage": {}, **groups}
     groups["storage"] = {"data_dir": str(data_dir), **storage(data_dir), **groups["storage"]}
     settings = load(environment={}, overrides=groups)
-    async with opened_store(settings) as store:
-        sender = make_sender(settings, store)
-        parts = make_worker(settings, store, on_ended=sender.poke)
+    async with Application(settings) as app:
+        parts = app.worker(on_ended=app.sender.wake)
         working = asyncio.create_task(run_worker(parts))
-        hub = Hub(store)
-        api = create_api(make_desk(settings, store), hub=hub, max_body_bytes=1024 * 1024)
+        hub = EventHub(app.store)
+        api = create_api(app.job_service, hub=hub, max_body_bytes=1024 * 1024)
         try:
             async with (
-                sending(sender),
+                sending(app.sender),
                 served(api) as (url, _),
                 httpx.AsyncClient(base_url=url, timeout=60, verify=NO_TLS) as client,
             ):

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from harness import Failed
 
-from secretary.engines.speech import RATE
-from secretary.processors.media.ffmpeg import program_at
-from secretary.processors.speech.activity import pieces_of
+from secretary.media.ffmpeg import program_at
+from secretary.media.speech.engines import RATE
+from secretary.media.speech.vad import pieces_of
 from tests.speech import (
     BECKETT,
     MINUTES,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from secretary_peer import DIRECTORY, PEER, opened_store, worker, worker_env
 
-from secretary.app import make_worker
-from secretary.config import Settings, Storage
-from secretary.job import Job
-from secretary.running import run_worker
+from secretary.app import Application
+from secretary.config import Settings, StorageSettings
+from secretary.core.job import Job
+from secretary.serve import run_worker
 
 SLOTS = 64
 HANDLERS = "secretary_handlers:register_on_loop"
@@ -25,9 +25,9 @@ LIMIT_S = 30
 
 
 async def extra() -> Mapping[str, object]:
-    settings = Settings(storage=Storage(data_dir=DIRECTORY), handlers=(HANDLERS,))
+    settings = Settings(storage=StorageSettings(data_dir=DIRECTORY), handlers=(HANDLERS,))
     async with opened_store() as store:
-        parts = make_worker(settings, store, slots=16)
+        parts = Application(settings, store).worker(slots=16)
         working = asyncio.create_task(run_worker(parts))
         try:
             for number in range(WARM_UP + JOBS):

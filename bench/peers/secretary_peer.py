@@ -14,13 +14,13 @@ import seeding
 from peer import Job, Peer, Submit
 
 import secretary
-from secretary.config import Settings, Storage
-from secretary.job import Completed, JobStatus, utc_now
-from secretary.store import JobQuery, JobStore, Wanted, open_store
+from secretary.config import Settings, StorageSettings
+from secretary.core.job import Completed, JobStatus, utc_now
+from secretary.store import Capacity, JobQuery, Store, open_store
 
 URL = os.environ.get("BENCH_URL")
 DIRECTORY = Path(os.environ["BENCH_DIR"])
-STORE_URL = Settings(storage=Storage(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
+STORE_URL = Settings(storage=StorageSettings(data_dir=DIRECTORY, mongodb_uri=URL)).store_url
 SLOTS = 16
 #: Stored jobs, and how many of them are pending.
 FEW, MANY = (10_000, 1_000), (1_000_000, 10_000)
@@ -31,7 +31,7 @@ DEPTH = 0.8
 
 
 @asynccontextmanager
-async def opened_store() -> AsyncIterator[JobStore]:
+async def opened_store() -> AsyncIterator[Store]:
     store = open_store(STORE_URL)
     await store.open()
     try:
@@ -53,7 +53,7 @@ async def client() -> AsyncIterator[Submit]:
 async def extra() -> Mapping[str, object]:
     """Milliseconds with few jobs and with many, and their ratio, by operation and percentile."""
     async with opened_store() as store:
-        await seeding.enlist(store)
+        await seeding.register_worker(store)
         templates = await seeding.make_templates(store)
         now = utc_now()
         ended_few, ended_many = FEW[0] - FEW[1], MANY[0] - MANY[1]
@@ -69,7 +69,7 @@ async def extra() -> Mapping[str, object]:
     return {"store": {title: (few[title], many[title], many[title] / few[title]) for title in few}}
 
 
-async def _timings(store: JobStore, *, newest: datetime, ended: int) -> dict[str, float]:
+async def _timings(store: Store, *, newest: datetime, ended: int) -> dict[str, float]:
     completed = frozenset({JobStatus.COMPLETED})
     deep = JobQuery(
         status=completed, limit=PAGE, created_before=newest - DEPTH * ended * seeding.INTERVAL
@@ -83,7 +83,7 @@ async def _timings(store: JobStore, *, newest: datetime, ended: int) -> dict[str
     timings: dict[str, list[float]] = {"claim": []}
     for _ in range(CLAIMS):
         started = time.perf_counter()
-        (job,) = await store.claim(seeding.WORKER, Wanted(slots=1))
+        (job,) = await store.claim(seeding.WORKER, Capacity(slots=1))
         timings["claim"].append(time.perf_counter() - started)
         await store.finish(job, Completed())
     for title, query in pages.items():

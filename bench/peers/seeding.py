@@ -15,22 +15,14 @@ import apsw
 import pymongo
 
 from secretary import Batch, Job
-from secretary.job import (
-    Cancelled,
-    Completed,
-    Failed,
-    JobError,
-    Outcome,
-    new_id,
-    utc_now,
-)
-from secretary.store import JobStore, Wanted, WorkerInfo
-from secretary.store.activity import KEPT, Ending, tally
-from secretary.store.mongo import activity as mongo_activity
+from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
+from secretary.store import Capacity, Store, WorkerInfo
+from secretary.store.mongo import stats as mongo_stats
 from secretary.store.mongo.rows import listing, stamp
-from secretary.store.sqlite import activity as sqlite_activity
+from secretary.store.sqlite import stats as sqlite_stats
 from secretary.store.sqlite.connection import connect
-from secretary.store.sqlite.rows import microseconds
+from secretary.store.sqlite.schema import microseconds
+from secretary.store.stats import RETENTION, FinishedJob, count_finished
 
 WORKER = "seeding"
 TYPES = [f"type-{n}" for n in range(5)]
@@ -65,28 +57,28 @@ class Ended(NamedTuple):
     ended_at: datetime
 
 
-async def enlist(store: JobStore, *, slots: int = 1) -> None:
+async def register_worker(store: Store, *, slots: int = 1) -> None:
     now = utc_now()
     worker = WorkerInfo(
         worker_id=WORKER, host="", pid=0, birth="", slots=slots, version="", started_at=now,
         seen_at=now,
     )  # fmt: skip
-    await store.enlist(worker, timedelta(days=1))
+    await store.register_worker(worker, timedelta(days=1))
 
 
-async def make_templates(store: JobStore) -> list[str]:
+async def make_templates(store: Store) -> list[str]:
     """Twenty ids of jobs to copy, with repetitions. No other job may be pending."""
     ids: list[str] = []
     for outcome, share in ENDS:
         parameters = {"url": "https://example.org/documents/report.pdf", "language": "de"}
         added = await store.add([Job(user_id=USERS[0], parameters=parameters)])
-        (job,) = await store.claim(WORKER, Wanted(slots=1))
+        (job,) = await store.claim(WORKER, Capacity(slots=1))
         await store.finish(job, outcome, resources={"cpu_seconds": 1.5})
         ids += added.job_ids * share
     return ids
 
 
-async def add_pending(store: JobStore, count: int) -> None:
+async def add_pending(store: Store, count: int) -> None:
     for start in range(0, count, BATCH):
         batch = Batch()
         jobs = []
@@ -98,7 +90,7 @@ async def add_pending(store: JobStore, count: int) -> None:
 
 
 async def add_ended(
-    store: JobStore,
+    store: Store,
     url: str,
     templates: Sequence[str],
     count: int,
@@ -146,11 +138,13 @@ def _chunks(jobs: Iterator[Ended]) -> Iterator[list[Ended]]:
         yield chunk
 
 
-def _endings(jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]) -> list[Ending]:
+def _endings(
+    jobs: Sequence[Ended], ended: Mapping[str, tuple[str, str | None]]
+) -> list[FinishedJob]:
     """What the store would have counted, within its retention."""
-    oldest = utc_now() - KEPT
+    oldest = utc_now() - RETENTION
     return [
-        Ending(
+        FinishedJob(
             job_type=job.job_type,
             user_id=job.user_id,
             status=ended[job.template][0],
@@ -177,7 +171,7 @@ def _fill_sqlite(path: Path, templates: Sequence[str], jobs: Iterator[Ended]) ->
         _insert(db, "jobs", [rows[job.template] | _sqlite_row(n, job) for n, job in numbered])
         _insert(db, "contents", [contents[job.template] | {"seq": n} for n, job in numbered])
         ended = {one: (row["status"], row["error_code"]) for one, row in rows.items()}
-        sqlite_activity.write(db, tally(_endings(chunk, ended)))
+        sqlite_stats.write(db, count_finished(_endings(chunk, ended)))
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     db.close()
@@ -214,8 +208,8 @@ def _fill_mongodb(url: str, templates: Sequence[str], jobs: Iterator[Ended]) -> 
             ended = {
                 one: (doc["status"], doc.get("error", {}).get("code")) for one, doc in known.items()
             }
-            if counted := tally(_endings(chunk, ended)):
-                database["activity"].bulk_write(mongo_activity.updates(counted), ordered=False)
+            if counted := count_finished(_endings(chunk, ended)):
+                database["activity"].bulk_write(mongo_stats.updates(counted), ordered=False)
         # Otherwise the jobs would still be written to disk while they are read.
         client.admin.command("fsync")
 

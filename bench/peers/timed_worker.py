@@ -17,10 +17,11 @@ import sys
 import time
 from pathlib import Path
 
-from secretary import config, logs
-from secretary.job import Job
-from secretary.running import work
-from secretary.store import STORES, Wanted
+from secretary import config
+from secretary.core.job import Job
+from secretary.observability import logging as logs
+from secretary.serve import work
+from secretary.store import STORES, Capacity
 from secretary.store.mongo import MongoStore
 
 DIRECTORY = Path(os.environ["BENCH_DIR"])
@@ -32,7 +33,7 @@ class TimedStore(MongoStore):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         self._claimed = os.open(DIRECTORY / "claims", flags, 0o644)
 
-    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
         started = time.monotonic_ns()
         jobs = await super().claim(worker_id, wanted)
         if jobs:
@@ -53,7 +54,7 @@ def main(number: str, slots: str) -> None:
     STORES["mongodb"] = f"{__name__}:{TimedStore.__name__}"
     overrides = {"storage": {"data_dir": DIRECTORY / f"worker-{number}"}}
     settings = config.load(overrides=overrides)
-    logs.set_up("warning", as_json=False)
+    logs.configure_logging("warning", as_json=False)
     if os.environ.get("BENCH_BARRIER"):
         (DIRECTORY / f"ready-{number}").touch()
         while not (DIRECTORY / "go").exists():

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
-from secretary.processors.pdf.typography import Typography
-from secretary.processors.running_lines import running_lines, without_running_lines
+from secretary.documents.assembly import find_headers_footers, strip_headers_footers
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.font_stats import FontStats
+from secretary.documents.pdf.pages import read_page
 from secretary.version import __version__
 
 
@@ -15,11 +15,11 @@ def text_layer() -> tuple[str, Callable[[str], str]]:
 
 def _read(path: str) -> str:
     pages = []
-    with opened_pdf(path) as document:
-        typography = Typography(document)
+    with open_pdf(path) as document:
+        typography = FontStats(document)
         for number in range(1, len(document) + 1):
-            with opened_page(document, number) as page:
+            with open_page(document, number) as page:
                 pages.append(read_page(page, typography).markdown)
-    running = running_lines(pages)
-    cleaned = (without_running_lines(page.strip(), running) for page in pages)
+    running = find_headers_footers(pages)
+    cleaned = (strip_headers_footers(page.strip(), running) for page in pages)
     return "\n\n".join(filter(None, cleaned))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from secretary.engines.speech import RATE, open_speech_engine
-from secretary.processors.media.probe import probe
-from secretary.processors.media.sound import chosen_track, decode
-from secretary.processors.speech.activity import pieces_of
-from secretary.processors.speech.listening import transcribe
-from secretary.processors.speech.pieces import Piece
+from secretary.media.pcm import chosen_track, decode
+from secretary.media.probe import probe
+from secretary.media.speech.chunking import Chunk
+from secretary.media.speech.engines import RATE, open_speech_engine
+from secretary.media.speech.transcribe import transcribe
+from secretary.media.speech.vad import pieces_of
 
 ENGINE = "whisper"
 LIMIT_S = 24 * 60 * 60
@@ -40,7 +40,7 @@ def _read_windows(path: str) -> str:
         raw = Path(directory) / "samples.raw"
         raw.write_bytes(samples)
         windows = [window for piece in pieces_of(str(raw)) for window in piece.windows]
-        return _transcribed(raw, [Piece(0, (window,)) for window in windows])
+        return _transcribed(raw, [Chunk(0, (window,)) for window in windows])
 
 
 def _read_as_in_a_job(path: str) -> str:
@@ -55,6 +55,6 @@ def _read_as_in_a_job(path: str) -> str:
         return _transcribed(Path(raw), pieces_of(raw))
 
 
-def _transcribed(raw: Path, pieces: "list[Piece]") -> str:
+def _transcribed(raw: Path, pieces: "list[Chunk]") -> str:
     transcripts = [transcribe(raw, piece, ENGINE, None, "en") for piece in pieces]
     return " ".join(word.text for transcript in transcripts for word in transcript.said)

@@ -3,13 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .errors import JobFailed, SecretaryError
+from .core.errors import JobFailed, SecretaryError
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .handler import JobContext, handles
-    from .job import Batch, Job, JobStatus
-    from .registry import Registry
+    from .core.job import Batch, Job, JobStatus
+    from .jobs.handler import JobContext, handles
+    from .jobs.registry import Registry
 
 __all__ = [
     "Batch",
@@ -26,12 +26,12 @@ __all__ = [
 #: Loaded when someone asks: the processes that read pages need none of it, and start twice as
 #: fast and 10 MB smaller without.
 _LATER = {
-    "Batch": "job",
-    "Job": "job",
-    "JobContext": "handler",
-    "JobStatus": "job",
-    "Registry": "registry",
-    "handles": "handler",
+    "Batch": "core.job",
+    "Job": "core.job",
+    "JobContext": "jobs.handler",
+    "JobStatus": "core.job",
+    "Registry": "jobs.registry",
+    "handles": "jobs.handler",
 }
 
 

@@ -1,376 +1,320 @@
-"""Puts the parts together: the only place that knows all of them."""
+"""The composition root: builds each part of a process once and passes it on."""
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from . import doctor
-from .cache import Cache
-from .config import Llm as LlmSettings
-from .config import LlmProvider, Retention, Settings
-from .depot import Depot
-from .desk import Desk
-from .disclosure import redacted, shown
-from .doctor import Finding
-from .document_options import MEGAPIXEL, DocumentOptions
-from .download_limits import DownloadLimits
-from .engines.llm import Endpoints, LlmOptions, Model, Price, Provider, Purpose
-from .errors import InvalidSettings, StoreUnavailable
-from .executor import Executor
-from .files import JobFiles
+from .config import MEBIBYTE, RetentionSettings, Settings
+from .core.errors import InvalidSettings, StoreUnavailable
+from .core.job import JobStatus
 from .handlers import BUILTIN
-from .installation import Installation
-from .job import JobStatus
-from .media_options import MediaOptions
-from .observer import Observer, Unobserved
-from .registry import Registry
-from .sandbox import Limits, Sandbox
-from .schedules import Schedules
-from .sources import Sources
-from .store import STORES, JobStore, open_store
-from .templates import Library
-from .upkeep import Upkeep, UpkeepOptions
-from .uploads import Uploads
-from .worker import Worker, WorkerOptions
+from .jobs.conference_import import ConferenceImporter
+from .jobs.observer import Observer
+from .jobs.registry import Registry
+from .jobs.service import JobService
+from .llm import Endpoints, LlmOptions
+from .llm.templates import Library
+from .observability import doctor
+from .observability.doctor import Finding
+from .observability.system_info import Installation, redact, visible_settings
+from .storage.artifacts import JobFiles
+from .storage.blob_store import BlobStore
+from .storage.cache import Cache
+from .storage.sources import Sources
+from .storage.uploads import Uploads
+from .store import STORES, Store, open_store
+from .worker.executor import Executor
+from .worker.maintenance import Maintenance, MaintenanceOptions
+from .worker.sandbox import Limits, Sandbox
+from .worker.worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from .metrics import Metrics
     from .network.client import Network
-    from .spans import Spans
+    from .observability.metrics import Metrics
+    from .observability.otel import OtelTracer
+    from .store.mongo import MongoStore
     from .webhooks import Sender
 
 logger = logging.getLogger(__name__)
 
-MEBIBYTE = 1024 * 1024
-#: Variables of OpenTelemetry that say where its collector is.
-COLLECTOR = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-
-
-def make_registry(settings: Settings) -> Registry:
-    registry = Registry(BUILTIN)
-    for origin in settings.handlers:
-        registry.load(origin)
-    group = settings.generic_worker
-    by_type = {name: timedelta(seconds=n) for name, n in group.timeout_sec_per_type.items()}
-    registry.limit_time(timedelta(seconds=group.timeout_sec), by_type)
-    return registry
-
-
-def make_files(settings: Settings, store: JobStore) -> JobFiles:
-    directory = settings.storage.data_dir.resolve()
-    depot = make_depot(settings, store)
-    max_bytes = settings.limits.max_upload_mb * MEBIBYTE
-    uploads = Uploads(directory, max_bytes=max_bytes, depot=depot)
-    return JobFiles(directory, uploads, Cache(directory, settings.cache.max_mb * MEBIBYTE), depot)
-
-
-def make_depot(settings: Settings, store: JobStore) -> Depot | None:
-    where = settings.storage.files
-    if where.startswith("s3://"):
-        try:
-            from .depot.s3 import S3Depot
-        except ImportError:
-            raise InvalidSettings(
-                "storage.files: a bucket needs obstore: pip install 'secretary[s3]'"
-            ) from None
-        return S3Depot(where)
-    if where == "gridfs" and not settings.storage.mongodb_uri:
-        raise InvalidSettings("storage.files: gridfs needs a MongoDB (storage.mongodb_uri)")
-    return None if where == "directory" else store.depot()
-
-
-def make_sources(settings: Settings) -> Sources:
-    return Sources(
-        settings.storage.data_dir.resolve(),
-        roots=settings.storage.source_roots,
-        allow_hosts=settings.network.allow_hosts,
-        limits=download_limits(settings),
-    )
-
-
-def make_schedules(settings: Settings) -> Schedules:
-    return Schedules(settings.network.allow_hosts)
-
-
-def document_options(settings: Settings) -> DocumentOptions:
-    group = settings.documents
-    return DocumentOptions(
-        ocr_engine=group.ocr_engine,
-        ocr_data_directory=str(group.ocr_data_directory) if group.ocr_data_directory else None,
-        ocr_language=group.ocr_language,
-        max_pages=group.max_pages,
-        max_pixels=int(group.max_megapixels * MEGAPIXEL),
-        page_timeout=timedelta(seconds=group.page_timeout_sec),
-        conversion_timeout=timedelta(seconds=group.conversion_timeout_sec),
-    )
-
-
-def media_options(settings: Settings) -> MediaOptions:
-    group = settings.media
-    models = group.speech_model_directory
-    return MediaOptions(
-        ffmpeg=str(group.ffmpeg) if group.ffmpeg else None,
-        max_duration=timedelta(hours=group.max_duration_hours),
-        speech_engine=group.speech_engine,
-        speech_model_directory=str(models.resolve()) if models else None,
-        speech_language=group.speech_language,
-        piece_timeout=timedelta(seconds=group.piece_timeout_sec),
-        max_frames=group.max_frames,
-        keep_recording_bytes=group.keep_recording_mb * MEBIBYTE,
-    )
-
-
-def make_network(settings: Settings) -> "Network":
-    from .network.client import Network  # like the API: not every command needs it
-
-    return Network(settings.network.allow_hosts)
-
-
-def download_limits(settings: Settings) -> DownloadLimits:
-    return DownloadLimits(
-        max_bytes=settings.network.download_max_mb * MEBIBYTE,
-        total=timedelta(seconds=settings.network.download_timeout_sec),
-    )
-
-
-def llm_options(settings: Settings) -> LlmOptions:
-    llm = settings.llm
-    chosen: dict[Purpose, Model | None] = {
-        "chat": _model(llm, llm.chat_model or llm.model, llm.chat_provider, llm.chat_parameters),
-        "vision": _model(
-            llm, llm.vision_model or llm.model, llm.vision_provider, llm.vision_parameters
-        ),
-        "transcription": _model(
-            llm, llm.transcription_model, llm.transcription_provider, llm.transcription_parameters
-        ),
-    }
-    models = {purpose: model for purpose, model in chosen.items() if model}
-    return LlmOptions(models, context_tokens=llm.context_tokens)
-
-
-def _model(
-    llm: LlmSettings, name: str | None, chosen: str | None, parameters: dict[str, Any]
-) -> Model | None:
-    given = llm.providers[chosen] if chosen else llm.endpoint
-    if not name or given is None:
-        return None
-    price = llm.prices.get(name)
-    return Model(
-        provider=_provider(f"llm.providers.{chosen}" if chosen else "llm", given),
-        name=name,
-        parameters=parameters,
-        price=Price(**price.model_dump()) if price else None,
-    )
-
-
-def _provider(setting: str, given: LlmProvider) -> Provider:
-    return Provider(
-        setting=setting,
-        base_url=given.base_url,
-        api_key=given.api_key,
-        timeout_seconds=given.timeout_sec,
-        max_concurrent=given.max_concurrent,
-    )
-
-
-def make_templates(settings: Settings) -> Library:
-    directory = settings.templates.directory
-    return Library(directory.absolute() if directory else None)
-
-
-def make_desk(
-    settings: Settings, store: JobStore, *, on_event: Callable[[], None] = lambda: None
-) -> Desk:
-    network = cache(partial(make_network, settings))  # most requests need none
-
-    def check_url(url: str) -> None:
-        network().check(url, https_only=True)
-
-    registry, files = make_registry(settings), make_files(settings, store)
-    return Desk(store, registry, files, check_url=check_url, on_event=on_event)
-
-
-def make_sender(settings: Settings, store: JobStore) -> "Sender":
-    from .webhooks import Sender, SenderOptions  # for the same reason
-
-    return Sender(store, make_network(settings), make_files(settings, store), SenderOptions())
-
-
-@asynccontextmanager
-async def opened_store(settings: Settings) -> AsyncIterator[JobStore]:
-    scheme = settings.store_url.partition("://")[0]
-    if scheme not in STORES:
-        raise InvalidSettings(f"storage.mongodb_uri: {scheme}:// is not a MongoDB address")
-    store = open_store(settings.store_url)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
+#: OpenTelemetry's variables that name a collector.
+COLLECTOR_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+#: Calls after which a sandbox process is replaced.
+MAX_SANDBOX_CALLS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """A worker and what it needs, ready to run."""
+class WorkerComponents:
+    """A worker and what runs beside it."""
 
     worker: Worker
-    upkeep: Upkeep
+    maintenance: Maintenance
     sandbox: Sandbox
     llm: Endpoints
 
 
-def make_worker(
-    settings: Settings,
-    store: JobStore,
-    *,
-    job_types: Collection[str] | None = None,
-    slots: int | None = None,
-    observer: Observer | None = None,
-    on_ended: Callable[[str], None] = lambda job_id: None,
-) -> Parts:
-    observer = observer or Unobserved()
-    options = worker_options(settings)
-    registry = make_registry(settings)
-    options = replace(
-        options,
-        job_types=job_types,
-        handles=registry.job_types.intersection(job_types or registry.job_types),
-        slots=slots or options.slots,
-    )
-    files = make_files(settings, store)
-    sandbox = Sandbox(
-        settings.generic_worker.processes or max(options.slots, os.cpu_count() or 1),
-        limits=Limits(memory_bytes=settings.generic_worker.memory_limit_mb * MEBIBYTE),
-        preload=_preload(settings),
-        max_calls=10_000,
-    )
-    llm = Endpoints(llm_options(settings))
-    executor = Executor(
-        store=store,
-        registry=registry,
-        sandbox=sandbox,
-        files=files,
-        sources=make_sources(settings),
-        documents=document_options(settings),
-        media=media_options(settings),
-        llm=llm,
-        templates=make_templates(settings),
-        max_crashes=settings.generic_worker.max_crashes,
-        observer=observer,
-        on_ended=on_ended,
-    )
-    worker = Worker(store, executor, options)
-    return Parts(worker, make_upkeep(settings, store, observer), sandbox, llm)
+class Application:
+    """The parts of one process. Each is built when it is first used, and then shared.
+
+    `async with` opens the store and closes it again; everything that needs no store works
+    without.
+    """
+
+    def __init__(self, settings: Settings, store: Store | None = None) -> None:
+        self.settings = settings
+        self._given_store = store
+        self._wake_sender: Callable[[], None] = lambda: None
+
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.store.close()
+
+    @cached_property
+    def store(self) -> Store:
+        if self._given_store is not None:
+            return self._given_store
+        scheme = self.settings.store_url.partition("://")[0]
+        if scheme not in STORES:
+            raise InvalidSettings(f"storage.mongodb_uri: {scheme}:// is not a MongoDB address")
+        return open_store(self.settings.store_url)
+
+    @cached_property
+    def registry(self) -> Registry:
+        registry = Registry(BUILTIN)
+        for origin in self.settings.handlers:
+            registry.load(origin)
+        worker = self.settings.generic_worker
+        registry.limit_time(timedelta(seconds=worker.timeout_sec), worker.timeouts)
+        return registry
+
+    @cached_property
+    def blob_store(self) -> BlobStore | None:
+        return make_blob_store(self.settings, self.store)
+
+    @cached_property
+    def files(self) -> JobFiles:
+        settings, directory = self.settings, self.settings.data_directory
+        max_bytes = settings.limits.max_upload_mb * MEBIBYTE
+        return JobFiles(
+            directory,
+            Uploads(directory, max_bytes=max_bytes, blob_store=self.blob_store),
+            Cache(directory, settings.cache.max_mb * MEBIBYTE),
+            self.blob_store,
+        )
+
+    @cached_property
+    def sources(self) -> Sources:
+        return Sources(
+            self.settings.data_directory,
+            roots=self.settings.storage.source_roots,
+            allow_hosts=self.settings.network.allow_hosts,
+            limits=self.settings.network.download_limits,
+        )
+
+    @property
+    def network(self) -> "Network":
+        return self.sources.network
+
+    @cached_property
+    def templates(self) -> Library:
+        directory = self.settings.templates.directory
+        return Library(directory.absolute() if directory else None)
+
+    @cached_property
+    def llm_options(self) -> LlmOptions:
+        return LlmOptions.from_settings(self.settings.llm)
+
+    @cached_property
+    def job_service(self) -> JobService:
+        return JobService(
+            self.store,
+            self.registry,
+            self.files,
+            check_url=lambda url: self.network.check(url, https_only=True),
+            on_event=lambda: self._wake_sender(),
+        )
+
+    @cached_property
+    def conference_importer(self) -> ConferenceImporter:
+        return ConferenceImporter(self.network)
+
+    @cached_property
+    def sender(self) -> "Sender":
+        from .webhooks import Sender, SenderOptions  # imports an HTTP client
+
+        sender = Sender(self.store, self.network, self.files, SenderOptions())
+        self._wake_sender = sender.wake
+        return sender
+
+    @cached_property
+    def metrics(self) -> "Metrics":
+        from .observability.metrics import Metrics
+        from .observability.service_stats import ServiceStats
+
+        metrics = Metrics(self.registry.job_types, ServiceStats(self.job_service))
+        self.sender.on_attempt = metrics.told
+        return metrics
+
+    @cached_property
+    def installation(self) -> Installation:
+        def engines() -> list[dict[str, Any]]:
+            findings = [asdict(finding) for finding in self.check_engines()]
+            redacted: list[dict[str, Any]] = redact(findings, self.settings)
+            return redacted
+
+        return Installation(visible_settings(self.settings), engines)
+
+    def maintenance(self, observer: Observer | None = None) -> Maintenance:
+        settings = self.settings
+        options = MaintenanceOptions(
+            max_crashes=settings.generic_worker.max_crashes,
+            retention=_retention(settings.retention),
+            upload_retention=timedelta(hours=settings.retention.failed_upload_hours),
+        )
+        return Maintenance(self.store, self.files, options, observer)
+
+    def worker(
+        self,
+        *,
+        job_types: Collection[str] | None = None,
+        slots: int | None = None,
+        observer: Observer | None = None,
+        on_ended: Callable[[str], None] = lambda job_id: None,
+    ) -> WorkerComponents:
+        group, observer = self.settings.generic_worker, observer or Observer()
+        options = WorkerOptions(
+            slots=slots or group.max_concurrent_workers,
+            job_types=job_types,
+            handles=self.registry.job_types.intersection(job_types or self.registry.job_types),
+            max_per_type=group.max_concurrent_per_type,
+            max_per_user=group.max_concurrent_per_user,
+            poll_interval=timedelta(seconds=group.poll_interval_sec),
+            grace=timedelta(seconds=group.shutdown_grace_sec),
+        )
+        sandbox = Sandbox(
+            group.processes or max(options.slots, os.cpu_count() or 1),
+            limits=Limits(memory_bytes=group.memory_limit_mb * MEBIBYTE),
+            preload=_preload(self.settings),
+            max_calls=MAX_SANDBOX_CALLS,
+        )
+        llm = Endpoints(self.llm_options)
+        executor = Executor(
+            store=self.store,
+            registry=self.registry,
+            sandbox=sandbox,
+            files=self.files,
+            sources=self.sources,
+            documents=self.settings.documents,
+            media=self.settings.media,
+            llm=llm,
+            templates=self.templates,
+            max_crashes=group.max_crashes,
+            observer=observer,
+            on_ended=on_ended,
+        )
+        worker = Worker(self.store, executor, options)
+        return WorkerComponents(worker, self.maintenance(observer), sandbox, llm)
+
+    def check_engines(self) -> list[Finding]:
+        """The engines this process would use."""
+        return [
+            doctor.check_office(),
+            doctor.check_ocr(self.settings.documents),
+            *doctor.check_media(self.settings.media),
+            doctor.check_sites(),
+            *doctor.check_models(self.llm_options),
+        ]
+
+    async def check(self) -> list[Finding]:
+        """`secretary doctor`: what works in this installation, and what does not."""
+        file = self.settings.database_file
+        findings = [
+            doctor.check_program(),
+            doctor.check_handlers(self.registry),
+            *self.check_engines(),
+            doctor.check_templates(self.templates),
+            *doctor.check_directory(self.settings.data_directory, embedded_store=file is not None),
+        ]
+        if file is not None and not file.exists():
+            return findings  # opening the store would create it
+        try:
+            async with self:
+                return [
+                    *findings,
+                    *await doctor.check_store(self.store),
+                    *await self._check_files(),
+                ]
+        except StoreUnavailable as error:
+            return [*findings, doctor.store_problem(error)]
+
+    async def _check_files(self) -> list[Finding]:
+        try:
+            blob_store = self.blob_store
+        except InvalidSettings as error:
+            return [doctor.files_problem(error)]
+        return [] if blob_store is None else [await doctor.check_blob_store(blob_store)]
 
 
-def make_upkeep(settings: Settings, store: JobStore, observer: Observer | None = None) -> Upkeep:
-    options = UpkeepOptions(
-        max_crashes=settings.generic_worker.max_crashes,
-        keep=_keep(settings.retention),
-        keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
-    )
-    return Upkeep(store, make_files(settings, store), options, observer)
+def make_blob_store(settings: Settings, store: Store) -> BlobStore | None:
+    """Where several machines share their files; None for a directory of this machine."""
+    location = settings.storage.files
+    if location.startswith("s3://"):
+        try:
+            from .storage.s3 import S3BlobStore
+        except ImportError:
+            raise InvalidSettings(
+                "storage.files: a bucket needs obstore: pip install 'secretary[s3]'"
+            ) from None
+        return S3BlobStore(location)
+    if location == "gridfs" and not settings.storage.mongodb_uri:
+        raise InvalidSettings("storage.files: gridfs needs a MongoDB (storage.mongodb_uri)")
+    if location == "directory" or not settings.storage.mongodb_uri:
+        return None
+    from .storage.gridfs import GridFsBlobStore  # imports the MongoDB driver
+
+    return GridFsBlobStore(cast("MongoStore", store))
+
+
+def make_tracer(environment: Mapping[str, str]) -> "OtelTracer | None":
+    """Exports spans, if OpenTelemetry's variables name a collector."""
+    is_named = any(environment.get(name) for name in COLLECTOR_VARIABLES)
+    is_disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if not is_named or is_disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
+        return None
+    try:
+        from .observability.otel import OtelTracer
+    except ImportError as error:
+        # Some platforms set the variable for every program.
+        logger.warning("Tracing is off: pip install 'secretary[otel]' (%s)", error)
+        return None
+    return OtelTracer()
 
 
 def _preload(settings: Settings) -> tuple[str, ...]:
-    """What every process will need: handlers from outside run whole, of ours only the work."""
-    return ("secretary.isolation",) if settings.handlers else ("secretary.processors.pdf.pages",)
+    """The modules every sandbox process needs: custom handlers run there as a whole, built-in
+    ones only send their heavy work."""
+    if settings.handlers:
+        return ("secretary.worker.isolation",)
+    return ("secretary.documents.pdf.pages",)
 
 
-def worker_options(settings: Settings) -> WorkerOptions:
-    group = settings.generic_worker
-    return WorkerOptions(
-        slots=group.max_concurrent_workers,
-        max_per_type=group.max_concurrent_per_type,
-        max_per_user=group.max_concurrent_per_user,
-        poll_interval=timedelta(seconds=group.poll_interval_sec),
-        grace=timedelta(seconds=group.shutdown_grace_sec),
-    )
-
-
-def _keep(retention: Retention) -> dict[JobStatus, timedelta]:
+def _retention(retention: RetentionSettings) -> dict[JobStatus, timedelta]:
     days = {
         JobStatus.COMPLETED: retention.completed_days,
         JobStatus.FAILED: retention.failed_days,
         JobStatus.CANCELLED: retention.cancelled_days,
     }
     return {status: timedelta(days=number) for status, number in days.items() if number}
-
-
-def make_metrics(desk: Desk) -> "Metrics":
-    from .metrics import Metrics
-    from .vitals import Vitals
-
-    return Metrics(desk.registry.job_types, Vitals(desk))
-
-
-def look_at_engines(settings: Settings) -> list[Finding]:
-    """What this process would work with."""
-    return [
-        doctor.look_at_office(),
-        doctor.look_at_ocr(document_options(settings)),
-        *doctor.look_at_media(media_options(settings)),
-        doctor.look_at_sites(),
-        *doctor.look_at_models(llm_options(settings)),
-    ]
-
-
-def make_installation(settings: Settings) -> Installation:
-    def engines() -> list[dict[str, Any]]:
-        found = [asdict(finding) for finding in look_at_engines(settings)]
-        told: list[dict[str, Any]] = redacted(found, settings)
-        return told
-
-    return Installation(shown(settings), engines)
-
-
-def make_spans(environment: Mapping[str, str]) -> "Spans | None":
-    """What tells a collector of requests and jobs, where OpenTelemetry's variables name one."""
-    named = any(environment.get(name) for name in COLLECTOR)
-    disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    if not named or disabled or environment.get("OTEL_TRACES_EXPORTER") == "none":
-        return None
-    try:
-        from .spans import Spans
-    except ImportError as error:
-        # Some platforms set the variable for every program.
-        logger.warning("No traces: pip install 'secretary[otel]' (%s)", error)
-        return None
-    return Spans()
-
-
-async def examine(settings: Settings) -> list[Finding]:
-    """`secretary doctor`: what is well with this installation, and what is not."""
-    file = settings.database_file
-    directory = settings.storage.data_dir.resolve()
-    findings = [
-        doctor.look_at_program(),
-        doctor.look_at_handlers(make_registry(settings)),
-        *look_at_engines(settings),
-        doctor.look_at_templates(make_templates(settings)),
-        *doctor.look_at_directory(directory, embedded_store=file is not None),
-    ]
-    if file is not None and not file.exists():
-        return findings  # looking must not make it
-    try:
-        async with opened_store(settings) as store:
-            return [
-                *findings,
-                *await doctor.look_at_store(store),
-                *await _look_at_files(settings, store),
-            ]
-    except StoreUnavailable as error:
-        return [*findings, doctor.unusable_store(error)]
-
-
-async def _look_at_files(settings: Settings, store: JobStore) -> list[Finding]:
-    try:
-        depot = make_depot(settings, store)
-    except InvalidSettings as error:
-        return [doctor.unusable_files(error)]
-    return [] if depot is None else [await doctor.look_at_depot(depot)]

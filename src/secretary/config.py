@@ -1,8 +1,14 @@
-"""The settings: read once from the config file and the environment, checked, then frozen."""
+"""The settings: read once from the config file and the environment, validated, frozen.
+
+Plain pydantic instead of pydantic-settings: values in the environment are YAML, an unknown
+`SECRETARY_` variable is an error, and importing the library would add 0.1 s to every command.
+"""
 
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,59 +25,76 @@ from pydantic import (
     field_validator,
 )
 
-from .errors import InvalidSettings
-from .media_options import SpeechEngineName
-from .network.allow_list import allowed_host
+from .core.errors import InvalidSettings
+from .network.addresses import allowed_host
+
+MEBIBYTE = 1024 * 1024
 
 DEFAULT_FILE = Path("config/config.yaml")
 
-#: Variables that are not of the form SECRETARY_<GROUP>__<KEY>, and where their value belongs.
+#: Environment variables that do not follow SECRETARY_<GROUP>__<KEY>, and the setting of each.
 PLAIN_VARIABLES = {
     "MONGODB_URI": ("storage", "mongodb_uri"),
     "SECRETARY_HANDLERS": (None, "handlers"),
     "SECRETARY_API_KEYS": ("access", "api_keys"),
     "SECRETARY_SERVICE_API_KEY": ("access", "api_keys"),
 }
-#: What a message must not repeat; a group that holds one may have it in the wrong place.
+#: Settings whose values must not appear in an error message, and the groups that contain them:
+#: a secret may be at the wrong level.
 SECRET = frozenset(
     {"mongodb_uri", "api_keys", "storage", "access", "llm", "api_key", "base_url", "providers"}
 )
-#: In the environment taken as it is: a key may look like a number.
+#: Taken verbatim from the environment, not parsed as YAML: a key may look like a number.
 VERBATIM = frozenset({"api_key", "model", "chat_model", "vision_model", "transcription_model"})
-#: Set by us for our own child processes; and where commands find a service elsewhere.
+#: Variables that are not settings: the sandbox's own, and those of the client commands.
 NOT_SETTINGS = frozenset({"SECRETARY_SANDBOX", "SECRETARY_URL", "SECRETARY_API_KEY"})
 
 
+def _plain_path(text: str) -> str:
+    return str(Path(text))
+
+
+def _absolute_path(text: str) -> str:
+    return str(Path(text).resolve())
+
+
+#: A path that is passed on to another process as text.
+PathText = Annotated[str, AfterValidator(_plain_path)]
+AbsolutePathText = Annotated[str, AfterValidator(_absolute_path)]
+
+
 class Group(BaseModel):
+    """Base of the groups of settings."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Server(Group):
+class ServerSettings(Group):
     host: str = "127.0.0.1"
     port: int = Field(default=5000, ge=0, le=65535)
-    #: Addresses or ranges of proxies whose X-Forwarded-For is believed.
+    #: Addresses or ranges of proxies whose X-Forwarded-For header is trusted.
     trusted_proxies: tuple[str, ...] = ()
 
 
-class Storage(Group):
+class StorageSettings(Group):
     data_dir: Path = Path("data")
     mongodb_uri: str | None = None
-    #: Directories whose files a job may name (`file_path`); uploads may always be named.
+    #: Directories whose files a job may name with `file_path`; uploads are always allowed.
     source_roots: tuple[Path, ...] = ()
-    #: Where files are kept that jobs bring and make: a `directory` (`data_dir`), the MongoDB
-    #: (`gridfs`), or a bucket (`s3://…`). `auto` is the MongoDB where there is one.
+    #: Where uploads and artifacts are stored: in `data_dir` (`directory`), in MongoDB (`gridfs`)
+    #: or in a bucket (`s3://…`). `auto` is MongoDB where one is configured.
     files: str = Field(default="auto", pattern=r"^(auto|directory|gridfs|s3://.+)$")
 
 
-class Limits(Group):
+class LimitSettings(Group):
     max_upload_mb: int = Field(default=1024, ge=1)
-    #: Of everything that is not an upload.
+    #: For requests other than uploads.
     max_request_mb: int = Field(default=16, ge=1)
-    #: Of one API key, or of one address where there are no keys; 0: no limit.
+    #: Per API key, or per client address where there are no keys; 0 means unlimited.
     requests_per_minute: int = Field(default=0, ge=0)
 
 
-class GenericWorker(Group):
+class GenericWorkerSettings(Group):
     active: bool = True
     max_concurrent_workers: Annotated[
         int,
@@ -85,65 +108,94 @@ class GenericWorker(Group):
     poll_interval_sec: float = Field(default=1.0, gt=0, le=3600)
     max_concurrent_per_type: dict[str, Annotated[int, Field(ge=0)]] = {}
     max_concurrent_per_user: int | None = Field(default=None, ge=1)
-    #: A job of a type that names no limit of its own may run for so long.
+    #: Default timeout for job types that set none.
     timeout_sec: float = Field(default=3600, gt=0)
-    #: The operator's word on single types; it wins over what their handlers say.
+    #: Timeouts per job type; they override those of the handlers.
     timeout_sec_per_type: dict[str, Annotated[float, Field(gt=0)]] = {}
     memory_limit_mb: int = Field(default=2048, ge=64)
-    #: Child processes that do the heavy work, the pages of a document in parallel; None: as many
-    #: as there are processors, and at least one for each job.
+    #: Sandbox processes, shared by all jobs. None: one per CPU, but at least one per job slot.
     processes: int | None = Field(default=None, ge=1, le=1000)
     max_crashes: int = Field(default=2, ge=1)
     shutdown_grace_sec: float = Field(default=30, ge=0)
-    #: Where `secretary worker` tells its health and metrics by HTTP; None: nowhere.
+    #: Where `secretary worker` serves health checks and metrics. No port: nowhere.
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
 
+    @property
+    def timeouts(self) -> dict[str, timedelta]:
+        return {name: timedelta(seconds=n) for name, n in self.timeout_sec_per_type.items()}
 
-class Documents(Group):
+
+class DocumentSettings(Group):
     ocr_engine: Literal["tesseract", "rapidocr"] = "tesseract"
-    #: With data for more languages.
-    ocr_data_directory: Path | None = None
-    #: `deu`, `eng`, `deu+eng`; None: told from the text itself.
+    #: Directory with data for further OCR languages.
+    ocr_data_directory: PathText | None = None
+    #: `deu`, `eng`, `deu+eng`. None: detected from the text.
     ocr_language: str | None = None
     max_pages: int = Field(default=10_000, ge=1)
-    #: Of a picture, and of a page when it is drawn.
+    #: Of an image, and of a rendered page.
     max_megapixels: float = Field(default=100, gt=0)
     page_timeout_sec: float = Field(default=120, gt=0)
     conversion_timeout_sec: float = Field(default=300, gt=0)
 
+    @property
+    def max_pixels(self) -> int:
+        return int(self.max_megapixels * 1_000_000)
 
-class Media(Group):
-    #: The program; None: the one on the PATH, else the one that comes with us.
-    ffmpeg: Path | None = None
+    @property
+    def page_timeout(self) -> timedelta:
+        return timedelta(seconds=self.page_timeout_sec)
+
+    @property
+    def conversion_timeout(self) -> timedelta:
+        return timedelta(seconds=self.conversion_timeout_sec)
+
+
+class MediaSettings(Group):
+    #: The program. None: the one on the PATH, or else the bundled one.
+    ffmpeg: PathText | None = None
     max_duration_hours: float = Field(default=12, gt=0, le=48)
-    speech_engine: SpeechEngineName = "auto"
-    #: With a Whisper model for CTranslate2; None: the English one that comes with us.
-    speech_model_directory: Path | None = None
-    #: What is spoken where a job does not say, like `en`; None: detected.
+    #: `auto`: the local model for the languages it knows, the endpoint for all others.
+    speech_engine: Literal["auto", "local", "openai"] = "auto"
+    #: A Whisper model for CTranslate2. None: the bundled English one.
+    speech_model_directory: AbsolutePathText | None = None
+    #: Spoken language of recordings whose job names none, such as `en`. None: detected.
     speech_language: str | None = None
     piece_timeout_sec: float = Field(default=300, gt=0)
+    #: Slides per video.
     max_frames: int = Field(default=500, ge=1, le=10_000)
-    #: A recording up to this size is kept with its transcript, to listen along; 0: none is.
+    #: Recordings up to this size are kept with their transcript, for playback; 0 keeps none.
     keep_recording_mb: int = Field(default=200, ge=0)
 
+    @property
+    def max_duration(self) -> timedelta:
+        return timedelta(hours=self.max_duration_hours)
 
-class Cache(Group):
+    @property
+    def piece_timeout(self) -> timedelta:
+        return timedelta(seconds=self.piece_timeout_sec)
+
+    @property
+    def keep_recording_bytes(self) -> int:
+        return self.keep_recording_mb * MEBIBYTE
+
+
+class CacheSettings(Group):
     max_mb: int = Field(default=10_240, ge=0)
 
 
-class Retention(Group):
-    """Days that ended jobs are kept; 0: for ever."""
+class RetentionSettings(Group):
+    """Days after which finished jobs are deleted; 0 keeps them forever."""
 
     completed_days: float = Field(default=7, ge=0)
     failed_days: float = Field(default=30, ge=0)
     cancelled_days: float = Field(default=7, ge=0)
-    #: So long a failed or cancelled job can be restarted with the file that came with it.
+    #: How long a failed or cancelled job keeps its upload, so that it can be restarted.
     failed_upload_hours: float = Field(default=24, ge=0)
 
 
-class Access(Group):
-    #: `key`, or `key:user` for one that can act for that user only.
+class AccessSettings(Group):
+    #: `key` for operators, `key:user` for a key that acts for one user only.
     api_keys: tuple[Annotated[str, Field(pattern=r"^[^:\s]+(:.+)?$")], ...] = ()
 
 
@@ -152,68 +204,93 @@ def _host(entry: str) -> str:
     return entry.strip()
 
 
-def _hosts(value: Any) -> Any:
-    """In the environment a list is easier to write with commas, and empty means none."""
-    return _listed(value) if isinstance(value, str) else [] if value is None else value
+def _host_list(value: Any) -> Any:
+    """Accept a comma-separated text, which is easier to write in the environment."""
+    return _split(value) if isinstance(value, str) else [] if value is None else value
 
 
-class Network(Group):
-    #: What may be reached by downloads and webhooks although it is not public.
+_DOWNLOAD_MAX_MB = 1024
+_DOWNLOAD_TIMEOUT_SEC = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadLimits:
+    max_bytes: int = _DOWNLOAD_MAX_MB * MEBIBYTE
+    total: timedelta = timedelta(seconds=_DOWNLOAD_TIMEOUT_SEC)
+    idle: timedelta = timedelta(seconds=30)
+    max_redirects: int = 5
+
+
+class NetworkSettings(Group):
+    #: Hosts that downloads and webhooks may reach although they are not public.
     allow_hosts: Annotated[
-        tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_hosts)
+        tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_host_list)
     ] = ()
-    download_max_mb: int = Field(default=1024, ge=1)
-    download_timeout_sec: float = Field(default=900, gt=0)
+    download_max_mb: int = Field(default=_DOWNLOAD_MAX_MB, ge=1)
+    download_timeout_sec: float = Field(default=_DOWNLOAD_TIMEOUT_SEC, gt=0)
+
+    @property
+    def download_limits(self) -> DownloadLimits:
+        return DownloadLimits(
+            max_bytes=self.download_max_mb * MEBIBYTE,
+            total=timedelta(seconds=self.download_timeout_sec),
+        )
 
 
-def _endpoint(text: str) -> str:
-    """No user, password or query: they would show in messages and logs."""
+def _base_url(text: str) -> str:
+    """Without user, password or query: they would appear in messages and logs."""
     if not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#@]*)?", text):
         raise ValueError("it must look like http://host:port/v1 or https://host/v1")
     return text
 
 
-def _key(value: Any) -> Any:
+def _stripped(value: Any) -> Any:
     return (value.strip() or None) if isinstance(value, str) else value
 
 
-BaseUrl = Annotated[str, AfterValidator(_endpoint)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[str, Field(pattern=r"^[!-~]+$")]
-OptionalKey = Annotated[ApiKey | None, BeforeValidator(_key), Field(repr=False)]
+OptionalKey = Annotated[ApiKey | None, BeforeValidator(_stripped), Field(repr=False)]
 
 
-class LlmProvider(Group):
-    """An endpoint that speaks OpenAI's protocol."""
+_LLM_TIMEOUT_SEC = 300
+_LLM_MAX_CONCURRENT = 4
+
+
+class LlmProviderSettings(Group):
+    """An endpoint with an OpenAI-compatible API."""
 
     base_url: BaseUrl = "https://api.openai.com/v1"
     api_key: OptionalKey = None
-    #: For one request with all its repetitions.
-    timeout_sec: float = Field(default=300, gt=0)
-    max_concurrent: int = Field(default=4, ge=1)
+    #: For one request including its retries.
+    timeout_sec: float = Field(default=_LLM_TIMEOUT_SEC, gt=0)
+    max_concurrent: int = Field(default=_LLM_MAX_CONCURRENT, ge=1)
 
 
-class LlmPrice(Group):
-    #: Of a million tokens.
+class LlmPriceSettings(Group):
+    """What a model costs, in any currency."""
+
+    #: Per million tokens.
     input: float = Field(default=0, ge=0)
     output: float = Field(default=0, ge=0)
-    #: Of a minute of sound.
+    #: Per minute of audio.
     minute: float = Field(default=0, ge=0)
 
 
-class Llm(Group):
-    #: One endpoint for everything. Named ones are needed only where there are several.
+class LlmSettings(Group):
+    #: One endpoint for everything; `providers` are for several.
     base_url: BaseUrl | None = None
     api_key: OptionalKey = None
-    timeout_sec: float = Field(default=300, gt=0)
-    max_concurrent: int = Field(default=4, ge=1)
-    #: For chat and vision, where these name none of their own.
+    timeout_sec: float = Field(default=_LLM_TIMEOUT_SEC, gt=0)
+    max_concurrent: int = Field(default=_LLM_MAX_CONCURRENT, ge=1)
+    #: For chat and vision, unless they set their own.
     model: str | None = None
-    providers: dict[str, LlmProvider] = {}
+    providers: dict[str, LlmProviderSettings] = {}
     chat_provider: str | None = None
     chat_model: str | None = None
-    #: What it holds at once, question and answer; a longer text is worked on in parts.
+    #: Context window of the chat model, prompt and answer. Longer texts are split.
     context_tokens: int = Field(default=16_000, ge=1000)
-    #: Sent with each request as they are, like {temperature: 0}.
+    #: Sent with each request as they are, for example {temperature: 0}.
     chat_parameters: dict[str, Any] = {}
     vision_provider: str | None = None
     vision_model: str | None = None
@@ -221,58 +298,62 @@ class Llm(Group):
     transcription_provider: str | None = None
     transcription_model: str | None = None
     transcription_parameters: dict[str, Any] = {}
-    #: By the name of the model.
-    prices: dict[str, LlmPrice] = {}
+    #: By model name.
+    prices: dict[str, LlmPriceSettings] = {}
 
     @field_validator("chat_provider", "vision_provider", "transcription_provider")
     @classmethod
-    def _is_there(cls, name: str | None, info: ValidationInfo) -> str | None:
+    def _is_defined(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and name not in info.data.get("providers", {name}):
             raise ValueError("llm.providers has none of this name")
         return name
 
     @property
-    def endpoint(self) -> LlmProvider | None:
-        """The one for everything: a key alone means OpenAI's own."""
-        given = {"base_url": self.base_url, "api_key": self.api_key}
-        given = {key: value for key, value in given.items() if value is not None}
+    def default_provider(self) -> LlmProviderSettings | None:
+        """The endpoint for everything. An API key alone means OpenAI."""
+        connection = {"base_url": self.base_url, "api_key": self.api_key}
+        connection = {key: value for key, value in connection.items() if value is not None}
         limits = {"timeout_sec": self.timeout_sec, "max_concurrent": self.max_concurrent}
-        return LlmProvider.model_validate({**given, **limits}) if given else None
+        if not connection:
+            return None
+        return LlmProviderSettings.model_validate({**connection, **limits})
 
 
-class Templates(Group):
-    #: With the operator's own; one that is called like one of ours takes its place.
+class TemplateSettings(Group):
+    #: Your own templates; one with the name of a built-in template replaces it.
     directory: Path | None = None
 
 
-class Logging(Group):
+class LoggingSettings(Group):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
 
 
 class Settings(Group):
-    server: Server = Server()
-    storage: Storage = Storage()
-    generic_worker: GenericWorker = GenericWorker.model_validate({})
-    documents: Documents = Documents()
-    media: Media = Media()
-    cache: Cache = Cache()
-    retention: Retention = Retention()
-    access: Access = Access()
-    network: Network = Network()
-    limits: Limits = Limits()
-    llm: Llm = Llm()
-    templates: Templates = Templates()
-    logging: Logging = Logging()
-    #: `module:function` of handlers from outside, or a module with handlers: `Registry.load`.
+    server: ServerSettings = ServerSettings()
+    storage: StorageSettings = StorageSettings()
+    generic_worker: GenericWorkerSettings = GenericWorkerSettings.model_validate({})
+    documents: DocumentSettings = DocumentSettings()
+    media: MediaSettings = MediaSettings()
+    cache: CacheSettings = CacheSettings()
+    retention: RetentionSettings = RetentionSettings()
+    access: AccessSettings = AccessSettings()
+    network: NetworkSettings = NetworkSettings()
+    limits: LimitSettings = LimitSettings()
+    llm: LlmSettings = LlmSettings()
+    templates: TemplateSettings = TemplateSettings()
+    logging: LoggingSettings = LoggingSettings()
+    #: Your own handlers: `module:function`, or a module that defines some (see `Registry.load`).
     handlers: tuple[str, ...] = ()
 
     @property
+    def data_directory(self) -> Path:
+        return self.storage.data_dir.resolve()
+
+    @property
     def database_file(self) -> Path | None:
-        """The file of the embedded store; None when MongoDB is used."""
-        if self.storage.mongodb_uri:
-            return None
-        return self.storage.data_dir.resolve() / "secretary.db"
+        """The file of the embedded store; None with MongoDB."""
+        return None if self.storage.mongodb_uri else self.data_directory / "secretary.db"
 
     @property
     def store_url(self) -> str:
@@ -284,7 +365,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Settings:
-    """Settings from the file, then the environment, then the command line: the last one wins."""
+    """Read the settings. The environment overrides the file, `overrides` both."""
     values = _from_file(file)
     _merge(values, _from_environment(os.environ if environment is None else environment))
     _merge(values, overrides or {})
@@ -309,17 +390,18 @@ def _from_file(file: Path | None) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise InvalidSettings(f"The config file {file} must hold groups of settings")
-    return _with_old_names(values)
+    return _rename_deprecated(values)
 
 
-def _with_old_names(values: dict[str, Any]) -> dict[str, Any]:
-    """The group `generic_worker` was called `session_worker`; the new name wins."""
-    old = values.pop("session_worker", None)
-    if isinstance(old, dict):
-        new = values.get("generic_worker") or {}
-        values["generic_worker"] = {**old, **new} if isinstance(new, dict) else new
-    elif old is not None:
-        values["session_worker"] = old
+def _rename_deprecated(values: dict[str, Any]) -> dict[str, Any]:
+    """`session_worker` is the deprecated name of `generic_worker`, which takes precedence."""
+    deprecated = values.pop("session_worker", None)
+    if isinstance(deprecated, dict):
+        current = values.get("generic_worker") or {}
+        merged = {**deprecated, **current} if isinstance(current, dict) else current
+        values["generic_worker"] = merged
+    elif deprecated is not None:
+        values["session_worker"] = deprecated
     return values
 
 
@@ -328,26 +410,26 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for name, text in environment.items():
         if name in PLAIN_VARIABLES:
             group, key = PLAIN_VARIABLES[name]
-            value: Any = text if key == "mongodb_uri" else _listed(text)
+            value: Any = text if key == "mongodb_uri" else _split(text)
             target = values if group is None else values.setdefault(group, {})
             target[key] = [*target.get(key, []), *value] if isinstance(value, list) else value
         elif name.startswith("SECRETARY_") and name not in NOT_SETTINGS:
             *groups, key = name.removeprefix("SECRETARY_").lower().split("__")
             if not groups or not key:
                 raise InvalidSettings(f"There is no setting for the environment variable {name}")
-            value = text if key in VERBATIM else _parsed(text)
+            value = text if key in VERBATIM else _parse(text)
             for group in reversed(groups):  # SECRETARY_LLM__PROVIDERS__EYES__API_KEY has three
                 key, value = group, {key: value}
             _merge(values, {key: value})
-    return _with_old_names(values)
+    return _rename_deprecated(values)
 
 
-def _listed(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _parsed(text: str) -> Any:
-    """`3` is a number, `true` a truth, `{pdf: 2}` a mapping, anything else a text."""
+def _parse(text: str) -> Any:
+    """YAML: `3` is a number, `true` a boolean, `{pdf: 2}` a mapping, anything else a text."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
@@ -369,7 +451,7 @@ def _explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"{name}: there is no such setting")
         else:
-            place = problem["loc"] if len(problem["loc"]) == 1 else problem["loc"][1:]
-            shown = "" if SECRET & set(place) else f" (it is {problem['input']!r})"
-            lines.append(f"{name}: {problem['msg']}{shown}")
-    return "The settings cannot be used:\n  " + "\n  ".join(lines)
+            path = problem["loc"] if len(problem["loc"]) == 1 else problem["loc"][1:]
+            value = "" if SECRET & set(path) else f" (got {problem['input']!r})"
+            lines.append(f"{name}: {problem['msg']}{value}")
+    return "Invalid settings:\n  " + "\n  ".join(lines)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from secretary.job import Job
-from secretary.store import JobStore
+from secretary.core.job import Job
+from secretary.store import Store
 
 from ..waiting import until
 
@@ -61,7 +61,7 @@ class WorkerProcess:
             raise
 
 
-async def ended(store: JobStore, job_id: str, *, seconds: float = 30) -> Job:
+async def ended(store: Store, job_id: str, *, seconds: float = 30) -> Job:
     async def look() -> Job | None:
         job = await store.get(job_id)
         return job if job.completed_at is not None else None

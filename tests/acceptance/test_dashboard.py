@@ -55,15 +55,15 @@ class TestJobs:
     ) -> None:
         page = watched.page
         page.goto(f"{service.url}/")
-        page.get_by_role("link", name="+ New").click()
-        page.get_by_label("or addresses, one a line").fill(f"{web}/report.pdf")
-        page.get_by_label("Pictures").check()
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_role("link", name="+ Add files").click()
+        page.get_by_label("or paste URLs, one per line").fill(f"{web}/report.pdf")
+        page.get_by_label("Include images").check()
+        page.get_by_role("button", name="Submit").click()
         page.get_by_role("heading", name="report.pdf").wait_for()
         page.get_by_role("tab", name="Result").click()
-        page.locator(".sheet").nth(1).wait_for()
-        assert "Annual report" in page.locator(".sheet").first.inner_text()
-        picture = page.locator(".sheet img").first
+        page.locator(".page").nth(1).wait_for()
+        assert "Annual report" in page.locator(".page").first.inner_text()
+        picture = page.locator(".page img").first
         watched.until("image => image.naturalWidth > 100", picture.element_handle())
         page.get_by_role("button", name="Document").click()
         assert "Second page" in page.locator(".prose").inner_text()
@@ -76,7 +76,7 @@ class TestJobs:
         page.get_by_role("heading", name="Jobs").wait_for()
         drop(page, ("dropped.pdf", pdf("Dropped here")))
         page.get_by_text("dropped.pdf").wait_for()
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_role("button", name="Submit").click()
         page.get_by_role("heading", name="dropped.pdf").wait_for()
         page.get_by_role("tab", name="Result").click()
         page.get_by_text("Dropped here").first.wait_for()
@@ -128,13 +128,13 @@ class TestJobs:
         page.locator("tbody tr").first.wait_for()
         page.keyboard.press("j")
         page.keyboard.press("x")
-        page.get_by_text("1 job", exact=True).wait_for()
+        page.get_by_text("1 job selected", exact=True).wait_for()
         page.locator("tbody tr").first.focus()
         page.keyboard.press("Enter")
         watched.until("location.hash.startsWith('#/job/job-')")
         page.get_by_role("tab", name="Log").wait_for()
         page.keyboard.press("?")
-        page.get_by_role("heading", name="Keyboard and help").wait_for()
+        page.get_by_role("heading", name="Keyboard shortcuts and help").wait_for()
         page.keyboard.press("Escape")
         page.keyboard.press("/")
         assert page.evaluate("document.activeElement.type") == "search"
@@ -150,9 +150,9 @@ class TestFailure:
         page.goto(f"{service.url}/#/job/{job_id}")
         failure = page.get_by_role("alert")
         failure.get_by_role("heading", name="Unknown job type").wait_for()
-        assert "What helps:" in failure.inner_text()
-        failure.get_by_role("button", name="Run again").click()
-        page.get_by_text("It waits for its next run").wait_for()
+        assert "How to fix it:" in failure.inner_text()
+        failure.get_by_role("button", name="Re-run").click()
+        page.get_by_text("Queued for another run").wait_for()
         wait_until(lambda: service.job(job_id)["attempt"] == 2)
         failure.get_by_role("heading", name="Unknown job type").wait_for()
 
@@ -174,11 +174,11 @@ class TestActions:
             service.wait_until(job_id, "completed")
         page = watched.page
         page.goto(f"{service.url}/#/jobs?q=rubbish")
-        page.get_by_label("Choose all").check()
+        page.get_by_label("Select all").check()
         page.get_by_role("button", name="Delete").click()
         page.get_by_role("heading", name="Delete these 2 jobs and their files?").wait_for()
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-        page.get_by_text("No job fits these filters.").wait_for()
+        page.get_by_text("No jobs match these filters.").wait_for()
         assert [service.get(f"/api/jobs/{job_id}").status_code for job_id in ids] == [404, 404]
 
     def test_a_running_job_is_cancelled(self, watched: Watched, service: Running) -> None:
@@ -198,8 +198,8 @@ class TestActions:
                 lambda: any(one["delivered_at"] for one in service.job(job_id)["deliveries"])
             )
             page.goto(f"{service.url}/#/job/{job_id}?tab=deliveries")
-            page.get_by_role("button", name="Send again").click()
-            page.get_by_text("It will be sent again").wait_for()
+            page.get_by_role("button", name="Resend").click()
+            page.get_by_text("Delivery queued").wait_for()
             wait_until(lambda: len(receiver.received) == 2)
 
 
@@ -247,7 +247,7 @@ class TestBatches:
         page.get_by_role("button", name="Pause").click()
         page.locator("#facts .is-paused").wait_for()
         page.get_by_role("button", name="Resume").click()
-        page.get_by_text("12 of 12 ended").wait_for()
+        page.get_by_text("12 of 12 finished").wait_for()
         page.goto(f"{service.url}/#/batches")
         page.get_by_role("link", name="a dozen").wait_for()
 
@@ -261,11 +261,11 @@ class TestLogin:
         with program.serving() as service, looking_at(browser, service.url) as watched:
             page = watched.page
             page.goto(f"{service.url}/#/jobs")
-            page.get_by_label("Key", exact=True).fill("wrong")
-            page.get_by_role("button", name="Log in").click()
-            page.get_by_text("This key is not valid.").wait_for()
-            page.get_by_label("Key", exact=True).fill("right-key")
-            page.get_by_role("button", name="Log in").click()
+            page.get_by_label("API key", exact=True).fill("wrong")
+            page.get_by_role("button", name="Sign in").click()
+            page.get_by_text("Invalid API key.").wait_for()
+            page.get_by_label("API key", exact=True).fill("right-key")
+            page.get_by_role("button", name="Sign in").click()
             page.get_by_text("No jobs yet.").wait_for()
             assert page.evaluate("JSON.stringify(localStorage)").find("right-key") < 0
             assert page.context.cookies() == []
@@ -279,7 +279,7 @@ class TestLogin:
 
 class TestLooks:
     @pytest.mark.parametrize(
-        ("locale", "said"), [("de-AT", "Überblick"), ("en-US", "Overview"), ("fr-FR", "Overview")]
+        ("locale", "said"), [("de-AT", "Übersicht"), ("en-US", "Overview"), ("fr-FR", "Overview")]
     )
     def test_the_language_is_the_browsers(
         self, browser: Any, service: Running, locale: str, said: str
@@ -303,4 +303,4 @@ class TestLooks:
 
 
 def said_in(word: str) -> str:
-    return "de" if word == "Überblick" else "en"
+    return "de" if word == "Übersicht" else "en"

@@ -85,19 +85,19 @@ class TestPages:
         page.goto(f"{service.url}/#/job/{job_id}")
         page.locator(".steps [aria-current=step]").wait_for()
         page.locator(".partial").get_by_text("so far").wait_for()
-        first = page.locator(".sheet .words").first
+        first = page.locator(".page .page-text").first
         watched.until("words => words.innerText.includes('Forty two')", first.element_handle())
         assert service.job(job_id)["status"] == "processing"
         service.wait_until(job_id, "completed", seconds=60)
         page.locator("#facts .is-completed").wait_for()
-        watched.until("document.querySelectorAll('.sheet .words .prose').length === 5")
+        watched.until("document.querySelectorAll('.page .page-text .prose').length === 5")
         assert page.locator(".partial").count() == 0
-        picture = page.locator(".sheet img").first
+        picture = page.locator(".page img").first
         watched.until("image => image.naturalWidth > 100", picture.element_handle())
         page.get_by_role("button", name="Plain", exact=True).click()
-        assert "Forty two" in page.locator(".sheet pre").first.inner_text()
-        page.get_by_role("button", name="How it was read").click()
-        assert "ocr_confidence" in page.locator(".sheet .words").first.inner_text()
+        assert "Forty two" in page.locator(".page pre").first.inner_text()
+        page.get_by_role("button", name="Extraction details").click()
+        assert "ocr_confidence" in page.locator(".page .page-text").first.inner_text()
 
 
 class TestRecordings:
@@ -118,11 +118,11 @@ class TestRecordings:
         assert line.get_attribute("aria-current") == "true"
         page.evaluate(f"{media}.currentTime = 0")
         watched.until("document.querySelector('.transcript li').ariaCurrent === 'true'")
-        page.get_by_placeholder("Find in the transcript").fill("wisdom")
-        page.get_by_text("1 place").wait_for()
+        page.get_by_placeholder("Search transcript").fill("wisdom")
+        page.get_by_text("1 match").wait_for()
         assert page.locator(".transcript mark").inner_text() == "wisdom"
         with page.expect_download() as saved:
-            page.get_by_role("button", name="Save as VTT").click()
+            page.get_by_role("button", name="Download as VTT").click()
         assert Path(saved.value.path()).read_text().startswith("WEBVTT")
 
     def test_a_slide_of_a_video_leads_to_its_moment(
@@ -147,7 +147,7 @@ class TestRecordings:
         service.wait_until(job_id, "completed", seconds=60)
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
-        page.get_by_text("browsers cannot play files of this kind").wait_for()
+        page.get_by_text("browsers cannot play this format").wait_for()
         assert page.locator(".transcript li").count() > 0
         page.locator("#media").set_input_files(str(sound("a.ogg")))
         watched.until("document.querySelector('#player audio')?.readyState > 0")
@@ -162,13 +162,13 @@ class TestFailures:
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
         failure = page.get_by_role("alert")
-        failure.get_by_role("heading", name="The file is encrypted").wait_for()
-        assert "In attempt 1" in failure.inner_text()
-        failure.get_by_role("link", name="Again with changes").click()
+        failure.get_by_role("heading", name="Encrypted file").wait_for()
+        assert "Attempt 1" in failure.inner_text()
+        failure.get_by_role("link", name="Re-run with changes").click()
         page.get_by_label("Password").wait_for()
         watched.until("document.activeElement.name === 'password'")
         page.get_by_label("Password").fill("sesame")
-        page.get_by_role("button", name="Run it so").click()
+        page.get_by_role("button", name="Run", exact=True).click()
         page.locator("#facts .is-completed").wait_for()
         page.get_by_text("Apples and pears").first.wait_for()
         assert service.job(job_id)["status"] == "failed"
@@ -180,11 +180,11 @@ class TestFailures:
         service.wait_until(job_id, "failed")
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}?tab=parameters&change=context")
-        page.get_by_label("Values for the template").fill("[1]")
-        page.get_by_role("button", name="Run it so").click()
-        beside = page.locator(".field:has([name=context]) .problem")
-        assert beside.inner_text() == "This must be a JSON object."
-        assert page.locator("#again .wrong").inner_text() == ""
+        page.get_by_label("Template values").fill("[1]")
+        page.get_by_role("button", name="Run", exact=True).click()
+        beside = page.locator(".field:has([name=context]) .field-error")
+        assert beside.inner_text() == "Must be a JSON object."
+        assert page.locator("#rerun-form .form-error").inner_text() == ""
 
 
 class TestParts:
@@ -204,7 +204,7 @@ class TestParts:
         watched.until(f"{count} === 300")
         log = "document.querySelector('.log')"
         watched.until(f"{log}.scrollHeight - {log}.scrollTop - {log}.clientHeight < 40")
-        page.get_by_label("Show").select_option("warning")
+        page.get_by_label("Level").select_option("warning")
         page.get_by_text("30 of 300 lines").wait_for()
         assert page.locator(".log li:visible").count() == 30
 
@@ -215,14 +215,14 @@ class TestParts:
         service.wait_until(job_id, "completed")
         page = watched.page
         page.goto(f"{service.url}/#/job/{job_id}")
-        facts = page.locator(".prose .front")
+        facts = page.locator(".prose .front-matter")
         facts.get_by_text("Minutes of the board").wait_for()
         assert "Anna, Bert" in facts.inner_text() and "heating, roof" in facts.inner_text()
         picture = page.locator(".prose img")
         watched.until("image => image.naturalWidth === 1", picture.element_handle())
         assert page.locator(".prose a", has_text="outside").get_attribute("href") is None
         missing = page.locator(".missing").inner_text()
-        assert "Video: The source could not be fetched. The server answered with 404" in missing
+        assert "Video: Download failed. The server answered with 404" in missing
         page.get_by_role("button", name="Data").click()
         assert page.locator(".data table.list td", has_text="Heating").count() == 1
         page.get_by_text("3 files").click()
@@ -235,5 +235,5 @@ class TestParts:
         service.wait_until(job_id, "completed")
         watched.page.goto(f"{service.url}/#/job/{job_id}?tab=resources")
         table = watched.page.locator("#panel table")
-        table.get_by_text("Waited").wait_for()
-        assert "Most memory" in table.inner_text()
+        table.get_by_text("Wait time").wait_for()
+        assert "Peak memory" in table.inner_text()

@@ -33,18 +33,25 @@ def test_what_ended_is_told_by_type_and_by_code(watched: tuple[Watched, Running]
     page.goto(f"{url}/#/overview?minutes=60")
     done = chart(page, "Completed by type")
     done.locator(".legend li", has_text="selftest 1").wait_for()
-    chart(page, "Failed by code").locator(".legend li", has_text="UNKNOWN_JOB_TYPE 1").wait_for()
+    chart(page, "Failures by code").locator(".legend li", has_text="UNKNOWN_JOB_TYPE 1").wait_for()
     # For those who cannot see it the same numbers are a table.
-    heads = done.locator("table.unseen th[scope=col]").all_inner_texts()
+    heads = done.locator("table.visually-hidden th[scope=col]").all_inner_texts()
     assert "selftest" in heads
-    assert done.locator("table.unseen tbody tr").count() == 30
+    assert done.locator("table.visually-hidden tbody tr").count() == 30
 
 
-def test_the_pointer_is_told_what_is_under_it(watched: tuple[Watched, Running]) -> None:
+def test_a_tooltip_shows_the_numbers_of_the_bar_under_the_pointer(
+    watched: tuple[Watched, Running],
+) -> None:
     page, url = watched[0].page, watched[1].url
     page.goto(f"{url}/#/overview?minutes=1440")
-    chart(page, "Completed by type").locator(".hit").last.hover()
-    page.locator(".tip", has_text="selftest 1").wait_for()
+    # The previous range stays on screen until this one has loaded.
+    watched[0].until("document.querySelector('#range')?.value === '1440'")
+    # By now the job's bar need not be the last one.
+    bar = chart(page, "Completed by type").locator(".hit[data-tooltip*='selftest 1']")
+    assert bar.count() == 1
+    bar.hover()
+    page.locator(".tooltip", has_text="selftest 1").wait_for()
 
 
 def test_workers_are_shown_with_their_slots_and_the_disk_with_its_room(
@@ -52,7 +59,7 @@ def test_workers_are_shown_with_their_slots_and_the_disk_with_its_room(
 ) -> None:
     page, url = watched[0].page, watched[1].url
     page.goto(f"{url}/#/overview")
-    worker = page.locator(".crew li").first
-    worker.locator(".beat.good").wait_for()
+    worker = page.locator(".workers li").first
+    worker.locator(".heartbeat.ok").wait_for()
     assert worker.locator(".slots").inner_text().strip().startswith("1 of ")
     assert "free of" in page.locator(".storage").inner_text()

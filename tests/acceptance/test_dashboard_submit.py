@@ -87,18 +87,18 @@ class TestHandingIn:
         page.goto(f"{service.url}/#/system")
         page.get_by_role("heading", name="System", exact=True).wait_for()
         drop(page, ("one.pdf", pdf("The first")), ("two.docx", office("word")), ("odd.xyz", PNG))
-        chosen = page.locator(".chosen li")
+        chosen = page.locator(".file-list li")
         chosen.nth(2).wait_for()
-        types = page.locator(".chosen select")
+        types = page.locator(".file-list select")
         assert types.evaluate_all("all => all.map((one) => one.value)") == ["pdf", "office", ""]
-        page.get_by_role("button", name="Hand in 3").click()
-        assert "Which job type is odd.xyz for?" in chosen.nth(2).inner_text()
+        page.get_by_role("button", name="Submit 3 jobs").click()
+        assert "Choose a job type for odd.xyz." in chosen.nth(2).inner_text()
         page.get_by_label("Job type of odd.xyz").select_option("imageocr")
-        page.get_by_label("Name of the batch").fill("Three of a kind")
-        page.get_by_role("region", name="PDF").get_by_label("Pictures").check()
-        page.get_by_role("button", name="Hand in 3").click()
+        page.get_by_label("Batch name").fill("Three of a kind")
+        page.get_by_role("region", name="PDF").get_by_label("Include images").check()
+        page.get_by_role("button", name="Submit 3 jobs").click()
         page.get_by_role("heading", name="Three of a kind").wait_for()
-        page.get_by_text("3 of 3 ended").wait_for()
+        page.get_by_text("3 of 3 finished").wait_for()
         batch_id = page.evaluate("location.hash").removeprefix("#/batch/")
         jobs = service.get(f"/api/jobs?batch_id={batch_id}").json()["data"]["jobs"]
         by_type = {job["job_type"]: job["parameters"] for job in jobs}
@@ -122,38 +122,39 @@ class TestHandingIn:
             "https://a.invalid/one.pdf\nhttps://a.invalid/two.pdf\nhttps://a.invalid/talk",
         )
         page.get_by_text("2 \N{MULTIPLICATION SIGN} PDF, 1 ").wait_for()
-        page.get_by_label("Name of the batch").fill("From afar")
-        page.get_by_role("button", name="Hand in 3").click()
+        page.get_by_label("Batch name").fill("From afar")
+        page.get_by_role("button", name="Submit 3 jobs").click()
         page.get_by_role("heading", name="From afar").wait_for()
         page.get_by_role("button", name="Cancel").click()
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-        page.get_by_text("3 of 3 ended").wait_for()
+        page.get_by_text("3 of 3 finished").wait_for()
 
     def test_what_is_wrong_is_said_beside_it(self, watched: Watched, service: Running) -> None:
         page = watched.page
         page.goto(f"{service.url}/#/new")
-        page.get_by_role("button", name="Hand in").click()
-        page.get_by_text("Choose a file or give an address first.").wait_for()
+        page.get_by_role("button", name="Submit").click()
+        page.get_by_text("Add a file or a URL first.").wait_for()
         drop(page, ("one.pdf", pdf("One")))
         page.get_by_text("More options").click()
         page.get_by_label("First page").fill("0")
-        page.get_by_label("Values for the template").fill("[1]")
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_label("Template values").fill("[1]")
+        page.get_by_role("button", name="Submit").click()
         assert "greater than or equal to 1" in field(page, "page_start")
-        assert "must be a JSON object" in field(page, "context")
+        assert "Must be a JSON object" in field(page, "context")
         page.get_by_label("First page").fill("1")
-        page.get_by_label("Values for the template").fill("")
-        page.get_by_label("Template itself").fill("{{broken")
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_label("Template values").fill("")
+        page.get_by_label("Inline template").fill("{{broken")
+        page.get_by_role("button", name="Submit").click()
         page.locator(
-            ".field:has([name=template_content]) .problem"
+            ".field:has([name=template_content]) .field-error"
         ).wait_for()  # the service's word
-        assert page.locator(".problem").count() == 1
+        assert page.locator(".field-error").count() == 1
         assert page.locator("[name=template_content]").get_attribute("aria-invalid") == "true"
-        page.get_by_label("Template itself").fill("")
+        page.get_by_label("Inline template").fill("")
         drop(page, ("fake.pdf", PNG))
-        page.get_by_role("button", name="Hand in 2").click()
-        page.locator(".chosen li", has_text="fake.pdf").get_by_text("The file is a png").wait_for()
+        page.get_by_role("button", name="Submit 2 jobs").click()
+        fake = page.locator(".file-list li", has_text="fake.pdf")
+        fake.get_by_text("The file is a png").wait_for()
         # The browser itself notes what was refused.
         assert all("400" in fault or "415" in fault for fault in watched.faults)
         watched.faults.clear()
@@ -163,19 +164,19 @@ class TestHandingIn:
     ) -> None:
         page = watched.page
         page.goto(f"{service.url}/#/new")
-        page.get_by_role("heading", name="Hand in work").wait_for()
+        page.get_by_role("heading", name="Add files").wait_for()
         page.locator("#files").set_input_files(
             {"name": "big.pdf", "mimeType": "application/pdf", "buffer": pdf("x") + bytes(2**21)}
         )
         slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 2**18}
         page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
-        page.get_by_role("button", name="Hand in").click()
-        seen = "document.querySelector('#sent progress').value"
+        page.get_by_role("button", name="Submit").click()
+        seen = "document.querySelector('#upload progress').value"
         watched.until(f"{seen} > 5 && {seen} < 95")
         page.get_by_role("button", name="Stop").click()
-        page.locator("#sent").wait_for(state="hidden")
+        page.locator("#upload").wait_for(state="hidden")
         assert page.evaluate("location.hash") == "#/new"
-        assert page.get_by_role("button", name="Hand in").is_enabled()
+        assert page.get_by_role("button", name="Submit").is_enabled()
 
 
 class TestBulk:
@@ -189,14 +190,14 @@ class TestBulk:
         kept = service.submit(job_name="dear to me", parameters={"seconds": 0})
         page = watched.page
         page.goto(f"{service.url}/#/jobs?q=rubbish")
-        page.get_by_label("Choose all").check()
-        page.get_by_text("50 jobs", exact=True).wait_for()
-        page.get_by_role("button", name="All that fit the filters").click()
+        page.get_by_label("Select all").check()
+        page.get_by_text("50 jobs selected", exact=True).wait_for()
+        page.get_by_role("button", name="Select all matching jobs").click()
         page.get_by_role("button", name="Delete").click()
         page.get_by_role("heading", name="Delete these 60 jobs and their files?").wait_for()
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-        page.get_by_text("Done for 60 jobs").first.wait_for()
-        page.get_by_text("No job fits these filters.").wait_for()
+        page.get_by_text("60 jobs deleted").first.wait_for()
+        page.get_by_text("No jobs match these filters.").wait_for()
         assert service.get(f"/api/jobs/{kept}").status_code == 200
 
     def test_chosen_jobs_that_cannot_be_changed_are_told(
@@ -207,15 +208,15 @@ class TestBulk:
         waits = service.submit(job_name="mixed two", run_at="2090-01-01T00:00:00Z")
         page = watched.page
         page.goto(f"{service.url}/#/jobs?q=mixed")
-        page.get_by_label("Choose all").check()
+        page.get_by_label("Select all").check()
         page.get_by_role("button", name="Cancel", exact=True).click()
-        page.get_by_role("heading", name="Cancel this job? The other one is in no state").wait_for()
+        page.get_by_role("heading", name="Cancel this job? This does not apply").wait_for()
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-        page.get_by_text("Done for 1 job").first.wait_for()
+        page.get_by_text("1 job cancelled").first.wait_for()
         assert service.job(waits)["status"] == "cancelled"
-        page.get_by_label("Choose all").check()
+        page.get_by_label("Select all").check()
         page.get_by_role("button", name="Cancel", exact=True).click()
-        page.get_by_text("None of them can be cancelled").wait_for()
+        page.get_by_text("None of these jobs can be cancelled").wait_for()
 
 
 class TestBatches:
@@ -227,24 +228,24 @@ class TestBatches:
         batch_id = made["data"]["batch_id"]
         page = watched.page
         page.goto(f"{service.url}/#/batch/{batch_id}")
-        page.get_by_text("2 of 2 ended").wait_for()
-        page.locator("#made .state.is-failed").wait_for()
-        page.get_by_role("button", name="Run failed ones again").click()
-        page.get_by_text("The failed jobs run again").wait_for()
+        page.get_by_text("2 of 2 finished").wait_for()
+        page.locator("#job-counts .state.is-failed").wait_for()
+        page.get_by_role("button", name="Retry failed jobs").click()
+        page.get_by_text("Failed jobs queued for retry").wait_for()
         failed = made["data"]["job_ids"][0]
         wait_until(lambda: service.job(failed)["attempt"] == 2)
-        page.get_by_text("2 of 2 ended").wait_for()
+        page.get_by_text("2 of 2 finished").wait_for()
         page.get_by_role("button", name="Archive").click()
         page.get_by_text("Archived: hidden from lists").wait_for()
         page.goto(f"{service.url}/#/batches")
         page.get_by_role("link", name="Archived").click()
         page.get_by_role("link", name="half broken").wait_for()
-        page.get_by_role("link", name="Current").click()
-        page.locator(".tabs a[aria-current]", has_text="Current").wait_for()
+        page.get_by_role("link", name="Active").click()
+        page.locator(".tabs a[aria-current]", has_text="Active").wait_for()
         assert page.get_by_role("link", name="half broken").count() == 0
         page.goto(f"{service.url}/#/batch/{batch_id}")
-        page.get_by_role("button", name="Out of the archive").click()
-        page.get_by_text("It is in the lists again").wait_for()
+        page.get_by_role("button", name="Unarchive").click()
+        page.get_by_text("Restored from the archive").wait_for()
         page.goto(f"{service.url}/#/batches")
         page.get_by_role("link", name="half broken").wait_for()
 
@@ -256,15 +257,15 @@ class TestTemplates:
         page = watched.page
         page.goto(f"{service.url}/#/templates")
         page.get_by_role("link", name="Headline").click()
-        page.get_by_label("A text").fill("Ducks walked in a row.")
-        page.get_by_text("Values it takes from the context").click()
+        page.get_by_label("Sample text").fill("Ducks walked in a row.")
+        page.get_by_text("Context values").click()
         page.get_by_label("place").fill("At the pond")
-        page.get_by_role("button", name="Fill the template").click()
-        page.get_by_role("heading", name="What came out").wait_for()
+        page.get_by_role("button", name="Fill template").click()
+        page.get_by_role("heading", name="Result").wait_for()
         page.get_by_role("button", name="Document").click()
         assert "Ducks in a row" in page.locator("#outcome .prose").inner_text()
         assert page.evaluate("location.hash") == "#/template/Headline"
-        page.get_by_role("link", name="The whole job").wait_for()
+        page.get_by_role("link", name="View job").wait_for()
         assert page.locator("#no-model").count() == 0
 
     def test_without_a_language_model_that_is_said(self, browser: Any, tmp_path: Path) -> None:
@@ -275,8 +276,8 @@ class TestTemplates:
             page = watched.page
             page.goto(f"{service.url}/#/template/Blog_en")
             page.locator("#no-model").wait_for()
-            page.get_by_label("A text").fill("Ducks")
-            page.get_by_role("button", name="Fill the template").click()
+            page.get_by_label("Sample text").fill("Ducks")
+            page.get_by_role("button", name="Fill template").click()
             page.locator("#outcome").get_by_text("ENGINE_UNAVAILABLE").wait_for()
 
 
@@ -297,7 +298,7 @@ class TestSettings:
 
 
 def field(page: Any, name: str) -> str:
-    text: str = page.locator(f".field:has([name={name}]) .problem").inner_text()
+    text: str = page.locator(f".field:has([name={name}]) .field-error").inner_text()
     return text
 
 

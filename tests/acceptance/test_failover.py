@@ -12,8 +12,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from secretary.job import Job, JobStatus
-from secretary.store import JobStore, open_store
+from secretary.core.job import Job, JobStatus
+from secretary.store import Store, open_store
 from tests.cable import Cable
 from tests.chaos.history import faults_of
 from tests.chaos.looking import lives
@@ -157,7 +157,7 @@ async def check(url: str, client: Client, journal: Path, apis: list[Running]) ->
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[JobStore]:
+async def opened(url: str) -> AsyncIterator[Store]:
     store = open_store(url)
     await store.open()
     try:
@@ -210,13 +210,13 @@ async def begun(journal: Path, job_id: str) -> bool:
     return job_id in await asyncio.to_thread(journal.read_text)
 
 
-async def is_back(store: JobStore) -> bool:
+async def is_back(store: Store) -> bool:
     """Both workers have been heard of in the last seconds."""
     now = time.time()
     seen = [one.seen_at.timestamp() for one in await store.workers()]
     return len([at for at in seen if at > now - 5]) == 2
 
 
-async def as_stored(store: JobStore, job_id: str) -> str:
+async def as_stored(store: Store, job_id: str) -> str:
     job: Job = await store.get(job_id)
     return job.model_dump_json(exclude={"updated_at"})

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from secretary import processes
-from secretary.job import Batch, Job, JobStatus
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.core import processes
+from secretary.core.job import Batch, Job, JobStatus
+from secretary.store import JobQuery, Store, open_store
 
 from ..waiting import until
 from .service import WorkerProcess, ended, environment
@@ -36,7 +36,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[JobStore]:
+async def store(store_url: str) -> AsyncIterator[Store]:
     store = open_store(store_url)
     await store.open()
     yield store
@@ -51,13 +51,13 @@ def worker(env: dict[str, str], tmp_path: Path) -> Iterator[WorkerProcess]:
     assert processes.descendants(worker.pid) == []
 
 
-async def submit(store: JobStore, job_type: str, **fields: Any) -> str:
+async def submit(store: Store, job_type: str, **fields: Any) -> str:
     job = Job(job_type=job_type, **fields)
     await store.add([job])
     return job.job_id
 
 
-async def running(store: JobStore, job_id: str) -> Job:
+async def running(store: Store, job_id: str) -> Job:
     async def look() -> Job | None:
         job = await store.get(job_id)
         return job if job.progress.percent > 0 else None
@@ -67,7 +67,7 @@ async def running(store: JobStore, job_id: str) -> Job:
 
 
 async def test_a_job_that_segfaults_fails_by_name_and_its_neighbours_finish(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     neighbour = await submit(store, "decent", parameters={"seconds": 2})
     deadly = await submit(store, "segfault")
@@ -80,7 +80,7 @@ async def test_a_job_that_segfaults_fails_by_name_and_its_neighbours_finish(
 
 
 async def test_a_job_that_eats_memory_fails_by_name_and_its_neighbours_finish(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     neighbour = await submit(store, "decent", parameters={"seconds": 2})
     hungry = await submit(store, "hungry")
@@ -92,7 +92,7 @@ async def test_a_job_that_eats_memory_fails_by_name_and_its_neighbours_finish(
 
 
 async def test_a_job_that_never_returns_fails_by_name_and_its_neighbours_finish(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     endless = await submit(store, "endless", timeout_s=1)
     neighbour = await submit(store, "decent", parameters={"seconds": 2})
@@ -103,7 +103,7 @@ async def test_a_job_that_never_returns_fails_by_name_and_its_neighbours_finish(
 
 
 async def test_cancelling_ends_the_whole_process_tree_of_a_job_that_will_not_end(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     stubborn = await submit(store, "stubborn")
     neighbour = await submit(store, "decent", parameters={"seconds": 2})
@@ -136,7 +136,7 @@ def _sleepers(worker: WorkerProcess) -> list[int]:
 
 
 async def test_after_kill_9_the_job_runs_again_within_15_seconds(
-    store: JobStore, worker: WorkerProcess, env: dict[str, str], tmp_path: Path
+    store: Store, worker: WorkerProcess, env: dict[str, str], tmp_path: Path
 ) -> None:
     job_id = await submit(store, "decent", parameters={"seconds": 30})
     first = await running(store, job_id)
@@ -157,7 +157,7 @@ async def test_after_kill_9_the_job_runs_again_within_15_seconds(
 
 
 async def test_a_stopped_worker_does_not_work_on_while_another_has_its_job(
-    store: JobStore, worker: WorkerProcess, env: dict[str, str], tmp_path: Path
+    store: Store, worker: WorkerProcess, env: dict[str, str], tmp_path: Path
 ) -> None:
     job_id = await submit(store, "decent", parameters={"seconds": 60})
     await running(store, job_id)
@@ -185,7 +185,7 @@ def _is_guard(pid: int) -> bool:
     return b"processes.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def _all_enlisted(store: JobStore, number: int) -> Callable[[], Awaitable[bool]]:
+def _all_enlisted(store: Store, number: int) -> Callable[[], Awaitable[bool]]:
     async def look() -> bool:
         return len(await store.workers()) == number
 
@@ -193,7 +193,7 @@ def _all_enlisted(store: JobStore, number: int) -> Callable[[], Awaitable[bool]]
 
 
 async def test_a_worker_that_was_stopped_for_a_moment_runs_its_job_again_at_no_cost(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     job_id = await submit(store, "decent", parameters={"seconds": 60})
     await running(store, job_id)
@@ -215,7 +215,7 @@ async def test_a_worker_that_was_stopped_for_a_moment_runs_its_job_again_at_no_c
 
 
 async def test_a_hundred_jobs_run_three_at_a_time_and_nothing_grows(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     batch = Batch()
     parameters = {"seconds": 0.05}
@@ -237,7 +237,7 @@ async def test_a_hundred_jobs_run_three_at_a_time_and_nothing_grows(
 
 
 async def test_a_drained_worker_gives_its_jobs_back_at_no_cost(
-    store: JobStore, worker: WorkerProcess
+    store: Store, worker: WorkerProcess
 ) -> None:
     job_id = await submit(store, "decent", parameters={"seconds": 30})
     await running(store, job_id)
@@ -247,7 +247,7 @@ async def test_a_drained_worker_gives_its_jobs_back_at_no_cost(
 
 
 async def test_a_second_signal_ends_it_at_once(
-    store: JobStore, env: dict[str, str], tmp_path: Path
+    store: Store, env: dict[str, str], tmp_path: Path
 ) -> None:
     env = env | {"SECRETARY_GENERIC_WORKER__SHUTDOWN_GRACE_SEC": "600"}
     worker = WorkerProcess(env, tmp_path / "worker-2.log")

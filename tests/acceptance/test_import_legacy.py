@@ -13,8 +13,8 @@ import pytest
 from bson import Int64, ObjectId
 from pymongo.database import Database
 
-from secretary.files import JobFiles
-from secretary.job import Batch, Job, JobStatus
+from secretary.core.job import Batch, Job, JobStatus
+from secretary.storage.artifacts import JobFiles
 from secretary.store import JobQuery, open_store
 from tests.contract.given import claim
 from tests.mongod import Mongod

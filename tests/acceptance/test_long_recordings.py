@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from secretary import processes
-from secretary.files import JobFiles
-from secretary.job import Job, JobStatus
-from secretary.store import JobStore, open_store
+from secretary.core import processes
+from secretary.core.job import Job, JobStatus
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store, open_store
 
 from ..sound_files import made, speech
 from ..speech import word_error_rate
@@ -30,7 +30,7 @@ MOST_OF_ONE, MOST_GROWTH = 600 * MEBIBYTE, 100 * MEBIBYTE
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     (tmp_path / "data").mkdir()
     store = open_store(f"sqlite://{tmp_path}/data/secretary.db")
     await store.open()
@@ -66,7 +66,7 @@ async def largest(worker: WorkerProcess) -> tuple[int, int]:
 
 @pytest.mark.timeout(400)
 async def test_two_hours_are_heard_in_flat_memory_though_the_worker_dies(
-    store: JobStore, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
     recording(tmp_path)
     env = environment(

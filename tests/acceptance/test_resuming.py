@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from secretary.job import Job, JobStatus
-from secretary.store import JobStore, open_store
+from secretary.core.job import Job, JobStatus
+from secretary.store import Store, open_store
 
 from ..good_files import scan_of
 from ..llm_server import KEY, Reads, Reply, hangs, llm_server, says
@@ -23,7 +23,7 @@ PROCESSES = 2
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path}/data/secretary.db")
     (tmp_path / "data").mkdir()
     await store.open()
@@ -46,7 +46,7 @@ def made(data_dir: Path) -> Counter[int]:
     return Counter(int(line.split(b" ")[0]) for line in lines if line.endswith(b"\n"))
 
 
-async def test_at_most_the_pages_in_work_are_done_again(store: JobStore, tmp_path: Path) -> None:
+async def test_at_most_the_pages_in_work_are_done_again(store: Store, tmp_path: Path) -> None:
     (tmp_path / "scan.pdf").write_bytes(scan())
     env = environment(
         tmp_path / "data",
@@ -88,9 +88,7 @@ async def test_at_most_the_pages_in_work_are_done_again(store: JobStore, tmp_pat
     assert done.results["is_from_cache"] is False
 
 
-async def test_what_a_model_has_translated_is_not_asked_again(
-    store: JobStore, tmp_path: Path
-) -> None:
+async def test_what_a_model_has_translated_is_not_asked_again(store: Store, tmp_path: Path) -> None:
     """The model falls silent in the midst of the text, and the worker is killed."""
     text = "".join(f"Paragraph {number} {'is long ' * 40}\n\n" for number in range(100))
     is_silent = asyncio.Event()

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 
-from secretary.job import JobStatus
+from secretary.core.job import JobStatus
 from secretary.store import open_store
 from tests.chaos.history import faults_of
 from tests.chaos.looking import lives

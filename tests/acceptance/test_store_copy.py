@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from secretary.job import Batch, Completed, Job, LogEntry
-from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore, open_store
+from secretary.core.job import Batch, Completed, Job, LogEntry
+from secretary.store import BatchQuery, IdempotencyKey, JobQuery, Store, open_store
 from secretary.store.transfer import KINDS, differs
 from tests.contract.given import LEASE, claim, worker
 from tests.mongod import Mongod
@@ -32,7 +32,7 @@ def mongodb(mongod: Mongod) -> str:
 
 
 @asynccontextmanager
-async def opened(url: str | Path) -> AsyncIterator[JobStore]:
+async def opened(url: str | Path) -> AsyncIterator[Store]:
     store = open_store(url if isinstance(url, str) else f"sqlite://{url}/secretary.db")
     await store.open()
     yield store
@@ -57,7 +57,7 @@ def fill(directory: Path, jobs: int = 5) -> None:
             write(directory / "jobs" / job.job_id / "1" / "big.bin", os.urandom(600_000))
             write(directory / "jobs" / job.job_id / "1.scratch" / "x", b"not needed")
             write(directory / "cache" / "y", b"made again")
-            await store.dismiss("worker-1")
+            await store.unregister_worker("worker-1")
 
     asyncio.run(run())
 
@@ -67,7 +67,7 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-async def same(one: JobStore, other: JobStore) -> int:
+async def same(one: Store, other: Store) -> int:
     compared = 0
     for kind in KINDS:
         told = {r.record_id: r async for group in one.records(kind) for r in group}
@@ -211,7 +211,7 @@ def interrupted(program: Program, here: Path, target: str, url: str) -> int:
     return asyncio.run(kill())
 
 
-async def count_jobs(store: JobStore) -> int:
+async def count_jobs(store: Store) -> int:
     return sum(n for by_status in (await store.counts()).values() for n in by_status.values())
 
 
@@ -219,11 +219,11 @@ def test_a_store_with_workers_is_not_copied_by_mistake(program: Program, mongodb
     here = program.directory / "here"
     fill(here)
 
-    async def enlist() -> None:
+    async def register_worker() -> None:
         async with opened(here) as store:
-            await store.enlist(worker("w-1"), LEASE)
+            await store.register_worker(worker("w-1"), LEASE)
 
-    asyncio.run(enlist())
+    asyncio.run(register_worker())
     refused = program.run("store", "copy", str(here), mongodb)
     assert (refused.code, "w-1" in refused.err, "--anyway" in refused.err) == (1, True, True)
     assert copied(program.run("store", "copy", str(here), mongodb, "--anyway", "--json"))[0] == 5

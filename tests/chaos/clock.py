@@ -65,6 +65,6 @@ def follow() -> None:
     time.time = lambda: seconds() + shift()
     time.time_ns = lambda: nanoseconds() + int(shift() * 1e9)
     # Imported late: everything that it imports has to see the time as above.
-    from secretary import job
+    from secretary.core import job
 
     vars(job)["datetime"] = Shifted

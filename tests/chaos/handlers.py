@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from secretary import JobContext, Registry, handles
-from secretary.errors import UpstreamFailed
-from secretary.handler import AnyParameters
+from secretary.core.errors import UpstreamFailed
+from secretary.jobs.handler import AnyParameters
 
 BEAT = 0.05
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from secretary.job import FINAL, Batch, Delivery, Job, JobStatus
+from secretary.core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus
 
 from .receivers import Told
 
@@ -105,7 +105,7 @@ def _of_jobs(history: History) -> list[str]:
 
 
 def _of_end(job: Job, max_crashes: int) -> list[str]:
-    if job.status not in FINAL or job.completed_at is None:
+    if job.status not in FINAL_STATUSES or job.completed_at is None:
         return [f"did not end: it is {job.status}, attempt {job.attempt}, {job.error}"]
     if job.status is JobStatus.COMPLETED:
         return ["is completed and has an error"] if job.error else []

@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from secretary.depot import Depot
-from secretary.errors import NotFound, StoreUnavailable
-from secretary.job import FINAL, Batch, Job, JobStatus
-from secretary.store import JobStore
+from secretary.core.errors import NotFound, StoreUnavailable
+from secretary.core.job import FINAL_STATUSES, Batch, Job, JobStatus
+from secretary.storage.blob_store import BlobStore
+from secretary.store import Store
 
 from .client import Book
 from .history import Lives, Sighting
@@ -21,9 +21,7 @@ from .orders import Check
 LOOK_EVERY = 0.5
 
 
-async def watch(
-    store: JobStore, book: Book, seen: dict[str, Sighting], stop: asyncio.Event
-) -> None:
+async def watch(store: Store, book: Book, seen: dict[str, Sighting], stop: asyncio.Event) -> None:
     """Note how each job was when it was first seen to have ended."""
     while not stop.is_set():
         for one in list(book.jobs):
@@ -33,21 +31,21 @@ async def watch(
                 job = await store.get(one.job_id)
             except (StoreUnavailable, NotFound):  # looked at again in the end
                 break
-            if job.status in FINAL:
+            if job.status in FINAL_STATUSES:
                 seen[one.job_id] = Sighting(job.status, job.attempt, str(job.completed_at))
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def open_jobs(store: JobStore) -> dict[str, int]:
+async def open_jobs(store: Store) -> dict[str, int]:
     """How many have not ended, by type."""
     found = {
-        kind: sum(count for status, count in counts.items() if status not in FINAL)
+        kind: sum(count for status, count in counts.items() if status not in FINAL_STATUSES)
         for kind, counts in (await store.counts()).items()
     }
     return {kind: count for kind, count in found.items() if count}
 
 
-async def stored(store: JobStore, ids: Iterable[str]) -> dict[str, Job]:
+async def stored(store: Store, ids: Iterable[str]) -> dict[str, Job]:
     found = {}
     for job_id in ids:
         try:
@@ -57,7 +55,7 @@ async def stored(store: JobStore, ids: Iterable[str]) -> dict[str, Job]:
     return found
 
 
-async def stored_batches(store: JobStore, ids: Iterable[str]) -> dict[str, Batch]:
+async def stored_batches(store: Store, ids: Iterable[str]) -> dict[str, Batch]:
     await store.tidy()
     found = {}
     for batch_id in ids:
@@ -123,10 +121,10 @@ def left_files(data: Path, jobs: Mapping[str, Job], *, shared: bool) -> list[str
     return [f"{path} is left" for path in sorted(left)]
 
 
-async def left_in_depot(depot: Depot, jobs: Mapping[str, Job]) -> list[str]:
-    left = [kept.key async for kept in depot.below("uploads/")]
+async def left_in_depot(blob_store: BlobStore, jobs: Mapping[str, Job]) -> list[str]:
+    left = [kept.key async for kept in blob_store.below("uploads/")]
     counts = _attempts_that_count(jobs)
-    async for kept in depot.below("jobs/"):
+    async for kept in blob_store.below("jobs/"):
         _, job_id, attempt, _ = kept.key.split("/", 3)
         if counts.get(job_id) != attempt:
             left.append(kept.key)

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from secretary import processes
+from secretary.core import processes
 
 from ..acceptance.service import ROOT
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from secretary.signatures import signature
+from secretary.core.http_headers import webhook_signature
 
 from ..ports import free_ports
 from ..receiver import CUT, OK, RESET, Received, Receiver, Reply
@@ -45,7 +45,7 @@ def _is_signed(request: Received) -> bool:
     """Whatever time it says: the clock is set while it is on its way."""
     headers = request.headers
     timestamp = headers.get("webhook-timestamp", "")
-    right = signature(SECRET, request.message_id, timestamp, request.body)
+    right = webhook_signature(SECRET, request.message_id, timestamp, request.body)
     return timestamp.isdigit() and headers.get("webhook-signature") == right
 
 

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from secretary.errors import StoreUnavailable
-from secretary.store import JobStore, open_store
+from secretary.core.errors import StoreUnavailable
+from secretary.storage.gridfs import GridFsBlobStore
+from secretary.store import Store, open_store
+from secretary.store.mongo import MongoStore
 
 from ..acceptance.service import ROOT
 from . import looking, plan
@@ -50,7 +52,7 @@ async def run(directory: Path, store_kind: str, *, seconds: float, seed: int) ->
 
 
 class _Run:
-    def __init__(self, made: World, store: JobStore, report: Report) -> None:
+    def __init__(self, made: World, store: Store, report: Report) -> None:
         self._world = made
         self._store = store
         self._report = report
@@ -80,8 +82,8 @@ class _Run:
 
     async def _hurt_while_jobs_come(self, planned: dict[str, list[Fault]], seconds: float) -> None:
         made, seed = self._world, self._report.seed
-        desk = Desk(seed, str(made.journal), made.elsewhere.site, self._hook)
-        orders = desk.orders()
+        job_service = Desk(seed, str(made.journal), made.elsewhere.site, self._hook)
+        orders = job_service.orders()
         deadline = time.monotonic() + seconds
         async with asyncio.TaskGroup() as tasks:
             for number in range(CLIENTS):
@@ -163,8 +165,9 @@ class _Run:
             await asyncio.to_thread(_swept, member)
         for data in made.data_directories:
             left += looking.left_files(data, history.jobs, shared=made.server is not None)
-        if (depot := self._store.depot()) is not None:
-            left += await looking.left_in_depot(depot, history.jobs)
+        if isinstance(self._store, MongoStore):
+            blob_store = GridFsBlobStore(self._store)
+            left += await looking.left_in_depot(blob_store, history.jobs)
         return left
 
     def _sum_up(self, history: History) -> None:

@@ -5,22 +5,20 @@
 
 import asyncio
 
-from secretary.app import make_files, make_worker, opened_store
+from secretary.app import Application
 from secretary.config import load
 
 
 async def sweep() -> None:
-    settings = load()
-    async with opened_store(settings) as store:
-        upkeep = make_worker(settings, store).upkeep
-        await upkeep.prune()
-        await store.tidy()
-        await upkeep.sweep_uploads()
-        await upkeep.prune_cache()
-        await upkeep.clear_this_machine()
-        depot = make_files(settings, store).depot
-        if depot is not None:
-            await upkeep.look_through_depot(depot)
+    async with Application(load()) as app:
+        maintenance = app.maintenance()
+        await maintenance.prune()
+        await app.store.tidy()
+        await maintenance.sweep_uploads()
+        await maintenance.prune_cache()
+        await maintenance.clear_local_files()
+        if app.blob_store is not None:
+            await maintenance.sweep_blob_store(app.blob_store)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from secretary.job import Batch, Job, utc_now
-from secretary.store import JobStore, Wanted, WorkerInfo
+from secretary.core.job import Batch, Job, utc_now
+from secretary.store import Capacity, Store, WorkerInfo
 
 LEASE = timedelta(seconds=60)
 LAPSED = timedelta(seconds=-1)
@@ -25,14 +25,14 @@ def worker(worker_id: str = "worker-1") -> WorkerInfo:
 
 
 async def claim(
-    store: JobStore, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **wanted: Any
+    store: Store, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **wanted: Any
 ) -> list[Job]:
-    await store.enlist(worker(worker_id), lease)
-    return await store.claim(worker_id, Wanted(**{"slots": 1, **wanted}))
+    await store.register_worker(worker(worker_id), lease)
+    return await store.claim(worker_id, Capacity(**{"slots": 1, **wanted}))
 
 
 async def claimed(
-    store: JobStore, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **fields: Any
+    store: Store, worker_id: str = "worker-1", *, lease: timedelta = LEASE, **fields: Any
 ) -> Job:
     """A new job that this worker now runs."""
     await store.add([Job(**{"job_type": "pdf", **fields})])
@@ -40,7 +40,7 @@ async def claimed(
     return job
 
 
-async def add_batch(store: JobStore, size: int, **fields: Any) -> tuple[Batch, list[Job]]:
+async def add_batch(store: Store, size: int, **fields: Any) -> tuple[Batch, list[Job]]:
     batch = Batch(**fields)
     jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(size)]
     await store.add(jobs, batch=batch)

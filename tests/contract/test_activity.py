@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from secretary.job import Cancelled, Completed, Failed, Job, JobError, JobStatus, utc_now
-from secretary.store import JobQuery, JobStore
-from secretary.store.activity import SLOT, Activity, quantile, rung_of, slot_of, start_of
+from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, JobStatus, utc_now
+from secretary.store import JobQuery, Store
+from secretary.store.stats import SLOT, Throughput, bucket_of, quantile, slot_of, start_of
 
 from .given import LAPSED, claim, claimed, worker
 
@@ -17,13 +17,13 @@ def an_hour_ago() -> datetime:
     return start_of(slot_of(utc_now() - timedelta(hours=1)))
 
 
-async def lately(store: JobStore, user_id: str | None = None) -> dict[str, Activity]:
+async def lately(store: Store, user_id: str | None = None) -> dict[str, Throughput]:
     """What ended in the last hour or so, by type."""
-    found = await store.activity(an_hour_ago(), step=2 * SLOT * 31, parts=1, user_id=user_id)
+    found = await store.throughput(an_hour_ago(), step=2 * SLOT * 31, intervals=1, user_id=user_id)
     return {one.job_type: one for one in found}
 
 
-async def test_ends_are_counted_by_type_and_kind(store: JobStore) -> None:
+async def test_ends_are_counted_by_type_and_kind(store: Store) -> None:
     for _ in range(2):
         await store.finish(await claimed(store, job_type="pdf"), Completed())
     await store.finish(await claimed(store, job_type="pdf"), Failed(CORRUPT))
@@ -36,13 +36,13 @@ async def test_ends_are_counted_by_type_and_kind(store: JobStore) -> None:
     assert (found["a.b$c"].completed, found["a.b$c"].cancelled) == (0, 1)
 
 
-async def test_an_attempt_that_is_tried_again_is_no_end(store: JobStore) -> None:
+async def test_an_attempt_that_is_tried_again_is_no_end(store: Store) -> None:
     job = await claimed(store)
     await store.finish(job, Failed(CORRUPT, retry_at=utc_now()))
     assert await lately(store) == {}
 
 
-async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: JobStore) -> None:
+async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: Store) -> None:
     job = Job(job_type="pdf")
     await store.add([job])
     await store.cancel(JobQuery(job_id=job.job_id))
@@ -50,21 +50,21 @@ async def test_a_job_cancelled_before_it_started_has_no_waiting_time(store: JobS
     assert (found.cancelled, found.waits) == (1, {})
 
 
-async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store: JobStore) -> None:
+async def test_a_job_that_took_its_worker_down_too_often_counts_as_failed(store: Store) -> None:
     await claimed(store, lease=LAPSED)
     await store.rescue(max_crashes=1)
     assert (await lately(store))["pdf"].failed == {"WORKER_CRASHED": 1}
 
 
-async def test_each_part_of_a_span_has_its_own_count(store: JobStore) -> None:
+async def test_each_part_of_a_span_has_its_own_count(store: Store) -> None:
+    now = start_of(slot_of(utc_now()))  # before the job ends: it may end in the next slot
     await store.finish(await claimed(store), Completed())
-    now = start_of(slot_of(utc_now()))
-    found = await store.activity(now - 9 * SLOT, step=SLOT, parts=11)
-    assert [one.part for one in found] in ([9], [10])
-    assert await store.activity(now - 20 * SLOT, step=SLOT, parts=10) == []
+    found = await store.throughput(now - 9 * SLOT, step=SLOT, intervals=11)
+    assert [one.interval for one in found] in ([9], [10])
+    assert await store.throughput(now - 20 * SLOT, step=SLOT, intervals=10) == []
 
 
-async def test_a_user_is_told_of_his_own_jobs(store: JobStore) -> None:
+async def test_a_user_is_told_of_his_own_jobs(store: Store) -> None:
     await store.finish(await claimed(store, user_id="ann"), Completed())
     await store.finish(await claimed(store, user_id="bob"), Failed(CORRUPT))
     await store.finish(await claimed(store), Completed())
@@ -76,7 +76,7 @@ async def test_a_user_is_told_of_his_own_jobs(store: JobStore) -> None:
     assert await store.counts_of_user("eve") == {}
 
 
-async def test_what_is_restarted_or_deleted_stays_counted(store: JobStore) -> None:
+async def test_what_is_restarted_or_deleted_stays_counted(store: Store) -> None:
     failed = await claimed(store)
     await store.finish(failed, Failed(CORRUPT))
     await store.restart(JobQuery(job_id=failed.job_id))
@@ -88,29 +88,29 @@ async def test_what_is_restarted_or_deleted_stays_counted(store: JobStore) -> No
     assert (await lately(store))["pdf"] == done
 
 
-async def test_tidying_keeps_what_is_recent(store: JobStore) -> None:
+async def test_tidying_keeps_what_is_recent(store: Store) -> None:
     await store.finish(await claimed(store, user_id="ann"), Completed())
     await store.tidy()
     assert (await lately(store, "ann"))["pdf"].completed == 1
 
 
-async def test_it_is_told_how_many_jobs_each_worker_runs(store: JobStore) -> None:
+async def test_it_is_told_how_many_jobs_each_worker_runs(store: Store) -> None:
     await claimed(store)
     await claimed(store)
     await claimed(store, "worker-2")
-    await store.enlist(worker("worker-3"), timedelta(seconds=60))
+    await store.register_worker(worker("worker-3"), timedelta(seconds=60))
     assert await store.busy_slots() == {"worker-1": 2, "worker-2": 1}
 
 
 @pytest.mark.parametrize("seconds", [0.004, 0.3, 2.0, 47.0, 5000.0])
 def test_a_waiting_time_is_right_to_within_a_tenth(seconds: float) -> None:
-    told = quantile({rung_of(timedelta(seconds=seconds)): 1}, 0.95)
+    told = quantile({bucket_of(timedelta(seconds=seconds)): 1}, 0.95)
     assert told is not None
     assert abs(told - seconds) <= seconds / 10
 
 
 def test_quantiles_are_those_of_all_jobs() -> None:
-    waits = {rung_of(timedelta(seconds=1)): 94, rung_of(timedelta(seconds=60)): 6}
+    waits = {bucket_of(timedelta(seconds=1)): 94, bucket_of(timedelta(seconds=60)): 6}
     assert quantile(waits, 0.5) == pytest.approx(1, rel=0.1)
     assert quantile(waits, 0.95) == pytest.approx(60, rel=0.1)
     assert quantile({}, 0.5) is None

@@ -15,9 +15,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from secretary.errors import LeaseLost
-from secretary.job import (
-    FINAL,
+from secretary.core.errors import LeaseLost
+from secretary.core.job import (
+    FINAL_STATUSES,
     MAX_ATTEMPTS_KEPT,
     Batch,
     Cancelled,
@@ -32,7 +32,7 @@ from secretary.job import (
     Released,
     utc_now,
 )
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.store import JobQuery, Store, open_store
 
 from .given import LAPSED, LEASE, claim, worker
 
@@ -64,7 +64,7 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="history_"))
         self.runner = asyncio.Runner()
-        self.store: JobStore = open_store(f"sqlite://{self.directory}/jobs.db")
+        self.store: Store = open_store(f"sqlite://{self.directory}/jobs.db")
         self.do(self.store.open())
         self.batch = Batch()
         first = Job(job_type="pdf", batch_id=self.batch.batch_id)
@@ -149,7 +149,7 @@ class History(RuleBasedStateMachine):
     def a_job_is_restarted(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.states)))
         changed = self.do(self.store.restart(JobQuery(job_id=job_id)))
-        assert changed == ([job_id] if self.states[job_id] in FINAL else [])
+        assert changed == ([job_id] if self.states[job_id] in FINAL_STATUSES else [])
         if changed:
             self.states[job_id] = JobStatus.PENDING
             job = self.do(self.store.get(job_id))
@@ -157,7 +157,7 @@ class History(RuleBasedStateMachine):
 
     @rule(worker_id=st.sampled_from(WORKERS), most=st.integers(1, 3))
     def a_worker_vanishes(self, worker_id: str, most: int) -> None:
-        self.do(self.store.enlist(worker(worker_id), LAPSED))
+        self.do(self.store.register_worker(worker(worker_id), LAPSED))
         rescued = self.do(self.store.rescue(max_crashes=most))
         gone = {job_id for job_id, (owner, _) in self.held.items() if owner == worker_id}
         assert {one.job_id for one in rescued} == gone
@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
             assert one.cancelled == (job.status is JobStatus.CANCELLED)
             assert job.status is not JobStatus.PROCESSING
             self.states[one.job_id] = job.status
-        self.do(self.store.enlist(worker(worker_id), LEASE))
+        self.do(self.store.register_worker(worker(worker_id), LEASE))
 
     @rule(active=st.booleans())
     def the_batch_is_switched(self, active: bool) -> None:
@@ -178,7 +178,7 @@ class History(RuleBasedStateMachine):
     def a_job_is_deleted(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.states)))
         deleted = self.do(self.store.delete(JobQuery(job_id=job_id)))
-        assert deleted == ([job_id] if self.states[job_id] in FINAL else [])
+        assert deleted == ([job_id] if self.states[job_id] in FINAL_STATUSES else [])
         if deleted and len(self.states) > 1:
             del self.states[job_id]
             self.batched.discard(job_id)
@@ -193,7 +193,7 @@ class History(RuleBasedStateMachine):
         found = self.do(self.store.find(JobQuery(limit=1000))).items
         assert {job.job_id: job.status for job in found} == self.states
         for job in found:
-            assert (job.completed_at is not None) == (job.status in FINAL)
+            assert (job.completed_at is not None) == (job.status in FINAL_STATUSES)
             assert len(job.attempts) <= MAX_ATTEMPTS_KEPT + 1
             assert job.attempt == self.attempts[job.job_id]
             assert job.status is not JobStatus.COMPLETED or job.error is None

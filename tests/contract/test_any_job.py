@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secretary.job import AccessControl, Batch, Job, JobStatus
-from secretary.store import BatchQuery, JobQuery, JobStore
+from secretary.core.job import AccessControl, Batch, Job, JobStatus
+from secretary.store import BatchQuery, JobQuery, Store
 
 from ..any_values import ANY_TEXT, NEW_BATCH, NEW_JOB
 
@@ -18,7 +18,7 @@ ALL = list(HealthCheck)
 
 @settings(max_examples=25, suppress_health_check=ALL)
 @given(jobs=st.lists(NEW_JOB, min_size=1, max_size=4), batch=NEW_BATCH)
-async def test_what_is_added_comes_back(store: JobStore, jobs: list[Job], batch: Batch) -> None:
+async def test_what_is_added_comes_back(store: Store, jobs: list[Job], batch: Batch) -> None:
     batch = batch.model_copy(update={"batch_id": Batch().batch_id})
     jobs = [
         job.model_copy(update={"batch_id": batch.batch_id, "job_id": Job().job_id}) for job in jobs
@@ -68,7 +68,7 @@ SEARCHES = st.lists(st.tuples(WANTED, st.integers(1, 5)), min_size=3, max_size=6
 @settings(max_examples=12, suppress_health_check=ALL)
 @given(jobs=st.lists(LISTED, min_size=1, max_size=12), searches=SEARCHES)
 async def test_pages_together_are_what_was_looked_for(
-    store: JobStore, jobs: list[Job], searches: list[tuple[dict[str, Any], int]]
+    store: Store, jobs: list[Job], searches: list[tuple[dict[str, Any], int]]
 ) -> None:
     await forget_all(store)
     jobs = [job.model_copy(update={"job_id": Job().job_id}) for job in jobs]
@@ -85,7 +85,7 @@ async def test_pages_together_are_what_was_looked_for(
         assert all(times[one] >= times[next_] for one, next_ in pairwise(found)), "newest first"
 
 
-async def walked(store: JobStore, query: JobQuery) -> list[str]:
+async def walked(store: Store, query: JobQuery) -> list[str]:
     found: list[str] = []
     while True:
         page = await store.find(query)
@@ -106,12 +106,12 @@ def fits(job: Job, archived: bool, wanted: dict[str, Any]) -> bool:
         and job.may_read(wanted.get("visible_to"))
         and (text is None or text.lower() in (job.job_name or "").lower())
         and job.status in wanted.get("status", JobStatus)
-        and job.created_at >= wanted.get("created_after", BEGAN)
+        and job.created_at > wanted.get("created_after", BEGAN - timedelta(days=1))
         and job.created_at < wanted.get("created_before", BEGAN + timedelta(days=1))
     )
 
 
-async def forget_all(store: JobStore) -> None:
+async def forget_all(store: Store) -> None:
     while await store.cancel(JobQuery(limit=1000)):
         pass
     while await store.delete(JobQuery(limit=1000)):
@@ -120,7 +120,7 @@ async def forget_all(store: JobStore) -> None:
 
 @settings(max_examples=60, suppress_health_check=ALL)
 @given(cursor=ANY_TEXT | st.from_regex(r"-?[0-9]{1,19}\.[0-9]{1,19}", fullmatch=True))
-async def test_any_text_is_a_cursor_or_is_refused(store: JobStore, cursor: str) -> None:
+async def test_any_text_is_a_cursor_or_is_refused(store: Store, cursor: str) -> None:
     for find in (
         lambda: store.find(JobQuery(cursor=cursor)),
         lambda: store.find_batches(BatchQuery(cursor=cursor)),

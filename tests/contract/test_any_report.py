@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from secretary.job import (
+from secretary.core.job import (
     MAX_LOG_ENTRIES,
     MAX_LOG_MESSAGE,
     Completed,
@@ -17,7 +17,7 @@ from secretary.job import (
     LogEntry,
     Progress,
 )
-from secretary.store import JobStore
+from secretary.store import Store
 
 from ..any_values import ANY_TEXT
 from .given import claimed
@@ -45,7 +45,7 @@ def whole(text: str) -> str:
 @given(text=ANY_TEXT, details=DETAILS)
 @example(text=HALF, details={HALF: [HALF]})
 async def test_a_failed_job_keeps_its_error(
-    store: JobStore, text: str, details: dict[str, Any]
+    store: Store, text: str, details: dict[str, Any]
 ) -> None:
     job = await claimed(store)
     logs = [LogEntry(message=text)]
@@ -63,7 +63,7 @@ async def test_a_failed_job_keeps_its_error(
 @settings(max_examples=25, suppress_health_check=ALL)
 @given(results=DETAILS)
 @example(results={HALF: {HALF: HALF}})
-async def test_a_completed_job_keeps_its_results(store: JobStore, results: dict[str, Any]) -> None:
+async def test_a_completed_job_keeps_its_results(store: Store, results: dict[str, Any]) -> None:
     job = await claimed(store)
     await store.finish(job, Completed(results))
     found = await store.get(job.job_id)
@@ -73,7 +73,7 @@ async def test_a_completed_job_keeps_its_results(store: JobStore, results: dict[
 
 @settings(max_examples=10, suppress_health_check=ALL)
 @given(parts=st.lists(st.integers(1, 700), min_size=1, max_size=4), length=st.integers(0, 9000))
-async def test_a_log_is_bounded(store: JobStore, parts: list[int], length: int) -> None:
+async def test_a_log_is_bounded(store: Store, parts: list[int], length: int) -> None:
     job = await claimed(store)
     total = 0
     for part in parts:

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from secretary.job import Cancelled, Completed, Failed, Job, JobError, Progress, utc_now
-from secretary.store import Change, JobQuery, JobStore, open_store
+from secretary.core.job import Cancelled, Completed, Failed, Job, JobError, Progress, utc_now
+from secretary.store import Change, JobQuery, Store, open_store
 
 from ..mongod import Mongod
 from ..waiting import until
@@ -40,12 +40,12 @@ ERROR = JobError(code="FILE_CORRUPT", message="It is torn")
 class Reader:
     """Follows the changes of a store."""
 
-    def __init__(self, store: JobStore, position: str) -> None:
+    def __init__(self, store: Store, position: str) -> None:
         self.store = store
         self.position = position
 
     @classmethod
-    async def of(cls, store: JobStore) -> "Reader":
+    async def of(cls, store: Store) -> "Reader":
         return cls(store, (await store.changes(None)).position)
 
     async def read(self, *, limit: int = 1000) -> list[Change]:
@@ -75,7 +75,7 @@ class Reader:
 
 
 @pytest.fixture
-async def other(store: JobStore, store_url: str) -> AsyncIterator[JobStore]:
+async def other(store: Store, store_url: str) -> AsyncIterator[Store]:
     """Another process's way to the same data."""
     other = open_store(store_url)
     await other.open()
@@ -83,7 +83,7 @@ async def other(store: JobStore, store_url: str) -> AsyncIterator[JobStore]:
     await other.close()
 
 
-async def test_it_begins_now(store: JobStore) -> None:
+async def test_it_begins_now(store: Store) -> None:
     await store.add([Job()])
     reader = await Reader.of(store)
     assert await reader.read() == []
@@ -92,7 +92,7 @@ async def test_it_begins_now(store: JobStore) -> None:
     await reader.until({job.job_id})
 
 
-async def test_a_position_stays_valid(store: JobStore) -> None:
+async def test_a_position_stays_valid(store: Store) -> None:
     reader = await Reader.of(store)
     job = Job()
     await store.add([job])
@@ -101,7 +101,7 @@ async def test_a_position_stays_valid(store: JobStore) -> None:
     await again.until({job.job_id})
 
 
-Act = Callable[[JobStore, Job], Awaitable[object]]
+Act = Callable[[Store, Job], Awaitable[object]]
 
 ACTS: dict[str, Act] = {
     "progress": lambda store, job: store.report(job, Progress(step="x", percent=5)),
@@ -116,13 +116,13 @@ ACTS: dict[str, Act] = {
 }
 
 
-async def _lapse(store: JobStore) -> None:
+async def _lapse(store: Store) -> None:
     await claim(store, lease=LAPSED)
     await store.rescue()
 
 
 @pytest.mark.parametrize("act", ACTS)
-async def test_a_change_of_a_running_job_is_told(store: JobStore, act: str) -> None:
+async def test_a_change_of_a_running_job_is_told(store: Store, act: str) -> None:
     job = await claimed(store)
     reader = await Reader.of(store)
     await ACTS[act](store, job)
@@ -130,7 +130,7 @@ async def test_a_change_of_a_running_job_is_told(store: JobStore, act: str) -> N
     assert await reader.read() == []
 
 
-async def test_a_claim_is_told(store: JobStore) -> None:
+async def test_a_claim_is_told(store: Store) -> None:
     reader = await Reader.of(store)
     job = Job(job_type="pdf")
     await store.add([job])
@@ -139,7 +139,7 @@ async def test_a_claim_is_told(store: JobStore) -> None:
     await reader.until({job.job_id})
 
 
-async def test_a_restart_and_a_deletion_are_told(store: JobStore) -> None:
+async def test_a_restart_and_a_deletion_are_told(store: Store) -> None:
     job = await claimed(store)
     await store.finish(job, Completed())
     reader = await Reader.of(store)
@@ -151,7 +151,7 @@ async def test_a_restart_and_a_deletion_are_told(store: JobStore) -> None:
     await reader.until({job.job_id})
 
 
-async def test_what_follows_the_deletion_of_the_newest_job_is_told(store: JobStore) -> None:
+async def test_what_follows_the_deletion_of_the_newest_job_is_told(store: Store) -> None:
     """Its place in the order must not be given to another change."""
     first, last = await claimed(store), await claimed(store, "worker-2")
     await store.finish(last, Completed())
@@ -167,14 +167,14 @@ async def test_what_follows_the_deletion_of_the_newest_job_is_told(store: JobSto
     await late.until({first.job_id, job.job_id})
 
 
-async def test_a_job_is_told_with_its_batch(store: JobStore) -> None:
+async def test_a_job_is_told_with_its_batch(store: Store) -> None:
     reader = await Reader.of(store)
     batch, jobs = await add_batch(store, 3)
     found = await reader.until({job.job_id for job in jobs})
     assert {change.batch_id for change in found if change.job_id} == {batch.batch_id}
 
 
-async def test_a_batch_that_itself_changes_is_told(store: JobStore) -> None:
+async def test_a_batch_that_itself_changes_is_told(store: Store) -> None:
     batch, jobs = await add_batch(store, 1)
     (job,) = await claim(store)
     for change in ({"is_active": False}, {"is_active": True}, {"archived": True}):
@@ -188,7 +188,7 @@ async def test_a_batch_that_itself_changes_is_told(store: JobStore) -> None:
     assert jobs[0].job_id == job.job_id
 
 
-async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: JobStore) -> None:
+async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: Store) -> None:
     reader = await Reader.of(store)
     batch, _ = await add_batch(store, 1)
     (job,) = await claim(store)
@@ -203,14 +203,14 @@ async def test_the_end_of_a_batch_is_told_no_earlier_than_it_is_seen(store: JobS
         await asyncio.sleep(0.01)
 
 
-async def test_archiving_a_batch_tells_of_its_jobs(store: JobStore) -> None:
+async def test_archiving_a_batch_tells_of_its_jobs(store: Store) -> None:
     batch, jobs = await add_batch(store, 3)
     reader = await Reader.of(store)
     await store.change_batch(batch.batch_id, archived=True)
     await reader.until({job.job_id for job in jobs})
 
 
-async def test_pages_lead_through_changes_made_together(store: JobStore) -> None:
+async def test_pages_lead_through_changes_made_together(store: Store) -> None:
     reader = await Reader.of(store)
     batch, jobs = await add_batch(store, 25)
     await store.change_batch(batch.batch_id, archived=True)
@@ -222,7 +222,7 @@ async def test_pages_lead_through_changes_made_together(store: JobStore) -> None
         found |= {change.job_id for change in await reader.read(limit=4)}
 
 
-async def test_what_another_process_changes_is_told(store: JobStore, other: JobStore) -> None:
+async def test_what_another_process_changes_is_told(store: Store, other: Store) -> None:
     reader = await Reader.of(store)
     job = await claimed(other)
     await reader.until({job.job_id})
@@ -230,16 +230,14 @@ async def test_what_another_process_changes_is_told(store: JobStore, other: JobS
     await reader.until({job.job_id})
 
 
-async def test_a_position_of_one_process_is_good_in_another(
-    store: JobStore, other: JobStore
-) -> None:
+async def test_a_position_of_one_process_is_good_in_another(store: Store, other: Store) -> None:
     reader = await Reader.of(store)
     job = Job()
     await store.add([job])
     await Reader(other, reader.position).until({job.job_id})
 
 
-async def test_nothing_is_lost_among_many_writers(store: JobStore, other: JobStore) -> None:
+async def test_nothing_is_lost_among_many_writers(store: Store, other: Store) -> None:
     """Each change is followed by a look that is as new as the change."""
     reader = await Reader.of(store)
     done = asyncio.Event()
@@ -255,7 +253,7 @@ async def test_nothing_is_lost_among_many_writers(store: JobStore, other: JobSto
                 return
             await asyncio.sleep(0.001)
 
-    async def write(to: JobStore, name: str) -> None:
+    async def write(to: Store, name: str) -> None:
         for _ in range(15):
             await to.add([Job(job_type=name)])
             (job,) = await claim(to, name, job_types={name})
@@ -271,7 +269,7 @@ async def test_nothing_is_lost_among_many_writers(store: JobStore, other: JobSto
     assert len(seen) == 8 * 15
 
 
-async def test_it_waits_for_a_change_of_its_own_process(store: JobStore) -> None:
+async def test_it_waits_for_a_change_of_its_own_process(store: Store) -> None:
     reader = await Reader.of(store)
     job = await claimed(store)
     await reader.until({job.job_id})
@@ -291,7 +289,7 @@ async def test_it_waits_for_a_change_of_its_own_process(store: JobStore) -> None
     assert await asyncio.wait_for(waiting, 4) - finished < 1
 
 
-async def test_it_waits_no_longer_than_it_was_told_to(store: JobStore) -> None:
+async def test_it_waits_no_longer_than_it_was_told_to(store: Store) -> None:
     reader = await Reader.of(store)
     started = time.monotonic()
     assert (await store.changes(reader.position, seconds=0.05)).items == []
@@ -299,7 +297,7 @@ async def test_it_waits_no_longer_than_it_was_told_to(store: JobStore) -> None:
 
 
 @pytest.mark.parametrize("position", ["", "x", "1.x", "99999999999999999999", "t:1:1", "s:00", "é"])
-async def test_a_position_that_no_store_gave_out_is_a_gap(store: JobStore, position: str) -> None:
+async def test_a_position_that_no_store_gave_out_is_a_gap(store: Store, position: str) -> None:
     found = await store.changes(position)
     assert found.gap
     assert found.items == []

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from secretary.errors import Conflict, NotFound
-from secretary.job import (
+from secretary.core.errors import Conflict, NotFound
+from secretary.core.job import (
     AccessControl,
     Completed,
     Failed,
@@ -18,7 +18,7 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import BatchQuery, IdempotencyKey, JobQuery, JobStore
+from secretary.store import BatchQuery, IdempotencyKey, JobQuery, Store
 
 from .given import claim, claimed
 
@@ -32,7 +32,7 @@ def only(job: Job) -> JobQuery:
 
 class TestWaiting:
     async def test_it_is_told_since_when_the_next_job_of_each_type_waits(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         assert await store.waiting_since() == {}
         first, second = Job(job_type="pdf"), Job(job_type="pdf")
@@ -43,18 +43,18 @@ class TestWaiting:
         await claim(store, slots=2, job_types={"pdf"})
         assert (await store.waiting_since())["pdf"] == second.created_at
 
-    async def test_who_may_not_start_yet_does_not_wait(self, store: JobStore) -> None:
+    async def test_who_may_not_start_yet_does_not_wait(self, store: Store) -> None:
         await store.add([Job(run_at=utc_now() + timedelta(hours=1))])
         await claimed(store)
         assert await store.waiting_since() == {}
 
-    async def test_waiting_begins_when_the_time_has_come(self, store: JobStore) -> None:
+    async def test_waiting_begins_when_the_time_has_come(self, store: Store) -> None:
         job = Job(run_at=utc_now() - timedelta(minutes=1))
         early = job.model_copy(update={"created_at": utc_now() - timedelta(hours=1)})
         await store.add([early])
         assert await store.waiting_since() == {early.job_type: early.run_at}
 
-    async def test_a_job_that_goes_back_waits_from_then_on(self, store: JobStore) -> None:
+    async def test_a_job_that_goes_back_waits_from_then_on(self, store: Store) -> None:
         job = await claimed(store, created_at=utc_now() - timedelta(hours=1))
         before = utc_now()
         await store.finish(job, Released())
@@ -62,7 +62,7 @@ class TestWaiting:
 
 
 class TestReading:
-    async def test_a_job_comes_back_as_it_was_added(self, store: JobStore) -> None:
+    async def test_a_job_comes_back_as_it_was_added(self, store: Store) -> None:
         job = Job(
             job_type="pdf",
             job_name="Annual report",
@@ -78,17 +78,17 @@ class TestReading:
         await store.add([job])
         assert await store.get(job.job_id) == job.model_copy(update={"updated_at": job.created_at})
 
-    async def test_an_unknown_id_is_not_found(self, store: JobStore) -> None:
+    async def test_an_unknown_id_is_not_found(self, store: Store) -> None:
         with pytest.raises(NotFound):
             await store.get("job-none")
 
-    async def test_a_job_is_stored_once_only(self, store: JobStore) -> None:
+    async def test_a_job_is_stored_once_only(self, store: Store) -> None:
         job = Job()
         await store.add([job])
         with pytest.raises(Conflict):
             await store.add([job])
 
-    async def test_any_text_comes_back_as_it_was(self, store: JobStore) -> None:
+    async def test_any_text_comes_back_as_it_was(self, store: Store) -> None:
         parameters = {"a.b": {"$c": "\ud800 \u0000 ü 𝄞"}, "": [2**62, -1.5, True, None]}
         job = await claimed(store, parameters=parameters)
         await store.finish(job, Completed({"text": "half a pair: \udc00"}))
@@ -96,7 +96,7 @@ class TestReading:
         assert (job.parameters, read.parameters) == (parameters, parameters)
         assert read.results == {"text": "half a pair: \udc00"}
 
-    async def test_big_results_come_back_whole(self, store: JobStore) -> None:
+    async def test_big_results_come_back_whole(self, store: Store) -> None:
         job = await claimed(store)
         results = {"extracted_text": "ä" * 9_000_000, "page_texts": ["x"] * 1000}
         await store.finish(job, Completed(results))
@@ -104,7 +104,7 @@ class TestReading:
 
 
 class TestFinding:
-    async def test_the_newest_come_first_page_by_page(self, store: JobStore) -> None:
+    async def test_the_newest_come_first_page_by_page(self, store: Store) -> None:
         jobs = [Job(job_type="pdf") for _ in range(7)]
         for job in jobs:
             await store.add([job])
@@ -118,7 +118,7 @@ class TestFinding:
         assert seen == [job.job_id for job in reversed(jobs)]
 
     async def test_a_page_goes_on_where_the_last_ended_though_jobs_were_added(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         jobs = [Job() for _ in range(4)]
         for job in jobs:
@@ -128,7 +128,7 @@ class TestFinding:
         second = await store.find(JobQuery(limit=2, cursor=first.next_cursor))
         assert [job.job_id for job in second.items] == [jobs[1].job_id, jobs[0].job_id]
 
-    async def test_jobs_may_be_deleted_while_they_are_listed(self, store: JobStore) -> None:
+    async def test_jobs_may_be_deleted_while_they_are_listed(self, store: Store) -> None:
         async def delete() -> None:
             for job in jobs:
                 await store.delete(only(job))
@@ -144,7 +144,7 @@ class TestFinding:
         await deleting
         assert not (await store.find(JobQuery())).items
 
-    async def test_terms_hold_together(self, store: JobStore) -> None:
+    async def test_terms_hold_together(self, store: Store) -> None:
         wanted = Job(job_type="pdf", user_id="ann", job_name="Report for March")
         await store.add([wanted])
         await store.add([Job(job_type="pdf", user_id="bob")])
@@ -159,13 +159,13 @@ class TestFinding:
         assert not (await store.find(JobQuery(created_before=wanted.created_at))).items
 
     @pytest.mark.parametrize("text", ["my_", "100%", "y_r", "MY_REPORT"])
-    async def test_a_text_is_found_as_it_is_written(self, store: JobStore, text: str) -> None:
+    async def test_a_text_is_found_as_it_is_written(self, store: Store, text: str) -> None:
         await store.add([Job(job_name="my_report 100%")])
         await store.add([Job(job_name="myXreport 1000")])
         found = (await store.find(JobQuery(text=text))).items
         assert [job.job_name for job in found] == ["my_report 100%"]
 
-    async def test_a_strange_text_can_be_looked_for(self, store: JobStore) -> None:
+    async def test_a_strange_text_can_be_looked_for(self, store: Store) -> None:
         await store.add([Job(job_name="another")])
         await store.find(JobQuery(text="\0"))  # a character that neither database can look for
         for text in ("[(*", "\\", "$", "'", '"'):
@@ -173,14 +173,14 @@ class TestFinding:
 
     @pytest.mark.parametrize("cursor", ["", "x", "1", "a.b", "99999999999999999999999999.1", "."])
     async def test_a_cursor_that_no_list_gave_out_is_refused(
-        self, store: JobStore, cursor: str
+        self, store: Store, cursor: str
     ) -> None:
         with pytest.raises(ValueError):
             await store.find(JobQuery(cursor=cursor))
         with pytest.raises(ValueError):
             await store.find_batches(BatchQuery(cursor=cursor))
 
-    async def test_states_and_error_codes_are_found(self, store: JobStore) -> None:
+    async def test_states_and_error_codes_are_found(self, store: Store) -> None:
         failed = await claimed(store)
         await store.finish(failed, Failed(ERROR))
         done = await claimed(store)
@@ -191,14 +191,14 @@ class TestFinding:
         found = (await store.find(JobQuery(error_code="UPSTREAM_FAILED"))).items
         assert [job.job_id for job in found] == [failed.job_id]
 
-    async def test_results_and_logs_are_left_out_unless_asked_for(self, store: JobStore) -> None:
+    async def test_results_and_logs_are_left_out_unless_asked_for(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Completed({"text": "hello"}))
         (short,) = (await store.find(JobQuery())).items
         (whole,) = (await store.find(JobQuery(include=frozenset({"results"})))).items
         assert (short.results, whole.results) == (None, {"text": "hello"})
 
-    async def test_a_user_sees_only_what_he_may_read(self, store: JobStore) -> None:
+    async def test_a_user_sees_only_what_he_may_read(self, store: Store) -> None:
         private = Job(job_type="a", user_id="ann")
         public = Job(job_type="b", user_id="ann", access_control=AccessControl(visibility="public"))
         shared = Job(
@@ -218,7 +218,7 @@ class TestFinding:
         assert await visible_to("eve") == "db"
         assert await visible_to(None) == "edcba"
 
-    async def test_a_users_pages_have_no_gaps(self, store: JobStore) -> None:
+    async def test_a_users_pages_have_no_gaps(self, store: Store) -> None:
         for n in range(10):
             await store.add([Job(job_type=str(n), user_id=("bob", None)[n % 2])])
         first = await store.find(JobQuery(visible_to="bob", limit=4))
@@ -228,7 +228,7 @@ class TestFinding:
 
 
 class TestIdempotency:
-    async def test_the_same_key_and_request_is_answered_alike(self, store: JobStore) -> None:
+    async def test_the_same_key_and_request_is_answered_alike(self, store: Store) -> None:
         key = IdempotencyKey("k", "body-1")
         first = await store.add([Job()], idempotency=key)
         again = await store.add([Job()], idempotency=key)
@@ -236,24 +236,24 @@ class TestIdempotency:
         assert (first.replayed, again.replayed) == (False, True)
         assert len((await store.find(JobQuery())).items) == 1
 
-    async def test_the_same_key_with_another_request_is_a_conflict(self, store: JobStore) -> None:
+    async def test_the_same_key_with_another_request_is_a_conflict(self, store: Store) -> None:
         await store.add([Job()], idempotency=IdempotencyKey("k", "body-1"))
         with pytest.raises(Conflict):
             await store.add([Job()], idempotency=IdempotencyKey("k", "body-2"))
         assert len((await store.find(JobQuery())).items) == 1
 
-    async def test_keys_of_different_users_do_not_meet(self, store: JobStore) -> None:
+    async def test_keys_of_different_users_do_not_meet(self, store: Store) -> None:
         first = await store.add([Job()], idempotency=IdempotencyKey("k", "x", scope="ann"))
         other = await store.add([Job()], idempotency=IdempotencyKey("k", "y", scope="bob"))
         assert first.job_ids != other.job_ids
 
-    async def test_a_hundred_equal_requests_at_once_make_one_job(self, store: JobStore) -> None:
+    async def test_a_hundred_equal_requests_at_once_make_one_job(self, store: Store) -> None:
         key = IdempotencyKey("k", "body")
         added = await asyncio.gather(*(store.add([Job()], idempotency=key) for _ in range(100)))
         assert len({answer.job_ids[0] for answer in added}) == 1
         assert len((await store.find(JobQuery())).items) == 1
 
-    async def test_an_old_key_is_forgotten(self, store: JobStore) -> None:
+    async def test_an_old_key_is_forgotten(self, store: Store) -> None:
         past = utc_now() - timedelta(seconds=1)
         await store.add([Job()], idempotency=IdempotencyKey("k", "x", expires_at=past))
         again = await store.add([Job()], idempotency=IdempotencyKey("k", "y"))
@@ -261,7 +261,7 @@ class TestIdempotency:
 
 
 class TestCancelling:
-    async def test_a_pending_job_ends_at_once(self, store: JobStore) -> None:
+    async def test_a_pending_job_ends_at_once(self, store: Store) -> None:
         job = Job()
         await store.add([job])
         assert await store.cancel(only(job)) == [job.job_id]
@@ -271,20 +271,20 @@ class TestCancelling:
         assert ended.completed_at is not None
         assert await claim(store) == []
 
-    async def test_of_a_running_job_its_worker_is_told(self, store: JobStore) -> None:
+    async def test_of_a_running_job_its_worker_is_told(self, store: Store) -> None:
         job = await claimed(store)
         assert await store.cancel(only(job)) == [job.job_id]
         running = await store.get(job.job_id)
         assert (running.status, running.cancel_requested) == (JobStatus.PROCESSING, True)
         assert await store.cancel(only(job)) == []
 
-    async def test_an_ended_job_is_left_alone(self, store: JobStore) -> None:
+    async def test_an_ended_job_is_left_alone(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
         assert await store.cancel(only(job)) == []
         assert (await store.get(job.job_id)).status is JobStatus.COMPLETED
 
-    async def test_cancelling_wakes_who_waits(self, store: JobStore) -> None:
+    async def test_cancelling_wakes_who_waits(self, store: Store) -> None:
         job = await claimed(store)
         since = await store.wait(-1, seconds=0)
         waiting = asyncio.create_task(store.wait(since, seconds=30))
@@ -294,7 +294,7 @@ class TestCancelling:
 
 
 class TestRestarting:
-    async def test_a_failed_job_starts_anew(self, store: JobStore) -> None:
+    async def test_a_failed_job_starts_anew(self, store: Store) -> None:
         job = await claimed(store)
         await store.report(job, Progress(step="reading", percent=50))
         await store.finish(job, Failed(ERROR))
@@ -306,7 +306,7 @@ class TestRestarting:
         (again,) = await claim(store)
         assert (again.job_id, again.attempt) == (job.job_id, 2)
 
-    async def test_the_attempts_before_stay_readable(self, store: JobStore) -> None:
+    async def test_the_attempts_before_stay_readable(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(ERROR))
         await store.restart(only(job))
@@ -314,7 +314,7 @@ class TestRestarting:
         assert (attempt.attempt, attempt.worker_id, attempt.error) == (1, "worker-1", ERROR)
         assert attempt.ended_at is not None
 
-    async def test_a_running_or_pending_job_is_left_alone(self, store: JobStore) -> None:
+    async def test_a_running_or_pending_job_is_left_alone(self, store: Store) -> None:
         running, pending = await claimed(store), Job()
         await store.add([pending])
         assert await store.restart(only(running)) == []
@@ -322,7 +322,7 @@ class TestRestarting:
 
 
 class TestArchivingAndDeleting:
-    async def test_an_archived_job_is_hidden_from_the_default_list(self, store: JobStore) -> None:
+    async def test_an_archived_job_is_hidden_from_the_default_list(self, store: Store) -> None:
         job = Job()
         await store.add([job])
         assert await store.archive(only(job)) == [job.job_id]
@@ -331,20 +331,20 @@ class TestArchivingAndDeleting:
         assert await store.archive(only(job), archived=False) == [job.job_id]
         assert (await store.find(JobQuery(archived=False))).items
 
-    async def test_an_ended_job_can_be_deleted(self, store: JobStore) -> None:
+    async def test_an_ended_job_can_be_deleted(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Completed({"text": "x"}))
         assert await store.delete(only(job)) == [job.job_id]
         with pytest.raises(NotFound):
             await store.get(job.job_id)
 
-    async def test_a_running_or_pending_job_is_not_deleted(self, store: JobStore) -> None:
+    async def test_a_running_or_pending_job_is_not_deleted(self, store: Store) -> None:
         running, pending = await claimed(store), Job()
         await store.add([pending])
         assert await store.delete(only(running)) == []
         assert await store.delete(only(pending)) == []
 
-    async def test_changes_by_filter_go_on_until_nothing_is_left(self, store: JobStore) -> None:
+    async def test_changes_by_filter_go_on_until_nothing_is_left(self, store: Store) -> None:
         for _ in range(5):
             await store.add([Job(job_type="pdf")])
         await store.add([Job(job_type="audio")])
@@ -352,7 +352,7 @@ class TestArchivingAndDeleting:
         sizes = [len(await store.cancel(query)) for _ in range(4)]
         assert sizes == [2, 2, 1, 0]
 
-    async def test_ended_jobs_are_found_when_they_are_old(self, store: JobStore) -> None:
+    async def test_ended_jobs_are_found_when_they_are_old(self, store: Store) -> None:
         done, failed = await claimed(store), await claimed(store)
         await store.finish(done, Completed())
         await store.finish(failed, Failed(ERROR))
@@ -366,7 +366,7 @@ class TestArchivingAndDeleting:
 
 
 class TestCounting:
-    async def test_jobs_are_counted_by_type_and_state(self, store: JobStore) -> None:
+    async def test_jobs_are_counted_by_type_and_state(self, store: Store) -> None:
         done = await claimed(store)
         await store.finish(done, Completed())
         await store.add([Job(job_type="pdf")])

@@ -5,8 +5,17 @@ from typing import Any
 
 import pytest
 
-from secretary.job import AccessControl, Batch, Completed, Failed, Job, JobError, JobStatus, utc_now
-from secretary.store import JobQuery, JobStore
+from secretary.core.job import (
+    AccessControl,
+    Batch,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    JobStatus,
+    utc_now,
+)
+from secretary.store import JobQuery, Store
 
 from .given import claim
 
@@ -15,7 +24,7 @@ FAILED = frozenset({JobStatus.FAILED})
 BEGAN = utc_now() - timedelta(hours=1)
 
 
-async def fill(store: JobStore) -> str:
+async def fill(store: Store) -> str:
     """Jobs of several types, users and names, some of them ended, most archived."""
     batch = Batch()
     shared = AccessControl(visibility="private", read_access=("guest",))
@@ -38,7 +47,7 @@ async def fill(store: JobStore) -> str:
     return batch.batch_id
 
 
-async def walked(store: JobStore, query: JobQuery) -> tuple[list[str], int]:
+async def walked(store: Store, query: JobQuery) -> tuple[list[str], int]:
     """All jobs of a query, page by page, and how many pages were cut short."""
     found: list[str] = []
     short = 0
@@ -73,7 +82,7 @@ TERMS: list[dict[str, Any]] = [
 ]
 
 
-async def test_nothing_is_missing_and_nothing_comes_twice(store: JobStore) -> None:
+async def test_nothing_is_missing_and_nothing_comes_twice(store: Store) -> None:
     batch_id = await fill(store)
     for terms in [*TERMS, {"batch_id": batch_id, "status": FAILED}]:
         query = JobQuery(limit=20, **terms)
@@ -82,7 +91,7 @@ async def test_nothing_is_missing_and_nothing_comes_twice(store: JobStore) -> No
         assert found == expected, terms
 
 
-async def test_a_search_without_time_says_how_far_it_came(store: JobStore) -> None:
+async def test_a_search_without_time_says_how_far_it_came(store: Store) -> None:
     await fill(store)
     query = JobQuery(text="nothing of the kind", search_seconds=0.0)
     page = await store.find(query)
@@ -92,7 +101,7 @@ async def test_a_search_without_time_says_how_far_it_came(store: JobStore) -> No
     assert (found, short) == ([], JOBS // 200)
 
 
-async def test_with_enough_time_a_search_is_like_any_other(store: JobStore) -> None:
+async def test_with_enough_time_a_search_is_like_any_other(store: Store) -> None:
     await fill(store)
     page = await store.find(JobQuery(text="Report 69", search_seconds=60.0, limit=5))
     assert (len(page.items), page.searched_to) == (5, None)
@@ -102,6 +111,6 @@ async def test_with_enough_time_a_search_is_like_any_other(store: JobStore) -> N
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "1.2.3", ""])
-async def test_a_cursor_that_no_list_gave_out_is_refused(store: JobStore, cursor: str) -> None:
+async def test_a_cursor_that_no_list_gave_out_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(ValueError):
         await store.find(JobQuery(cursor=cursor, search_seconds=1.0))

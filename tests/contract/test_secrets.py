@@ -6,8 +6,17 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from secretary.job import AccessControl, Batch, Cancelled, Completed, Failed, Job, JobError, Outcome
-from secretary.store import BatchQuery, JobQuery, JobStore, open_store
+from secretary.core.job import (
+    AccessControl,
+    Batch,
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    Outcome,
+)
+from secretary.store import BatchQuery, JobQuery, Store, open_store
 
 from ..mongod import Mongod
 from .given import claim, claimed
@@ -18,13 +27,13 @@ KEPT = {"url": "https://example.org", "extra": {"note": "n"}}
 
 
 class TestParameters:
-    async def test_a_job_that_has_completed_keeps_no_secret(self, store: JobStore) -> None:
+    async def test_a_job_that_has_completed_keeps_no_secret(self, store: Store) -> None:
         job = await claimed(store, parameters=GIVEN)
         assert job.parameters == GIVEN
         await store.finish(job, Completed({}))
         assert (await store.get(job.job_id)).parameters == KEPT
 
-    async def test_nor_do_long_parameters(self, store: JobStore) -> None:
+    async def test_nor_do_long_parameters(self, store: Store) -> None:
         text = "x" * 100_000
         job = await claimed(store, parameters={**GIVEN, "text": text})
         await store.finish(job, Completed({"text": text}))
@@ -48,7 +57,7 @@ class TestParameters:
 
     @pytest.mark.parametrize("outcome", [Failed(ERROR), Cancelled()])
     async def test_one_that_can_be_restarted_keeps_what_it_needs(
-        self, store: JobStore, outcome: Outcome
+        self, store: Store, outcome: Outcome
     ) -> None:
         job = await claimed(store, parameters=GIVEN)
         await store.finish(job, outcome)
@@ -59,7 +68,7 @@ class TestParameters:
 
 class TestNames:
     async def test_a_name_that_looks_like_everybody_is_nobodys_but_its_owners(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         listed = AccessControl(read_access=("*", "%", "bob*"))
         batch = Batch(user_id="*")

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import Conflict, KeyReused
-from secretary.job import (
+from secretary.core.errors import Conflict, KeyReused
+from secretary.core.job import (
     MAX_LOG_ENTRIES,
     AccessControl,
     Attempt,
     Batch,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
@@ -25,21 +26,20 @@ from secretary.job import (
     LogEntry,
     Progress,
     Released,
-    Try,
     Webhook,
     utc_now,
 )
-from secretary.store import IdempotencyKey, JobQuery, JobStore, Wanted, open_store
-from secretary.store.outbox import EventsWanted, Pace
+from secretary.store import Capacity, IdempotencyKey, JobQuery, Store, open_store
+from secretary.store.outbox import EventCapacity, ProgressSchedule
 from secretary.store.transfer import (
     KINDS,
     BatchRecord,
     JobRecord,
     KeyRecord,
     Kind,
+    OutboxState,
     Record,
     RecordId,
-    Telling,
     differs,
     digest,
 )
@@ -47,8 +47,8 @@ from tests.mongod import Mongod
 
 from .given import LEASE, claim, claimed, worker
 
-#: Times with all the digits that are stored.
-T0 = utc_now().replace(microsecond=123457)
+#: Times with all the digits that are stored; in the past, whatever the fraction of the second.
+T0 = (utc_now() - timedelta(seconds=1)).replace(microsecond=123457)
 ERROR = JobError(code="UPSTREAM_FAILED", message="503: ü", details={"a.b": {"$c": [1, None]}})
 HOOK = Webhook.model_validate(
     {
@@ -61,21 +61,21 @@ HOOK = Webhook.model_validate(
         "x-unknown": {"kept": True},
     }
 )
-PACE = Pace(
-    told_percent=40,
-    ripe_percent=45,
-    ripe_at=T0 + timedelta(seconds=1),
+PACE = ProgressSchedule(
+    sent_percent=40,
+    early_percent=45,
+    early_at=T0 + timedelta(seconds=1),
     due_at=T0 + timedelta(seconds=60),
 )
 TRIES = (
-    Try(at=T0, status=503, duration_ms=12),
-    Try(at=T0 + timedelta(seconds=5), error="ConnectTimeout", duration_ms=5000),
+    DeliveryAttempt(at=T0, status=503, duration_ms=12),
+    DeliveryAttempt(at=T0 + timedelta(seconds=5), error="ConnectTimeout", duration_ms=5000),
 )
 ODD = {"": 1, "$x": 2**60, "a.b": "\ud800", "n": None, "deep": [[{"ü": 1.5}]], "big": 2**31}
 
 
 @pytest.fixture(params=["sqlite", "mongodb"])
-async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[JobStore]:
+async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     url = f"sqlite://{tmp_path}/target.db"
     if request.param == "mongodb":
         mongod: Mongod = request.getfixturevalue("mongod")
@@ -86,19 +86,19 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await store.close()
 
 
-async def everything(store: JobStore, kind: Kind) -> dict[RecordId, Record]:
+async def everything(store: Store, kind: Kind) -> dict[RecordId, Record]:
     return {one.record_id: one async for group in store.records(kind) for one in group}
 
 
-async def copy(source: JobStore, target: JobStore) -> list[RecordId]:
+async def copy(source: Store, target: Store) -> list[RecordId]:
     new: list[RecordId] = []
     for kind in KINDS:
         async for group in source.records(kind):
-            new += await target.take_in(group)
+            new += await target.import_records(group)
     return new
 
 
-async def assert_same(source: JobStore, target: JobStore) -> None:
+async def assert_same(source: Store, target: Store) -> None:
     for kind in KINDS:
         told, found = await everything(source, kind), await everything(target, kind)
         assert list(told) == list(found), "the order is part of it"
@@ -170,8 +170,8 @@ def full_job() -> JobRecord:
         crashes=1,
         cancel_requested=True,
     )
-    telling = Telling(due_at=T0 + timedelta(hours=3), final=True, pace=PACE)
-    return JobRecord(job=job, dropped_logs=17, telling=telling)
+    outbox = OutboxState(due_at=T0 + timedelta(hours=3), final=True, schedule=PACE)
+    return JobRecord(job=job, dropped_logs=17, outbox=outbox)
 
 
 def full_batch(batch_id: str) -> BatchRecord:
@@ -194,7 +194,7 @@ def full_batch(batch_id: str) -> BatchRecord:
         ),
         counts={JobStatus.FAILED: 1},
     )
-    return BatchRecord(batch=batch, telling=Telling(due_at=T0 + timedelta(days=1), final=True))
+    return BatchRecord(batch=batch, outbox=OutboxState(due_at=T0 + timedelta(days=1), final=True))
 
 
 class TestRecords:
@@ -204,15 +204,15 @@ class TestRecords:
         for owner in (record.job, full_batch("batch-1").batch):
             for name, field in type(owner).model_fields.items():
                 assert getattr(owner, name) != field.get_default(), name
-        assert replace(record, turn=1, held=True) != record
+        assert replace(record, position=1, paused=True) != record
 
     async def test_every_field_of_a_job_and_a_batch_comes_back(
-        self, store: JobStore, target: JobStore
+        self, store: Store, target: Store
     ) -> None:
         job = full_job()
         batch = full_batch(str(job.job.batch_id))
-        assert await store.take_in([job]) == {job.record_id}
-        assert await store.take_in([batch]) == {batch.record_id}
+        assert await store.import_records([job]) == {job.record_id}
+        assert await store.import_records([batch]) == {batch.record_id}
         (told,) = (await everything(store, "jobs")).values()
         (told_batch,) = (await everything(store, "batches")).values()
         assert told == job
@@ -225,13 +225,13 @@ class TestRecords:
         assert (await target.get(job.record_id)).logs[0].message.startswith("17 older entries")
 
     async def test_a_job_that_never_ran_has_nothing_it_did_not_have(
-        self, store: JobStore, target: JobStore
+        self, store: Store, target: Store
     ) -> None:
         await store.add([Job()])
         await copy(store, target)
         await assert_same(store, target)
 
-    async def test_records_are_found_by_their_ids(self, store: JobStore) -> None:
+    async def test_records_are_found_by_their_ids(self, store: Store) -> None:
         job = full_job()
         batch = full_batch(str(job.job.batch_id))
         key = KeyRecord(
@@ -246,7 +246,7 @@ class TestRecords:
         for kind, record in cases:
             other = ("ann", "other") if kind == "keys" else "other"
             assert [g async for g in store.records(kind, [other])] in ([], [[]])
-            await store.take_in([record])
+            await store.import_records([record])
             groups = [group async for group in store.records(kind, [other, record.record_id])]
             assert [one.record_id for group in groups for one in group] == [record.record_id]
 
@@ -257,8 +257,8 @@ class TestRecords:
             replace(record, job=record.job.model_copy(update={"logs": (one,)})),
             replace(record, job=record.job.model_copy(update={"webhook": None})),
             replace(record, dropped_logs=0),
-            replace(record, held=True),
-            replace(record, telling=Telling()),
+            replace(record, paused=True),
+            replace(record, outbox=OutboxState()),
         ]
         assert len({digest(other) for other in [record, *changed]}) == 6
         assert digest(record) == digest(replace(record, job=record.job.model_copy(deep=True)))
@@ -309,18 +309,18 @@ def any_job(draw: st.DrawFn) -> JobRecord:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(records=st.lists(any_job(), min_size=1, max_size=5))
-async def test_whatever_a_job_holds_comes_back(store: JobStore, records: list[JobRecord]) -> None:
-    await store.take_in(records)
+async def test_whatever_a_job_holds_comes_back(store: Store, records: list[JobRecord]) -> None:
+    await store.import_records(records)
     ids = [record.record_id for record in records]
     found = {one.record_id: one async for group in store.records("jobs", ids) for one in group}
     assert [found[record.record_id] for record in records] == records
     assert not any(differs(record, found[record.record_id]) for record in records)
 
 
-async def lived_in(store: JobStore) -> None:
+async def lived_in(store: Store) -> None:
     """Jobs and batches in all the states that work brings about."""
     hook = HOOK.model_copy(update={"events": None})
-    await store.enlist(worker(), LEASE)
+    await store.register_worker(worker(), LEASE)
     done = await claimed(store, webhook=hook, user_id="ann")
     logs = [LogEntry(message=f"line {n}") for n in range(MAX_LOG_ENTRIES + 5)]
     await store.report(done, Progress(step="a", percent=50, message="half"), logs)
@@ -347,28 +347,28 @@ async def lived_in(store: JobStore) -> None:
         await store.add(jobs, batch=batch, idempotency=key)
     await store.add([], batch=Batch(webhook=hook))
     await store.add([Job()], idempotency=IdempotencyKey("one", "print"))
-    running = await store.claim("worker-1", Wanted(slots=1, job_types=["slow"]))
+    running = await store.claim("worker-1", Capacity(slots=1, job_types=["slow"]))
     await store.report(running[0], Progress(step="b", percent=10, message=""), [])
-    wanted = EventsWanted(limit=1, per_endpoint=1, lease=timedelta(minutes=1))
-    for event in await store.take_events(wanted):
-        await store.settle_event(event, TRIES[0], next_try_at=utc_now() + timedelta(minutes=5))
+    wanted = EventCapacity(limit=1, per_endpoint=1, lease=timedelta(minutes=1))
+    for event in await store.claim_events(wanted):
+        await store.record_delivery(event, TRIES[0], next_try_at=utc_now() + timedelta(minutes=5))
 
 
 class TestCopies:
     async def test_what_work_left_is_the_same_in_the_copy(
-        self, store: JobStore, target: JobStore
+        self, store: Store, target: Store
     ) -> None:
         await lived_in(store)
         await copy(store, target)
         await assert_same(store, target)
 
-    async def test_a_second_time_nothing_is_new(self, store: JobStore, target: JobStore) -> None:
+    async def test_a_second_time_nothing_is_new(self, store: Store, target: Store) -> None:
         await lived_in(store)
         assert await copy(store, target)
         assert await copy(store, target) == []
         await assert_same(store, target)
 
-    async def test_what_is_there_stays_as_it_is(self, store: JobStore, target: JobStore) -> None:
+    async def test_what_is_there_stays_as_it_is(self, store: Store, target: Store) -> None:
         job = Job()
         await store.add([job])
         await target.add([job.model_copy(update={"job_name": "mine"})])
@@ -376,7 +376,7 @@ class TestCopies:
         assert (await target.get(job.job_id)).job_name == "mine"
 
     async def test_jobs_start_in_the_same_order(
-        self, store: JobStore, target: JobStore, store_url: str
+        self, store: Store, target: Store, store_url: str
     ) -> None:
         await lived_in(store)
         await copy(store, target)
@@ -384,39 +384,35 @@ class TestCopies:
         await source.open()
         order = []
         for one in (source, target):
-            await one.enlist(worker("w"), LEASE)
-            jobs = await one.claim("w", Wanted(slots=100))
+            await one.register_worker(worker("w"), LEASE)
+            jobs = await one.claim("w", Capacity(slots=100))
             order.append([job.job_id for job in jobs])
         await source.close()
         assert order[0] == order[1]
         assert len(order[0]) > 8
 
-    async def test_the_same_events_are_told(self, store: JobStore, target: JobStore) -> None:
+    async def test_the_same_events_are_told(self, store: Store, target: Store) -> None:
         await lived_in(store)
         await copy(store, target)
-        wanted = EventsWanted(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
+        wanted = EventCapacity(limit=100, per_endpoint=100, lease=timedelta(minutes=1))
         told = [
             {
                 (event.owner_id, event.delivery.delivery_id)
-                for event in await one.take_events(wanted)
+                for event in await one.claim_events(wanted)
                 if event.delivery.event != "progress"
             }
             for one in (store, target)
         ]
         assert told[0] == told[1] and len(told[0]) > 1
 
-    async def test_a_job_that_was_running_is_rescued(
-        self, store: JobStore, target: JobStore
-    ) -> None:
+    async def test_a_job_that_was_running_is_rescued(self, store: Store, target: Store) -> None:
         job = await claimed(store)
         await copy(store, target)
         assert [one.job_id for one in await target.rescue()] == [job.job_id]
         (again,) = await claim(target, "another")
         assert (again.job_id, again.attempt, again.crashes) == (job.job_id, 2, 1)
 
-    async def test_the_copy_goes_on_where_the_source_was(
-        self, store: JobStore, target: JobStore
-    ) -> None:
+    async def test_the_copy_goes_on_where_the_source_was(self, store: Store, target: Store) -> None:
         """Batches count, keys are known, logs go on, an inactive batch starts when it may."""
         batch = Batch(is_active=False, webhook=HOOK)
         jobs = [Job(batch_id=batch.batch_id) for _ in range(2)]
@@ -442,12 +438,12 @@ class TestCopies:
         with pytest.raises(Conflict):
             await target.add([jobs[0]])
 
-    async def test_a_job_without_a_place_is_given_one(self, store: JobStore) -> None:
+    async def test_a_job_without_a_place_is_given_one(self, store: Store) -> None:
         first, second = Job(), Job()
-        await store.take_in([JobRecord(job=first), JobRecord(job=second)])
+        await store.import_records([JobRecord(job=first), JobRecord(job=second)])
         assert [job.job_id for job in await claim(store, slots=2)] == [first.job_id, second.job_id]
 
-    async def test_many_jobs_come_in_groups(self, store: JobStore, target: JobStore) -> None:
+    async def test_many_jobs_come_in_groups(self, store: Store, target: Store) -> None:
         batch = Batch()
         jobs = [Job(batch_id=batch.batch_id, parameters={"n": n}) for n in range(450)]
         await store.add(jobs, batch=batch)
@@ -456,25 +452,23 @@ class TestCopies:
         await copy(store, target)
         await assert_same(store, target)
 
-    async def test_big_results_come_in_small_groups(self, store: JobStore) -> None:
+    async def test_big_results_come_in_small_groups(self, store: Store) -> None:
         for _ in range(5):
             job = await claimed(store)
             await store.finish(job, Completed({"text": "x" * 3_000_000}))
         groups = [len(group) async for group in store.records("jobs")]
         assert sum(groups) == 5 and max(groups) <= 3
 
-    async def test_those_who_follow_are_told(self, store: JobStore) -> None:
+    async def test_those_who_follow_are_told(self, store: Store) -> None:
         before = (await store.changes(None)).position
         job, batch = full_job(), full_batch("batch-somewhere")
-        await store.take_in([job])
-        await store.take_in([batch])
+        await store.import_records([job])
+        await store.import_records([batch])
         changes = await store.changes(before, seconds=5)
         assert job.record_id in {change.job_id for change in changes.items}
         assert "batch-somewhere" in {change.batch_id for change in changes.items}
 
-    async def test_a_released_job_keeps_its_history(
-        self, store: JobStore, target: JobStore
-    ) -> None:
+    async def test_a_released_job_keeps_its_history(self, store: Store, target: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Released())
         await copy(store, target)

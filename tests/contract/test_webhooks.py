@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import Conflict, NotFound
-from secretary.job import (
-    MAX_TRIES_KEPT,
+from secretary.core.errors import Conflict, NotFound
+from secretary.core.job import (
+    MAX_DELIVERY_ATTEMPTS_KEPT,
     Cancelled,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     Outcome,
     Progress,
-    Try,
     Webhook,
     utc_now,
 )
-from secretary.store import JobQuery, JobStore
-from secretary.store.outbox import DueEvent, EventsWanted, Pace
+from secretary.store import JobQuery, Store
+from secretary.store.outbox import DueEvent, EventCapacity, ProgressSchedule
 
 from .given import LAPSED, add_batch, claim, claimed
 
@@ -34,12 +34,12 @@ HOUR = timedelta(hours=1)
 NOW = timedelta()
 
 
-async def take(store: JobStore, **wanted: Any) -> list[DueEvent]:
+async def take(store: Store, **wanted: Any) -> list[DueEvent]:
     fields = {"limit": 100, "per_endpoint": 100, "lease": HOUR, **wanted}
-    return await store.take_events(EventsWanted(**fields))
+    return await store.claim_events(EventCapacity(**fields))
 
 
-async def take_one(store: JobStore, **wanted: Any) -> DueEvent:
+async def take_one(store: Store, **wanted: Any) -> DueEvent:
     """The one event that is due, now or in a moment."""
     async with asyncio.timeout(5):
         while not (events := await take(store, **wanted)):
@@ -49,25 +49,27 @@ async def take_one(store: JobStore, **wanted: Any) -> DueEvent:
 
 
 async def ended(
-    store: JobStore, webhook: Webhook = FINALS_ONLY, outcome: Outcome | None = None
+    store: Store, webhook: Webhook = FINALS_ONLY, outcome: Outcome | None = None
 ) -> Job:
     job = await claimed(store, webhook=webhook)
     await store.finish(job, outcome or Completed({"a": 1}))
     return job
 
 
-def tried(status: int | None = 200, error: str | None = None) -> Try:
-    return Try(at=utc_now(), status=status, error=error, duration_ms=3)
+def tried(status: int | None = 200, error: str | None = None) -> DeliveryAttempt:
+    return DeliveryAttempt(at=utc_now(), status=status, error=error, duration_ms=3)
 
 
-def pace(percent: int = 0, *, step: int = 5, ripe: timedelta = NOW, due: timedelta = HOUR) -> Pace:
+def pace(
+    percent: int = 0, *, step: int = 5, ripe: timedelta = NOW, due: timedelta = HOUR
+) -> ProgressSchedule:
     now = utc_now()
-    return Pace(
-        told_percent=percent, ripe_percent=percent + step, ripe_at=now + ripe, due_at=now + due
+    return ProgressSchedule(
+        sent_percent=percent, early_percent=percent + step, early_at=now + ripe, due_at=now + due
     )
 
 
-async def deliveries(store: JobStore, job: Job) -> tuple[Delivery, ...]:
+async def deliveries(store: Store, job: Job) -> tuple[Delivery, ...]:
     return (await store.get(job.job_id)).deliveries
 
 
@@ -76,43 +78,43 @@ class TestTheEnd:
         ("outcome", "event"),
         [(Completed(), "completed"), (FAILED, "error"), (Cancelled(), "error")],
     )
-    async def test_it_is_due_at_once(self, store: JobStore, outcome: Outcome, event: str) -> None:
+    async def test_it_is_due_at_once(self, store: Store, outcome: Outcome, event: str) -> None:
         job = await ended(store, HOOK, outcome)
         (due,) = await take(store)
         assert (due.kind, due.owner_id, due.endpoint) == ("job", job.job_id, "https://one.example")
         assert (due.delivery.event, due.delivery.n, due.delivery.tried) == (event, 1, 0)
         assert (due.delivery,) == await deliveries(store, job)
 
-    async def test_a_job_without_a_webhook_has_no_events(self, store: JobStore) -> None:
+    async def test_a_job_without_a_webhook_has_no_events(self, store: Store) -> None:
         await store.finish(await claimed(store), Completed())
         assert await take(store) == []
 
-    async def test_an_event_that_is_not_wanted_is_not_written(self, store: JobStore) -> None:
+    async def test_an_event_that_is_not_wanted_is_not_written(self, store: Store) -> None:
         hook = Webhook(url=HOOK.url, events=("completed",))
         job = await ended(store, hook, FAILED)
         assert await take(store) == []
         assert await deliveries(store, job) == ()
 
-    async def test_a_job_that_is_tried_again_has_not_ended(self, store: JobStore) -> None:
+    async def test_a_job_that_is_tried_again_has_not_ended(self, store: Store) -> None:
         job = await claimed(store, webhook=FINALS_ONLY)
         again = Failed(JobError(code="X", message="x"), retry_at=utc_now() + HOUR)
         await store.finish(job, again)
         assert await take(store) == []
 
-    async def test_a_pending_job_that_is_cancelled_is_told_of(self, store: JobStore) -> None:
+    async def test_a_pending_job_that_is_cancelled_is_told_of(self, store: Store) -> None:
         job = Job(webhook=FINALS_ONLY)
         await store.add([job])
         await store.cancel(JobQuery(job_id=job.job_id))
         (due,) = await take(store)
         assert (due.owner_id, due.delivery.event) == (job.job_id, "error")
 
-    async def test_a_job_whose_worker_died_is_told_of(self, store: JobStore) -> None:
+    async def test_a_job_whose_worker_died_is_told_of(self, store: Store) -> None:
         job = await claimed(store, lease=LAPSED, webhook=FINALS_ONLY)
         await store.rescue(max_crashes=1)
         (due,) = await take(store)
         assert (due.owner_id, due.delivery.event) == (job.job_id, "error")
 
-    async def test_what_one_sender_holds_no_other_gets(self, store: JobStore) -> None:
+    async def test_what_one_sender_holds_no_other_gets(self, store: Store) -> None:
         for _ in range(5):
             await ended(store)
         taken = await asyncio.gather(*(take(store, limit=2) for _ in range(6)))
@@ -121,34 +123,34 @@ class TestTheEnd:
         assert len(ids) == len(set(ids)) == 5
         assert await take(store) == []
 
-    async def test_what_a_sender_that_died_held_goes_to_another(self, store: JobStore) -> None:
+    async def test_what_a_sender_that_died_held_goes_to_another(self, store: Store) -> None:
         await ended(store)
         (first,) = await take(store, lease=LAPSED)
         (again,) = await take(store)
         assert again == first
 
-    async def test_a_lease_can_be_prolonged(self, store: JobStore) -> None:
+    async def test_a_lease_can_be_prolonged(self, store: Store) -> None:
         await ended(store)
         events = await take(store, lease=timedelta(milliseconds=200))
-        await store.hold_events(events, HOUR)
+        await store.renew_events(events, HOUR)
         await asyncio.sleep(0.25)
         assert await take(store) == []
 
-    async def test_once_delivered_it_is_settled(self, store: JobStore) -> None:
+    async def test_once_delivered_it_is_settled(self, store: Store) -> None:
         job = await ended(store)
         event = await take_one(store)
-        await store.settle_event(event, tried())
+        await store.record_delivery(event, tried())
         (delivery,) = await deliveries(store, job)
         assert delivery.delivered_at is not None and delivery.next_try_at is None
         assert (delivery.tried, delivery.gave_up) == (1, False)
         assert [one.status for one in delivery.tries] == [200]
         assert await take(store) == []
 
-    async def test_a_failed_try_is_recorded_and_the_event_due_again(self, store: JobStore) -> None:
+    async def test_a_failed_try_is_recorded_and_the_event_due_again(self, store: Store) -> None:
         job = await ended(store)
         event = await take_one(store)
         later = utc_now() + HOUR
-        await store.settle_event(event, tried(None, "timed out"), next_try_at=later)
+        await store.record_delivery(event, tried(None, "timed out"), next_try_at=later)
         (delivery,) = await deliveries(store, job)
         assert (delivery.tried, delivery.next_try_at) == (1, later)
         assert [(one.status, one.error) for one in delivery.tries] == [(None, "timed out")]
@@ -156,32 +158,34 @@ class TestTheEnd:
         await store.replay_event(job.job_id, 1)
         again = await take_one(store)
         assert again.delivery.delivery_id == event.delivery.delivery_id
-        await store.settle_event(again, tried(500), next_try_at=utc_now())
+        await store.record_delivery(again, tried(500), next_try_at=utc_now())
         assert (await take_one(store)).delivery.tried == 1
 
-    async def test_without_a_next_try_it_is_given_up(self, store: JobStore) -> None:
+    async def test_without_a_next_try_it_is_given_up(self, store: Store) -> None:
         job = await ended(store)
-        await store.settle_event(await take_one(store), tried(410))
+        await store.record_delivery(await take_one(store), tried(410))
         (delivery,) = await deliveries(store, job)
         assert (delivery.gave_up, delivery.delivered_at) == (True, None)
         assert await take(store) == []
 
-    async def test_of_many_tries_the_last_are_kept(self, store: JobStore) -> None:
+    async def test_of_many_tries_the_last_are_kept(self, store: Store) -> None:
         job = await ended(store)
-        for n in range(MAX_TRIES_KEPT + 5):
-            await store.settle_event(await take_one(store), tried(500 + n), next_try_at=utc_now())
+        for n in range(MAX_DELIVERY_ATTEMPTS_KEPT + 5):
+            await store.record_delivery(
+                await take_one(store), tried(500 + n), next_try_at=utc_now()
+            )
         (delivery,) = await deliveries(store, job)
-        assert delivery.tried == MAX_TRIES_KEPT + 5
+        assert delivery.tried == MAX_DELIVERY_ATTEMPTS_KEPT + 5
         assert [one.status for one in delivery.tries] == list(range(505, 515))
 
 
 class TestLimits:
-    async def test_no_more_are_given_than_wanted(self, store: JobStore) -> None:
+    async def test_no_more_are_given_than_wanted(self, store: Store) -> None:
         for _ in range(4):
             await ended(store)
         assert len(await take(store, limit=3)) == 3
 
-    async def test_an_endpoint_gets_its_share_and_no_more(self, store: JobStore) -> None:
+    async def test_an_endpoint_gets_its_share_and_no_more(self, store: Store) -> None:
         for _ in range(3):
             await ended(store, FINALS_ONLY)
             await ended(store, OTHER)
@@ -193,17 +197,17 @@ class TestLimits:
             "https://two.example",
         ]
 
-    async def test_a_busy_endpoint_gets_nothing(self, store: JobStore) -> None:
+    async def test_a_busy_endpoint_gets_nothing(self, store: Store) -> None:
         await ended(store)
         assert await take(store, per_endpoint=2, busy={"https://one.example": 2}) == []
         assert await take(store, per_endpoint=2, busy={"https://one.example": 3}) == []
 
-    async def test_the_oldest_come_first(self, store: JobStore) -> None:
+    async def test_the_oldest_come_first(self, store: Store) -> None:
         jobs = [await ended(store) for _ in range(3)]
         taken = [(await take(store, limit=1))[0].owner_id for _ in jobs]
         assert taken == [job.job_id for job in jobs]
 
-    async def test_an_endpoint_can_be_left_alone_as_a_whole(self, store: JobStore) -> None:
+    async def test_an_endpoint_can_be_left_alone_as_a_whole(self, store: Store) -> None:
         jobs = [await ended(store) for _ in range(3)]
         other = await ended(store, OTHER)
         await store.postpone_events("https://one.example", utc_now() + timedelta(seconds=0.3))
@@ -214,79 +218,77 @@ class TestLimits:
                 await asyncio.sleep(0.02)
         assert {event.owner_id for event in taken} == {job.job_id for job in jobs}
 
-    async def test_what_is_held_is_not_postponed_after_it_was_let_go(self, store: JobStore) -> None:
+    async def test_what_is_held_is_not_postponed_after_it_was_let_go(self, store: Store) -> None:
         await ended(store)
         event = await take_one(store)
         await store.postpone_events("https://one.example", utc_now() + HOUR)
-        await store.settle_event(event, tried(500), next_try_at=utc_now())
+        await store.record_delivery(event, tried(500), next_try_at=utc_now())
         assert len(await take(store)) == 1
 
 
 class TestProgress:
-    async def test_an_open_job_is_told_of_after_a_moment(self, store: JobStore) -> None:
+    async def test_an_open_job_is_told_of_after_a_moment(self, store: Store) -> None:
         job = Job(webhook=HOOK)
         await store.add([job])
         assert await take(store) == []
         event = await take_one(store)
         assert (event.owner_id, event.delivery.event) == (job.job_id, "progress")
 
-    async def test_who_does_not_want_it_is_not_told(self, store: JobStore) -> None:
+    async def test_who_does_not_want_it_is_not_told(self, store: Store) -> None:
         await store.add([Job(webhook=FINALS_ONLY)])
         await asyncio.sleep(1.1)
         assert await take(store) == []
 
-    async def test_the_next_is_due_when_its_pace_says(self, store: JobStore) -> None:
+    async def test_the_next_is_due_when_its_pace_says(self, store: Store) -> None:
         await claimed(store, webhook=HOOK)
         event = await take_one(store)
-        await store.pace_event(event, tried(), pace(due=timedelta(seconds=0.2)))
+        await store.record_progress(event, tried(), pace(due=timedelta(seconds=0.2)))
         assert await take(store) == []
         assert (await take_one(store)).delivery.tried == 1
 
-    async def test_a_step_forward_makes_it_due_earlier(self, store: JobStore) -> None:
+    async def test_a_step_forward_makes_it_due_earlier(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         await store.report(job, Progress(step="x", percent=10))
-        await store.pace_event(await take_one(store), tried(), pace(10))
+        await store.record_progress(await take_one(store), tried(), pace(10))
         await store.report(job, Progress(step="x", percent=14))
         assert await take(store) == []
         await store.report(job, Progress(step="x", percent=15))
         assert len(await take(store)) == 1
 
-    async def test_but_not_earlier_than_the_pace_allows(self, store: JobStore) -> None:
+    async def test_but_not_earlier_than_the_pace_allows(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         event = await take_one(store)
-        await store.pace_event(event, tried(), pace(ripe=timedelta(seconds=0.3)))
+        await store.record_progress(event, tried(), pace(ripe=timedelta(seconds=0.3)))
         await store.report(job, Progress(step="x", percent=50))
         assert await take(store) == []
         assert (await take_one(store)).owner_id == job.job_id
 
-    async def test_a_step_made_while_an_event_is_on_its_way_is_not_lost(
-        self, store: JobStore
-    ) -> None:
+    async def test_a_step_made_while_an_event_is_on_its_way_is_not_lost(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         event = await take_one(store)
         await store.report(job, Progress(step="x", percent=50))
         assert await take(store) == []
-        await store.pace_event(event, tried(), pace(0))
+        await store.record_progress(event, tried(), pace(0))
         assert len(await take(store)) == 1
 
-    async def test_a_new_attempt_that_is_behind_is_told_of(self, store: JobStore) -> None:
+    async def test_a_new_attempt_that_is_behind_is_told_of(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         await store.report(job, Progress(step="x", percent=60))
-        await store.pace_event(await take_one(store), tried(), pace(60))
+        await store.record_progress(await take_one(store), tried(), pace(60))
         again = Failed(JobError(code="X", message="x"), retry_at=utc_now())
         await store.finish(job, again)
         (job,) = await claim(store)
         await store.report(job, Progress(step="x", percent=1))
         assert len(await take(store)) == 1
 
-    async def test_it_is_summed_up_in_one_entry_for_each_run(self, store: JobStore) -> None:
+    async def test_it_is_summed_up_in_one_entry_for_each_run(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         for _ in range(3):
-            await store.pace_event(await take_one(store), tried(), pace(due=NOW))
+            await store.record_progress(await take_one(store), tried(), pace(due=NOW))
         await store.finish(job, Completed())
-        await store.settle_event(await take_one(store), tried())
+        await store.record_delivery(await take_one(store), tried())
         await store.restart(JobQuery(job_id=job.job_id))
-        await store.pace_event(await take_one(store), tried(), pace())
+        await store.record_progress(await take_one(store), tried(), pace())
         told = await deliveries(store, job)
         assert [(one.n, one.event, one.tried) for one in told] == [
             (1, "progress", 3),
@@ -295,26 +297,26 @@ class TestProgress:
         ]
         assert not any(one.gave_up for one in told)
 
-    async def test_without_a_pace_only_the_end_is_told(self, store: JobStore) -> None:
+    async def test_without_a_pace_only_the_end_is_told(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
-        await store.pace_event(await take_one(store), tried(410), None)
+        await store.record_progress(await take_one(store), tried(410), None)
         await store.report(job, Progress(step="x", percent=50))
         assert await take(store) == []
         await store.finish(job, Completed())
         assert (await take_one(store)).delivery.event == "completed"
 
-    async def test_the_end_waits_for_the_progress_that_is_on_its_way(self, store: JobStore) -> None:
+    async def test_the_end_waits_for_the_progress_that_is_on_its_way(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
         progress = await take_one(store)
         await store.finish(job, Completed())
         assert await take(store) == []
-        await store.pace_event(progress, tried(), pace(due=NOW))
+        await store.record_progress(progress, tried(), pace(due=NOW))
         (end,) = await take(store)
         assert end.delivery.event == "completed"
-        await store.settle_event(end, tried())
+        await store.record_delivery(end, tried())
         assert await take(store) == []
 
-    async def test_ends_come_before_progress(self, store: JobStore) -> None:
+    async def test_ends_come_before_progress(self, store: Store) -> None:
         open_jobs = [Job(webhook=HOOK) for _ in range(3)]
         for job in open_jobs:
             await store.add([job])
@@ -327,39 +329,39 @@ class TestProgress:
 
 
 class TestAgain:
-    async def test_the_last_end_can_be_replayed_with_its_id(self, store: JobStore) -> None:
+    async def test_the_last_end_can_be_replayed_with_its_id(self, store: Store) -> None:
         job = await ended(store)
         event = await take_one(store)
-        await store.settle_event(event, tried())
+        await store.record_delivery(event, tried())
         replayed = await store.replay_event(job.job_id, 1)
         assert replayed.delivered_at is None and replayed.replayed_at is not None
         again = await take_one(store)
         assert again.delivery.delivery_id == event.delivery.delivery_id
         assert (again.delivery.tried, len(again.delivery.tries)) == (0, 1)
-        await store.settle_event(again, tried())
+        await store.record_delivery(again, tried())
         (delivery,) = await deliveries(store, job)
         assert delivery.delivered_at is not None
         assert len(delivery.tries) == 2
 
-    async def test_what_was_given_up_can_be_replayed(self, store: JobStore) -> None:
+    async def test_what_was_given_up_can_be_replayed(self, store: Store) -> None:
         job = await ended(store)
-        await store.settle_event(await take_one(store), tried(410))
+        await store.record_delivery(await take_one(store), tried(410))
         assert not (await store.replay_event(job.job_id, 1)).gave_up
         assert (await take_one(store)).owner_id == job.job_id
 
-    async def test_there_must_be_such_a_delivery(self, store: JobStore) -> None:
+    async def test_there_must_be_such_a_delivery(self, store: Store) -> None:
         job = await ended(store)
         for owner_id, n in ((job.job_id, 2), (job.job_id, 0), ("job-0", 1)):
             with pytest.raises(NotFound):
                 await store.replay_event(owner_id, n)
 
-    async def test_what_is_no_longer_true_cannot_be_replayed(self, store: JobStore) -> None:
+    async def test_what_is_no_longer_true_cannot_be_replayed(self, store: Store) -> None:
         job = await claimed(store, webhook=HOOK)
-        await store.pace_event(await take_one(store), tried(), pace())
+        await store.record_progress(await take_one(store), tried(), pace())
         with pytest.raises(Conflict):
             await store.replay_event(job.job_id, 1)
         await store.finish(job, Completed())
-        await store.settle_event(await take_one(store), tried())
+        await store.record_delivery(await take_one(store), tried())
         await store.restart(JobQuery(job_id=job.job_id))
         with pytest.raises(Conflict):
             await store.replay_event(job.job_id, 2)
@@ -369,7 +371,7 @@ class TestAgain:
             await store.replay_event(job.job_id, 2)
         assert (await store.replay_event(job.job_id, 3)).event == "error"
 
-    async def test_a_restart_withdraws_what_was_not_yet_told(self, store: JobStore) -> None:
+    async def test_a_restart_withdraws_what_was_not_yet_told(self, store: Store) -> None:
         job = await ended(store)
         await store.restart(JobQuery(job_id=job.job_id))
         assert await take(store) == []
@@ -381,33 +383,33 @@ class TestAgain:
         assert (event.delivery.event, event.delivery.n) == ("error", 2)
 
     async def test_a_try_that_ends_after_a_restart_is_recorded_and_no_more(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         job = await ended(store)
         event = await take_one(store)
         await store.restart(JobQuery(job_id=job.job_id))
-        await store.settle_event(event, tried(500), next_try_at=utc_now())
+        await store.record_delivery(event, tried(500), next_try_at=utc_now())
         assert await take(store) == []
         (delivery,) = await deliveries(store, job)
         assert (delivery.tried, delivery.next_try_at) == (1, None)
 
-    async def test_a_deleted_job_has_no_events(self, store: JobStore) -> None:
+    async def test_a_deleted_job_has_no_events(self, store: Store) -> None:
         job = await ended(store)
         await store.delete(JobQuery(job_id=job.job_id))
         assert await take(store) == []
         with pytest.raises(NotFound):
             await store.replay_event(job.job_id, 1)
 
-    async def test_recording_a_try_of_a_deleted_job_does_no_harm(self, store: JobStore) -> None:
+    async def test_recording_a_try_of_a_deleted_job_does_no_harm(self, store: Store) -> None:
         job = await ended(store)
         event = await take_one(store)
         await store.delete(JobQuery(job_id=job.job_id))
-        await store.settle_event(event, tried(500), next_try_at=utc_now())
+        await store.record_delivery(event, tried(500), next_try_at=utc_now())
         assert await take(store) == []
 
 
 class TestBatches:
-    async def test_the_end_of_a_batch_is_due_once(self, store: JobStore) -> None:
+    async def test_the_end_of_a_batch_is_due_once(self, store: Store) -> None:
         batch, _ = await add_batch(store, 2, webhook=HOOK)
         await asyncio.sleep(1.1)
         assert await take(store) == []
@@ -416,13 +418,13 @@ class TestBatches:
         event = await take_one(store)
         assert (event.kind, event.owner_id) == ("batch", batch.batch_id)
         assert event.delivery.event == "completed"
-        await store.settle_event(event, tried(503), next_try_at=utc_now())
-        await store.settle_event(await take_one(store), tried())
+        await store.record_delivery(event, tried(503), next_try_at=utc_now())
+        await store.record_delivery(await take_one(store), tried())
         (delivery,) = (await store.get_batch(batch.batch_id)).deliveries
         assert (delivery.tried, delivery.gave_up) == (2, False)
         assert await take(store) == []
 
-    async def test_a_batch_that_goes_on_has_not_ended(self, store: JobStore) -> None:
+    async def test_a_batch_that_goes_on_has_not_ended(self, store: Store) -> None:
         batch, _ = await add_batch(store, 1, webhook=HOOK)
         (job,) = await claim(store)
         await store.finish(job, FAILED)
@@ -435,25 +437,25 @@ class TestBatches:
         event = await take_one(store)
         assert (event.delivery.event, event.delivery.n) == ("completed", 2)
 
-    async def test_it_can_be_replayed(self, store: JobStore) -> None:
+    async def test_it_can_be_replayed(self, store: Store) -> None:
         batch, _ = await add_batch(store, 1, webhook=HOOK)
         (job,) = await claim(store)
         await store.finish(job, Completed())
         event = await take_one(store)
-        await store.settle_event(event, tried())
+        await store.record_delivery(event, tried())
         await store.replay_event(batch.batch_id, 1)
         assert (await take_one(store)).delivery.delivery_id == event.delivery.delivery_id
 
 
-async def test_the_store_tells_since_when_an_event_is_due(store: JobStore) -> None:
-    assert await store.events_due_since() is None
+async def test_the_store_tells_since_when_an_event_is_due(store: Store) -> None:
+    assert await store.next_event_due_at() is None
     before = utc_now()
     await ended(store)
-    due = await store.events_due_since()
+    due = await store.next_event_due_at()
     assert due is not None
     assert before - timedelta(seconds=1) <= due <= utc_now()
     event = await take_one(store)
-    held = await store.events_due_since()
+    held = await store.next_event_due_at()
     assert held is not None and held > utc_now()
-    await store.settle_event(event, tried())
-    assert await store.events_due_since() is None
+    await store.record_delivery(event, tried())
+    assert await store.next_event_due_at() is None

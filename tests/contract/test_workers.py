@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import LeaseLost
-from secretary.job import (
+from secretary.core.errors import LeaseLost
+from secretary.core.job import (
     MAX_LOG_ENTRIES,
     Cancelled,
     Completed,
@@ -22,7 +22,7 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import JobQuery, JobStore, Wanted
+from secretary.store import Capacity, JobQuery, Store
 
 from .given import LAPSED, LEASE, claim, claimed, worker
 
@@ -30,7 +30,7 @@ ERROR = JobError(code="UPSTREAM_FAILED", message="503", details={"service": "ocr
 HOOK = Webhook(url="https://example.org/hook")
 
 
-async def add(store: JobStore, count: int = 1, **fields: object) -> list[str]:
+async def add(store: Store, count: int = 1, **fields: object) -> list[str]:
     jobs = [Job.model_validate({"job_type": "pdf", **fields}) for _ in range(count)]
     for job in jobs:
         await store.add([job])
@@ -42,34 +42,34 @@ def ids(jobs: list[Job]) -> list[str]:
 
 
 class TestClaiming:
-    async def test_a_claimed_job_is_processing_in_its_first_attempt(self, store: JobStore) -> None:
+    async def test_a_claimed_job_is_processing_in_its_first_attempt(self, store: Store) -> None:
         job = await claimed(store)
         stored = await store.get(job.job_id)
         assert (job.status, job.attempt, job.worker_id) == (JobStatus.PROCESSING, 1, "worker-1")
         assert stored == job
         assert stored.processing_started_at is not None
 
-    async def test_a_claimed_job_carries_its_trace(self, store: JobStore) -> None:
+    async def test_a_claimed_job_carries_its_trace(self, store: Store) -> None:
         trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         assert (await claimed(store, traceparent=trace)).traceparent == trace
 
-    async def test_first_in_first_out(self, store: JobStore) -> None:
+    async def test_first_in_first_out(self, store: Store) -> None:
         added = [(await add(store, job_type=kind))[0] for kind in ("pdf", "pdf", "audio", "pdf")]
         order = [(await claim(store))[0].job_id for _ in added]
         assert order == added
 
-    async def test_several_are_claimed_at_once_in_order(self, store: JobStore) -> None:
+    async def test_several_are_claimed_at_once_in_order(self, store: Store) -> None:
         added = await add(store, 5)
         assert ids(await claim(store, slots=3)) == added[:3]
         assert ids(await claim(store, slots=3)) == added[3:]
         assert await claim(store, slots=3) == []
 
-    async def test_a_job_is_never_claimed_twice(self, store: JobStore) -> None:
+    async def test_a_job_is_never_claimed_twice(self, store: Store) -> None:
         added = await add(store, 20)
         for n in range(10):
-            await store.enlist(worker(f"w{n}"), LEASE)
+            await store.register_worker(worker(f"w{n}"), LEASE)
         claims = await asyncio.gather(
-            *(store.claim(f"w{n % 10}", Wanted(slots=2)) for n in range(40))
+            *(store.claim(f"w{n % 10}", Capacity(slots=2)) for n in range(40))
         )
         taken = [job_id for jobs in claims for job_id in ids(jobs)]
         assert len(taken) == len(set(taken))
@@ -77,30 +77,30 @@ class TestClaiming:
             taken += ids(more)
         assert sorted(taken) == sorted(added)
 
-    async def test_higher_priority_goes_first(self, store: JobStore) -> None:
+    async def test_higher_priority_goes_first(self, store: Store) -> None:
         (low,) = await add(store, priority=-1)
         (normal,) = await add(store)
         (urgent,) = await add(store, priority=10)
         assert ids(await claim(store, slots=3)) == [urgent, normal, low]
 
-    async def test_only_the_asked_types_are_claimed(self, store: JobStore) -> None:
+    async def test_only_the_asked_types_are_claimed(self, store: Store) -> None:
         await add(store, job_type="audio")
         (pdf,) = await add(store, job_type="pdf")
         assert ids(await claim(store, slots=5, job_types={"pdf"})) == [pdf]
 
-    async def test_a_type_that_is_left_to_others_stays_for_them(self, store: JobStore) -> None:
+    async def test_a_type_that_is_left_to_others_stays_for_them(self, store: Store) -> None:
         theirs, ours = await add(store, job_type="future") + await add(store)
-        (job,) = await claim(store, slots=2, left_to_others={"future"})
+        (job,) = await claim(store, slots=2, excluded_types={"future"})
         assert job.job_id == ours
         (job,) = await claim(store, "worker-2", slots=2)
         assert job.job_id == theirs
 
-    async def test_a_job_waits_for_its_time(self, store: JobStore) -> None:
+    async def test_a_job_waits_for_its_time(self, store: Store) -> None:
         await add(store, run_at=utc_now() + timedelta(hours=1), priority=50)
         (due,) = await add(store, run_at=utc_now() - timedelta(seconds=1))
         assert ids(await claim(store, slots=5)) == [due]
 
-    async def test_users_are_served_in_turn(self, store: JobStore) -> None:
+    async def test_users_are_served_in_turn(self, store: Store) -> None:
         many = await add(store, 6, user_id="ann")
         (one,) = await add(store, user_id="bob")
         assert one in ids(await claim(store, slots=2))
@@ -111,7 +111,7 @@ class TestClaiming:
         assert [job.job_id for job in jobs if job.user_id == "ann"] == many[1:3]
 
     async def test_a_job_that_a_deploy_interrupted_does_not_wait_behind_those_that_came_later(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         first, *others = await add(store, 4, user_id="ann")
         (job,) = await claim(store)
@@ -119,28 +119,28 @@ class TestClaiming:
         await store.finish(job, Released())
         assert ids(await claim(store, slots=4)) == [first, *others]
 
-    async def test_nor_does_one_whose_worker_vanished(self, store: JobStore) -> None:
+    async def test_nor_does_one_whose_worker_vanished(self, store: Store) -> None:
         first, *others = await add(store, 4, user_id="ann")
         (job,) = await claim(store, "worker-0", lease=LAPSED)
         assert job.job_id == first
         await store.rescue()
         assert ids(await claim(store, slots=4)) == [first, *others]
 
-    async def test_one_that_failed_and_is_tried_again_does(self, store: JobStore) -> None:
+    async def test_one_that_failed_and_is_tried_again_does(self, store: Store) -> None:
         first, *others = await add(store, 3, user_id="ann")
         (job,) = await claim(store)
         await store.finish(job, Failed(ERROR, retry_at=utc_now()))
         assert ids(await claim(store, slots=3)) == [*others, first]
 
     async def test_a_users_backlog_of_one_type_does_not_hold_up_anothers_of_another_type(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         await add(store, 5, job_type="pdf", user_id="ann")
         (other,) = await add(store, job_type="audio", user_id="bob")
         first, second = await claim(store), await claim(store)
         assert other in ids([*first, *second])
 
-    async def test_no_more_of_a_type_run_than_allowed(self, store: JobStore) -> None:
+    async def test_no_more_of_a_type_run_than_allowed(self, store: Store) -> None:
         await add(store, 3, job_type="pdf")
         await add(store, job_type="audio")
         limits: dict[str, Any] = {"max_per_type": {"pdf": 2}, "slots": 10}
@@ -151,7 +151,7 @@ class TestClaiming:
         await store.finish(pdf, Completed())
         assert len(await claim(store, "worker-2", **limits)) == 1
 
-    async def test_no_more_of_a_user_run_than_allowed(self, store: JobStore) -> None:
+    async def test_no_more_of_a_user_run_than_allowed(self, store: Store) -> None:
         await add(store, 4, user_id="ann")
         await add(store, 1, user_id="bob")
         limits: dict[str, Any] = {"max_per_user": 2, "slots": 10}
@@ -159,50 +159,50 @@ class TestClaiming:
         assert users == ["ann", "ann", "bob"]
         assert await claim(store, "worker-2", **limits) == []
 
-    async def test_adding_a_job_wakes_who_waits(self, store: JobStore) -> None:
+    async def test_adding_a_job_wakes_who_waits(self, store: Store) -> None:
         since = await store.wait(-1, seconds=0)
         waiting = asyncio.create_task(store.wait(since, seconds=30))
         await asyncio.sleep(0)
         await store.add([Job()])
         assert await asyncio.wait_for(waiting, 10) != since
 
-    async def test_waiting_ends_by_itself(self, store: JobStore) -> None:
+    async def test_waiting_ends_by_itself(self, store: Store) -> None:
         since = await store.wait(-1, seconds=0)
         await asyncio.wait_for(store.wait(since, seconds=0.01), 5)
 
 
 class TestLeases:
-    async def test_a_worker_must_be_enlisted(self, store: JobStore) -> None:
+    async def test_a_worker_must_be_enlisted(self, store: Store) -> None:
         with pytest.raises(LeaseLost):
-            await store.claim("nobody", Wanted(slots=1))
+            await store.claim("nobody", Capacity(slots=1))
         with pytest.raises(LeaseLost):
             await store.renew("nobody", LEASE)
 
-    async def test_renewing_tells_what_is_held_and_what_is_cancelled(self, store: JobStore) -> None:
+    async def test_renewing_tells_what_is_held_and_what_is_cancelled(self, store: Store) -> None:
         kept, unwanted = await claimed(store), await claimed(store)
         await store.cancel(JobQuery(job_id=unwanted.job_id))
         renewal = await store.renew("worker-1", LEASE)
-        assert renewal.held == {kept.job_id: 1, unwanted.job_id: 1}
+        assert renewal.attempts == {kept.job_id: 1, unwanted.job_id: 1}
         assert renewal.cancelled == {unwanted.job_id}
 
-    async def test_a_lapsed_lease_gives_the_job_back(self, store: JobStore) -> None:
+    async def test_a_lapsed_lease_gives_the_job_back(self, store: Store) -> None:
         job = await claimed(store, lease=LAPSED)
         (rescued,) = await store.rescue()
         assert (rescued.job_id, rescued.attempt, rescued.failed) == (job.job_id, 1, False)
         (again,) = await claim(store, "worker-2")
         assert (again.job_id, again.attempt, again.crashes) == (job.job_id, 2, 1)
 
-    async def test_a_renewed_lease_keeps_the_job(self, store: JobStore) -> None:
+    async def test_a_renewed_lease_keeps_the_job(self, store: Store) -> None:
         await claimed(store, lease=timedelta(milliseconds=1))
         await store.renew("worker-1", LEASE)
         assert await store.rescue() == []
 
-    async def test_the_jobs_of_a_dead_worker_come_back_at_once(self, store: JobStore) -> None:
+    async def test_the_jobs_of_a_dead_worker_come_back_at_once(self, store: Store) -> None:
         job = await claimed(store)
         assert await store.rescue() == []
         assert [r.job_id for r in await store.rescue(dead=["worker-1"])] == [job.job_id]
 
-    async def test_a_job_that_keeps_losing_its_worker_fails(self, store: JobStore) -> None:
+    async def test_a_job_that_keeps_losing_its_worker_fails(self, store: Store) -> None:
         job = await claimed(store, lease=LAPSED, webhook=HOOK)
         await store.rescue(max_crashes=2)
         await claim(store, "worker-2", lease=LAPSED)
@@ -215,7 +215,7 @@ class TestLeases:
         assert [delivery.event for delivery in lost.deliveries] == ["error"]
 
     async def test_a_cancelled_job_is_not_run_again_when_its_worker_dies(
-        self, store: JobStore
+        self, store: Store
     ) -> None:
         job = await claimed(store, lease=LAPSED)
         await store.cancel(JobQuery(job_id=job.job_id))
@@ -223,7 +223,7 @@ class TestLeases:
         assert (rescued.failed, rescued.cancelled) == (False, True)
         assert (await store.get(job.job_id)).status is JobStatus.CANCELLED
 
-    async def test_a_worker_that_lost_its_lease_can_write_nothing(self, store: JobStore) -> None:
+    async def test_a_worker_that_lost_its_lease_can_write_nothing(self, store: Store) -> None:
         stale = await claimed(store, lease=LAPSED)
         await store.rescue()
         with pytest.raises(LeaseLost):
@@ -243,22 +243,22 @@ class TestLeases:
         await store.finish(owner, Completed({"by": "worker-2"}))
         assert (await store.get(stale.job_id)).results == {"by": "worker-2"}
 
-    async def test_a_worker_tells_what_it_takes_and_what_it_can_do(self, store: JobStore) -> None:
+    async def test_a_worker_tells_what_it_takes_and_what_it_can_do(self, store: Store) -> None:
         told = replace(worker(), job_types=["pdf", "future"], handles=["pdf"])
-        await store.enlist(told, LEASE)
+        await store.register_worker(told, LEASE)
         (found,) = await store.workers()
         assert (found.job_types, found.handles) == (["pdf", "future"], ["pdf"])
 
-    async def test_a_worker_is_seen_until_it_is_dismissed(self, store: JobStore) -> None:
-        await store.enlist(worker("worker-9"), LEASE)
+    async def test_a_worker_is_seen_until_it_is_dismissed(self, store: Store) -> None:
+        await store.register_worker(worker("worker-9"), LEASE)
         (seen,) = await store.workers()
         assert (seen.worker_id, seen.slots, seen.host) == ("worker-9", 3, "here")
-        await store.dismiss("worker-9")
+        await store.unregister_worker("worker-9")
         assert await store.workers() == []
 
 
 class TestReporting:
-    async def test_progress_never_goes_backwards_within_an_attempt(self, store: JobStore) -> None:
+    async def test_progress_never_goes_backwards_within_an_attempt(self, store: Store) -> None:
         job = await claimed(store)
         await store.report(job, Progress(step="b", percent=60, message="half"))
         await store.report(job, Progress(step="c", percent=40))
@@ -266,7 +266,7 @@ class TestReporting:
         assert stored.progress == Progress(step="c", percent=60)
         assert stored.processing_started_at == job.processing_started_at
 
-    async def test_logs_are_kept_in_order(self, store: JobStore) -> None:
+    async def test_logs_are_kept_in_order(self, store: Store) -> None:
         job = await claimed(store)
         await store.report(job, logs=[LogEntry(message="one"), LogEntry(message="two")])
         await store.report(job, logs=[LogEntry(level="error", message="three")])
@@ -274,9 +274,7 @@ class TestReporting:
         assert [entry.message for entry in logs] == ["one", "two", "three"]
         assert logs[2].level == "error"
 
-    async def test_the_oldest_logs_are_dropped_and_the_drop_is_marked(
-        self, store: JobStore
-    ) -> None:
+    async def test_the_oldest_logs_are_dropped_and_the_drop_is_marked(self, store: Store) -> None:
         job = await claimed(store)
         for start in range(0, MAX_LOG_ENTRIES + 250, 250):
             entries = [LogEntry(message=str(n)) for n in range(start, start + 250)]
@@ -286,7 +284,7 @@ class TestReporting:
         assert "250 older entries were dropped" in logs[0].message
         assert (logs[1].message, logs[-1].message) == ("250", str(MAX_LOG_ENTRIES + 249))
 
-    async def test_a_huge_log_message_is_cut(self, store: JobStore) -> None:
+    async def test_a_huge_log_message_is_cut(self, store: Store) -> None:
         job = await claimed(store)
         await store.report(job, logs=[LogEntry(message="x" * 1_000_000)])
         (entry,) = (await store.get(job.job_id)).logs
@@ -294,7 +292,7 @@ class TestReporting:
 
 
 class TestFinishing:
-    async def test_a_completed_job_has_its_results_and_times(self, store: JobStore) -> None:
+    async def test_a_completed_job_has_its_results_and_times(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Completed({"text": "x"}), resources={"cpu_seconds": 1.5})
         done = await store.get(job.job_id)
@@ -304,13 +302,13 @@ class TestFinishing:
         assert (done.progress.percent, done.resources) == (100, {"cpu_seconds": 1.5})
         assert done.completed_at is not None and done.attempts[0].ended_at == done.completed_at
 
-    async def test_a_failed_job_has_its_error(self, store: JobStore) -> None:
+    async def test_a_failed_job_has_its_error(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(ERROR))
         failed = await store.get(job.job_id)
         assert (failed.status, failed.error, failed.failures) == (JobStatus.FAILED, ERROR, 1)
 
-    async def test_a_failure_with_a_retry_time_waits_until_then(self, store: JobStore) -> None:
+    async def test_a_failure_with_a_retry_time_waits_until_then(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(ERROR, retry_at=utc_now() + timedelta(hours=1)))
         waiting = await store.get(job.job_id)
@@ -318,7 +316,7 @@ class TestFinishing:
         assert [attempt.error for attempt in waiting.attempts] == [ERROR]
         assert await claim(store) == []
 
-    async def test_a_retry_runs_when_its_time_has_come(self, store: JobStore) -> None:
+    async def test_a_retry_runs_when_its_time_has_come(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(ERROR, retry_at=utc_now() - timedelta(seconds=1)))
         (again,) = await claim(store)
@@ -327,36 +325,34 @@ class TestFinishing:
         assert (done.attempt, done.error, done.status) == (2, None, JobStatus.COMPLETED)
         assert [attempt.error for attempt in done.attempts] == [ERROR, None]
 
-    async def test_a_crash_is_counted_apart_from_failures(self, store: JobStore) -> None:
+    async def test_a_crash_is_counted_apart_from_failures(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(ERROR, retry_at=utc_now(), crashed=True))
         waiting = await store.get(job.job_id)
         assert (waiting.failures, waiting.crashes) == (0, 1)
 
-    async def test_a_released_job_costs_nothing_and_runs_again(self, store: JobStore) -> None:
+    async def test_a_released_job_costs_nothing_and_runs_again(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Released())
         (again,) = await claim(store, "worker-2")
         assert (again.job_id, again.failures, again.crashes) == (job.job_id, 0, 0)
         assert again.attempt == 2
 
-    async def test_a_cancelled_job_is_not_tried_again(self, store: JobStore) -> None:
+    async def test_a_cancelled_job_is_not_tried_again(self, store: Store) -> None:
         for outcome in (Released(), Failed(ERROR, retry_at=utc_now()), Cancelled()):
             job = await claimed(store)
             await store.cancel(JobQuery(job_id=job.job_id))
             await store.finish(job, outcome)
             assert (await store.get(job.job_id)).status is JobStatus.CANCELLED
 
-    async def test_a_job_ends_once(self, store: JobStore) -> None:
+    async def test_a_job_ends_once(self, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Completed({"n": 1}))
         with pytest.raises(LeaseLost):
             await store.finish(job, Completed({"n": 2}))
         assert (await store.get(job.job_id)).results == {"n": 1}
 
-    async def test_a_final_state_carries_the_duty_to_tell_the_webhook(
-        self, store: JobStore
-    ) -> None:
+    async def test_a_final_state_carries_the_duty_to_tell_the_webhook(self, store: Store) -> None:
         done, failed, retried, quiet = [
             await claimed(store, webhook=hook) for hook in (HOOK, HOOK, HOOK, None)
         ]
@@ -370,7 +366,7 @@ class TestFinishing:
         ]
         assert events == [["completed"], ["error"], [], []]
 
-    async def test_a_pending_job_that_is_cancelled_tells_its_webhook(self, store: JobStore) -> None:
+    async def test_a_pending_job_that_is_cancelled_tells_its_webhook(self, store: Store) -> None:
         job = Job(webhook=HOOK)
         await store.add([job])
         await store.cancel(JobQuery(job_id=job.job_id))

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
-from secretary.submission import JobRequest, read
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import JobRequest, parse_request
 from tests.acceptance.program import Program, Running
 from tests.documents import pdf
 from tests.receiver import Receiver
@@ -136,7 +136,7 @@ def missing(shown: Any, given: Any, place: str = "") -> list[str]:
 
 @pytest.mark.parametrize("example", of(REQUESTS))
 def test_the_service_takes_what_is_shown(example: Example) -> None:
-    request = read(JobRequest, json.loads(example.text))
+    request = parse_request(JobRequest, json.loads(example.text))
     Registry(BUILTIN)[request.job_type].parse(request.parameters)
 
 

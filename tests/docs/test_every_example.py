@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from secretary.config import load
-from secretary.submission import BatchRequest, read
+from secretary.jobs.submission import BatchRequest, parse_request
 from tests.acceptance.program import Running
 from tests.documents import pdf
 from tests.missing import needed
@@ -195,7 +195,7 @@ def test_programs_work(example: Example, terminal: Terminal, service: Running) -
 def test_settings_and_batches_are_accepted(example: Example, tmp_path: Path) -> None:
     document = yaml.safe_load(example.text)
     if "jobs" in document:
-        read(BatchRequest, document)
+        parse_request(BatchRequest, document)
         return
     file = tmp_path / "config.yaml"
     file.write_text(example.text.replace("…", "1"))

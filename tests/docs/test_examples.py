@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from secretary.app import llm_options
 from secretary.config import load
-from secretary.job import EVENT_NAMES, Delivery, Webhook, utc_now
-from secretary.registry import Registry
-from secretary.submission import BatchRequest, read
-from secretary.templates import Library, parse
-from secretary.templates.kinds import SORTS
-from secretary.templates.library import GERMAN_NAMES
-from secretary.webhooks.headers import headers_for
+from secretary.core.job import EVENT_NAMES, Delivery, Webhook, utc_now
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import BatchRequest, parse_request
+from secretary.llm import LlmOptions
+from secretary.llm.templates import Library, parse
+from secretary.llm.templates.library import GERMAN_NAMES
+from secretary.llm.templates.parsing import TYPE_NAMES
+from secretary.webhooks.request import headers_for
 from tests.missing import needed
 
 from .examples import ROOT, Terminal, blocks
@@ -50,7 +50,7 @@ class TestReadme:
 class TestReference:
     def test_the_batch_file_is_a_batch(self) -> None:
         (text,) = blocks("docs/reference/cli.md", "yaml")
-        assert len(read(BatchRequest, yaml.safe_load(text)).jobs) == 2
+        assert len(parse_request(BatchRequest, yaml.safe_load(text)).jobs) == 2
 
     def test_an_event_is_verified_as_the_page_says(self) -> None:
         (code,) = blocks("docs/reference/webhooks.md", "python")
@@ -118,7 +118,7 @@ class TestTemplates:
     def test_every_type_has_its_line(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text().partition("## Types")[2].partition("\n## ")[0]
         told = {word.lower() for word in re.findall(r"`(\w+)`", text)}
-        assert told >= SORTS.keys()
+        assert told >= TYPE_NAMES.keys()
 
     def test_every_template_has_its_line_with_what_it_wants(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text()
@@ -126,7 +126,7 @@ class TestTemplates:
             assert one.template is not None
             (line,) = re.findall(rf"(?m)^\| `{one.name[:-3]}` \|(.*)$", text)
             wants = set(re.findall(r"`([a-z_]+)`", line))
-            assert wants | {"target_language"} >= set(one.template.keys) >= wants
+            assert wants | {"target_language"} >= set(one.template.context_keys) >= wants
         assert {name.title() for name in GERMAN_NAMES} <= set(re.findall(r"`(\w+)`", text))
 
 
@@ -135,5 +135,5 @@ class TestVisionModel:
     def test_the_settings_name_a_model(self, text: str, tmp_path: Path) -> None:
         file = tmp_path / "config.yaml"
         file.write_text(text.replace("…", "1"))
-        model = llm_options(load(file, environment={})).models["vision"]
+        model = LlmOptions.from_settings(load(file, environment={}).llm).models["vision"]
         assert model.name.startswith("qwen")

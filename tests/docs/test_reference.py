@@ -12,24 +12,24 @@ import yaml
 from pydantic import BaseModel
 from typer.core import TyperGroup, TyperOption
 
-from secretary import config, errors
+from secretary import config
 from secretary.api import create_api, event_job, ingress
-from secretary.api.doorway import JSON_HEADERS
-from secretary.api.errors import CODES, OLDER_ROUTES
-from secretary.api.events import NAMES, job_event, job_event_id
-from secretary.api.sse import encoded
+from secretary.api.errors import CODES, LEGACY_PREFIX
+from secretary.api.middleware import JSON_HEADERS
+from secretary.api.streams import NAMES, encode_event, job_event, job_event_id
 from secretary.cli import app
-from secretary.cli.exit_codes import ExitCode
+from secretary.cli.output import ExitCode
 from secretary.config import Settings
-from secretary.desk import Desk
-from secretary.errors import JobFailed
-from secretary.event_data import PARTS
-from secretary.files import JobFiles
+from secretary.core import errors
+from secretary.core.errors import JobFailed
+from secretary.core.job import Job, JobStatus, Progress
 from secretary.handlers.parameters import LanguageParameters
-from secretary.job import Job, JobStatus, Progress
-from secretary.metrics import Metrics
-from secretary.registry import Registry
-from secretary.vitals import Vitals
+from secretary.jobs.events import EVENT_FIELDS
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.observability.metrics import Metrics
+from secretary.observability.service_stats import ServiceStats
+from secretary.storage.artifacts import JobFiles
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -95,12 +95,12 @@ class TestStreams:
         progress = Progress(percent=40, message="Page 4")
         job = Job(job_id="job-1", job_type="pdf", status=JobStatus.PROCESSING, progress=progress)
         event_id = found[1].splitlines()[0].removeprefix("id: ")
-        assert encoded(job_event(job), event_id).decode() == found[1] + "\n"
+        assert encode_event(job_event(job), event_id).decode() == found[1] + "\n"
         assert len(event_id) == len(job_event_id(job, job_event(job)))
 
     def test_the_data_of_every_type_is_told(self) -> None:
         text = (REFERENCE / "streams.md").read_text()
-        for job_type, (always, sometimes) in PARTS.items():
+        for job_type, (always, sometimes) in EVENT_FIELDS.items():
             (line,) = re.findall(rf"(?m)^\|[^|]*`{job_type}`[^|]*\|(.*)\|$", text)
             assert re.findall("`(.*?)`", line) == [*always, *sometimes]
 
@@ -170,7 +170,7 @@ class TestCommandLine:
 class TestEventJob:
     def test_every_route_has_its_line(self) -> None:
         told = {name for name in rows("event-job.md") if "/api/" in name}
-        there = {f"{method} {path}" for method, path in routes() if path.startswith(OLDER_ROUTES)}
+        there = {f"{method} {path}" for method, path in routes() if path.startswith(LEGACY_PREFIX)}
         assert told == there
 
     def test_every_filter_has_its_line(self) -> None:
@@ -186,22 +186,22 @@ class TestIngress:
         there = {f"POST /api{route.path}" for route in ingress.ROUTES}
         archive = "/api/jobs/{job_id}/download-archive"
         reading = {path for method, path in routes() if path.endswith("/{path}")} | {archive}
-        there |= {f"GET {path}" for path in reading if not path.startswith(OLDER_ROUTES)}
+        there |= {f"GET {path}" for path in reading if not path.startswith(LEGACY_PREFIX)}
         assert told == there
 
     @pytest.mark.parametrize("route", ingress.ROUTES, ids=lambda route: str(route.path))
-    def test_the_line_tells_the_job_type(self, route: ingress.Ingress) -> None:
+    def test_the_line_tells_the_job_type(self, route: ingress.IngressRoute) -> None:
         assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
 
     def test_every_common_field_has_its_line(self) -> None:
         told = {name for name in rows("ingress.md") if "/api/" not in name}
-        of_the_call = ingress.OF_THE_CALL - {"job_id"} | {"file", "jobId"}
+        of_the_call = ingress.CALL_FIELDS - {"job_id"} | {"file", "jobId"}
         assert told == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
 
 
 def routes() -> Iterator[tuple[str, str]]:
-    desk = Desk(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
-    for path, methods in create_api(desk).openapi()["paths"].items():
+    job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+    for path, methods in create_api(job_service).openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path
 
@@ -211,8 +211,8 @@ class TestOperations:
     METRICS = (REFERENCE / "metrics.md").read_text()
 
     async def test_every_metric_has_its_line(self) -> None:
-        desk = Desk(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
-        text = (await Metrics((), Vitals(desk)).exposition()).decode()
+        job_service = JobService(Empty(), Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # of numbers
+        text = (await Metrics((), ServiceStats(job_service)).exposition()).decode()
         there = {
             f"{name}_total" if kind == "counter" and not name.endswith("_total") else name
             for name, kind in re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text)
@@ -237,7 +237,7 @@ class Empty:
     async def workers(self) -> list[Any]:
         return []
 
-    async def events_due_since(self) -> None:
+    async def next_event_due_at(self) -> None:
         return None
 
 

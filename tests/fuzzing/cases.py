@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 import pikepdf
 from lxml import etree
 
-from secretary.file_kinds import OFFICE
+from secretary.core.file_types import OFFICE_TYPES
 
 from ..good_files import GOOD
 from ..good_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES
@@ -81,7 +81,7 @@ def _of(*suffixes: str) -> dict[str, Callable[[], bytes]]:
     return {name: make for name, make in GOOD.items() if PurePath(name).suffix in suffixes}
 
 
-OFFICE_SUFFIXES = (*(f".{kind}" for kind in sorted(OFFICE)), ".csv")
+OFFICE_SUFFIXES = (*(f".{kind}" for kind in sorted(OFFICE_TYPES)), ".csv")
 KINDS: Mapping[str, Mapping[str, Callable[[], bytes]]] = {
     "pdf": _of(".pdf"),
     "office": _of(*OFFICE_SUFFIXES),

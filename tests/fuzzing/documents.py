@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from secretary.errors import JobFailed
-from secretary.file_kinds import OFFICE, PICTURES, kind_of
-from secretary.processors.methods import METHODS
-from secretary.processors.office_pages import make_office_pages
-from secretary.processors.page_task import PageTask
-from secretary.processors.pdf.pages import inspect_pdf, make_pdf_pages
-from secretary.processors.picture_pages import inspect_picture, make_picture_pages
-from secretary.processors.shelf import Shelf
-from secretary.sandbox import Limits, Sandbox
-from secretary.sandbox.inside import send
+from secretary.core.errors import JobFailed
+from secretary.core.file_types import IMAGE_TYPES, OFFICE_TYPES, detect_file_type
+from secretary.documents.ocr.recognition import inspect_image, process_image_pages
+from secretary.documents.office.pages import process_office_document
+from secretary.documents.page_store import PageStore
+from secretary.documents.page_task import METHODS, PageTask
+from secretary.documents.pdf.pages import inspect_pdf, process_pdf_pages
+from secretary.worker.sandbox import Limits, Sandbox
+from secretary.worker.sandbox.child_main import send
 
 from .cases import Case
 from .finds import Find, Report
@@ -58,35 +57,35 @@ def _end(case: Case) -> End:
 
 
 def _process(path: Path, directory: Path) -> str:
-    kind = kind_of(path)
-    shelf = Shelf(str(directory / "kept"), str(directory / "shown"))
-    for each in (shelf.directory, shelf.shown):
+    kind = detect_file_type(path)
+    page_store = PageStore(str(directory / "kept"), str(directory / "shown"))
+    for each in (page_store.directory, page_store.job_directory):
         Path(each).mkdir()
-    if kind in OFFICE:
-        make_office_pages(str(path), kind or "", path.name, shelf, str(directory), True)
-    elif kind == "pdf" or kind in PICTURES:
-        _make_pages(path, kind, shelf, directory)
+    if kind in OFFICE_TYPES:
+        process_office_document(str(path), kind or "", path.name, page_store, str(directory), True)
+    elif kind == "pdf" or kind in IMAGE_TYPES:
+        _make_pages(path, kind, page_store, directory)
     else:
         return "refused"
     return "completed"
 
 
-def _make_pages(path: Path, kind: str, shelf: Shelf, directory: Path) -> None:
+def _make_pages(path: Path, kind: str, page_store: PageStore, directory: Path) -> None:
     method = "preview_and_native" if kind == "pdf" else "preview"
     task = PageTask(
         path=str(path),
         method=METHODS[method],
         method_name=method,
-        shelf=shelf,
+        page_store=page_store,
         scratch=str(directory),
         max_pixels=MAX_PIXELS,
     )
     if kind == "pdf":
         pages = inspect_pdf(str(path), None)["page_count"]
-        make_pdf_pages(task, range(1, min(pages, 3) + 1))
+        process_pdf_pages(task, range(1, min(pages, 3) + 1))
     else:
-        inspect_picture(str(path), MAX_PIXELS)
-        make_picture_pages(task, [1])
+        inspect_image(str(path), MAX_PIXELS)
+        process_image_pages(task, [1])
 
 
 async def survey(batches: Iterator[Batch]) -> Report:

@@ -6,7 +6,7 @@ import zipfile
 from typing import Any
 
 from secretary import JobContext, Registry, handles
-from secretary.handler import AnyParameters
+from secretary.jobs.handler import AnyParameters
 
 LOOPBACK = ("127.", "::1", "localhost")
 

@@ -16,8 +16,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from secretary import processes
-from secretary.logs import current_job
+from secretary.core import processes
+from secretary.observability.logging import current_job
 
 from ..good_recordings import GOOD_RECORDINGS, GOOD_SUBTITLES, SOUNDS
 from ..workroom import Room, workroom

@@ -12,24 +12,24 @@ from fastapi import FastAPI
 
 from secretary.api import create_api
 from secretary.api.errors import CODES
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.files import JobFiles
-from secretary.handlers import BUILTIN
-from secretary.job import (
-    NO_RESULTS,
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import (
+    EMPTY_RESULTS,
     Completed,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     LogEntry,
     Outcome,
-    Try,
     utc_now,
 )
-from secretary.registry import Registry
-from secretary.store import JobStore, open_store
-from secretary.store.outbox import EventsWanted
+from secretary.handlers import BUILTIN
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store, open_store
+from secretary.store.outbox import EventCapacity
 from tests.contract.given import LEASE, claim
 from tests.places import files_in
 
@@ -41,7 +41,7 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
     yield store
@@ -49,8 +49,8 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: Store, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 class Client(httpx.AsyncClient):
@@ -95,12 +95,12 @@ class Client(httpx.AsyncClient):
 
 
 @pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with Client(create_api(desk)) as client:
+async def client(job_service: JobService) -> AsyncIterator[Client]:
+    async with Client(create_api(job_service)) as client:
         yield client
 
 
-async def end_next(store: JobStore, outcome: Outcome) -> Job:
+async def end_next(store: Store, outcome: Outcome) -> Job:
     (job,) = await claim(store)
     await store.report(job, logs=[LogEntry(message="Hello")])
     await store.finish(job, outcome)
@@ -108,18 +108,18 @@ async def end_next(store: JobStore, outcome: Outcome) -> Job:
 
 
 class TestDeliveries:
-    async def ended(self, client: Client, store: JobStore, outcome: Outcome) -> str:
+    async def ended(self, client: Client, store: Store, outcome: Outcome) -> str:
         job_id = await client.submit(webhook=HOOK)
         await end_next(store, outcome)
         return job_id
 
     async def test_what_the_webhook_was_told_can_be_read(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         job_id = await self.ended(client, store, Completed())
-        (event,) = await store.take_events(EventsWanted(limit=1, per_endpoint=1, lease=LEASE))
-        tried = Try(at=utc_now(), error="timed out", duration_ms=30_000)
-        await store.settle_event(event, tried, next_try_at=utc_now())
+        (event,) = await store.claim_events(EventCapacity(limit=1, per_endpoint=1, lease=LEASE))
+        tried = DeliveryAttempt(at=utc_now(), error="timed out", duration_ms=30_000)
+        await store.record_delivery(event, tried, next_try_at=utc_now())
         (told,) = (await client.data("GET", f"/api/jobs/{job_id}/deliveries"))["deliveries"]
         assert told == (await client.data("GET", f"/api/jobs/{job_id}"))["deliveries"][0]
         assert (told["n"], told["event"], told["gave_up"]) == (1, "completed", False)
@@ -129,7 +129,7 @@ class TestDeliveries:
         assert re.fullmatch(TIME, shown.pop("at"))
         assert shown == {"status": None, "error": "timed out", "duration_ms": 30_000}
 
-    async def test_the_end_can_be_replayed(self, client: Client, store: JobStore) -> None:
+    async def test_the_end_can_be_replayed(self, client: Client, store: Store) -> None:
         job_id = await self.ended(client, store, FAILED)
         path = f"/api/jobs/{job_id}/deliveries"
         told = await client.data("POST", f"{path}/1/replay")
@@ -141,7 +141,7 @@ class TestDeliveries:
         await client.data("POST", f"/api/jobs/{job_id}/restart")
         await client.refusal("POST", f"{path}/1/replay", 409)
 
-    async def test_who_may_only_read_may_not_replay(self, client: Client, store: JobStore) -> None:
+    async def test_who_may_only_read_may_not_replay(self, client: Client, store: Store) -> None:
         access = {"read_access": ["bob"]}
         job_id = await client.submit(webhook=HOOK, user_id="ann", access_control=access)
         await client.data("POST", f"/api/jobs/{job_id}/cancel")
@@ -208,7 +208,7 @@ class TestSubmitting:
 
     @pytest.mark.parametrize("inside", [True, False])
     async def test_a_webhook_is_kept_and_its_secrets_never_shown(
-        self, client: Client, store: JobStore, inside: bool
+        self, client: Client, store: Store, inside: bool
     ) -> None:
         document = {"parameters": {"webhook": HOOK}} if inside else {"webhook": HOOK}
         job_id = await client.submit(**document)
@@ -274,12 +274,12 @@ class TestSubmitting:
 
 
 class TestReading:
-    async def test_a_job_has_its_results_and_logs(self, client: Client, store: JobStore) -> None:
+    async def test_a_job_has_its_results_and_logs(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "# Hi"}))
         job = await client.data("GET", f"/api/jobs/{job_id}")
         assert job["status"] == "completed"
-        assert job["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
+        assert job["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
         assert [entry["message"] for entry in job["logs"]] == ["Hello"]
 
     async def test_an_answer_says_what_was_asked_and_how_long_it_took(self, client: Client) -> None:
@@ -290,14 +290,14 @@ class TestReading:
         assert body["process"]["llm_info"] == {"requests": [], "total_tokens": 0}
 
     async def test_lists_leave_out_what_is_big_unless_asked(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         await client.submit()
         await end_next(store, Completed({"a": 1}))
         (job,) = (await client.data("GET", "/api/jobs"))["jobs"]
         assert "results" not in job and "logs" not in job
         (job,) = (await client.data("GET", "/api/jobs?include=results,logs"))["jobs"]
-        assert job["results"] == {**NO_RESULTS, "a": 1} and len(job["logs"]) == 1
+        assert job["results"] == {**EMPTY_RESULTS, "a": 1} and len(job["logs"]) == 1
 
     async def test_the_list_is_newest_first_and_goes_on_behind_a_cursor(
         self, client: Client
@@ -328,7 +328,7 @@ class TestReading:
         ],
     )
     async def test_the_list_can_be_filtered(
-        self, client: Client, store: JobStore, query: str, found: int
+        self, client: Client, store: Store, query: str, found: int
     ) -> None:
         await client.submit(user_id="ann", job_name="The report")
         await end_next(store, Completed())
@@ -388,7 +388,7 @@ class TestChanging:
         job = await client.data("POST", f"/api/jobs/{job_id}/cancel")
         assert (job["status"], job["error"]["code"]) == ("cancelled", "CANCELLED")
 
-    async def test_an_ended_job_is_restarted(self, client: Client, store: JobStore) -> None:
+    async def test_an_ended_job_is_restarted(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await end_next(store, FAILED)
         job = await client.data("POST", f"/api/jobs/{job_id}/restart")
@@ -403,9 +403,7 @@ class TestChanging:
         assert (await client.data("POST", f"/api/jobs/{job_id}/unarchive"))["archived"] is False
         assert len((await client.data("GET", "/api/jobs"))["jobs"]) == 1
 
-    async def test_a_job_is_deleted_once_it_has_ended(
-        self, client: Client, store: JobStore
-    ) -> None:
+    async def test_a_job_is_deleted_once_it_has_ended(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await claim(store)
         await client.refusal("DELETE", f"/api/jobs/{job_id}", 409)
@@ -424,7 +422,7 @@ class TestChanging:
             assert batch["isActive"] is False
 
     async def test_a_batch_is_cancelled_restarted_archived_and_deleted(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         batch_id = await client.submit_batch(3)
         failed = await end_next(store, FAILED)
@@ -508,8 +506,8 @@ class TestRefusals:
         error = await client.refusal("POST", "/api/jobs", 400, data={"job_type": "x"})
         assert "Content-Type: application/json" in error["message"]
 
-    async def test_a_body_that_is_too_large_is_refused(self, desk: Desk) -> None:
-        async with Client(create_api(desk, max_body_bytes=1000)) as client:
+    async def test_a_body_that_is_too_large_is_refused(self, job_service: JobService) -> None:
+        async with Client(create_api(job_service, max_body_bytes=1000)) as client:
             document = {"job_name": "x" * 1000}
             await client.refusal("POST", "/api/jobs", 413, json=document)
 
@@ -521,18 +519,18 @@ class TestRefusals:
             await client.refusal("POST", "/api/jobs", 413, content=pieces(), headers=kind)
 
     async def test_when_the_store_is_away_no_path_or_server_is_told(self, tmp_path: Path) -> None:
-        desk = Desk(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with Client(create_api(desk)) as client:
+        job_service = JobService(BrokenStore(), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with Client(create_api(job_service)) as client:
             for method, path in (("POST", "/api/jobs"), ("GET", "/api/health/ready")):
                 response = await client.request(method, path, json={})
                 assert response.headers["retry-after"] == "5"
                 error = await client.refusal(method, path, 503, json={})
-                assert error["message"] == "The job store cannot be used at the moment"
+                assert error["message"] == "The job store is unavailable"
             await client.data("GET", "/api/health/live")
 
     async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
-        desk = Desk(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
-        async with Client(create_api(desk)) as client:
+        job_service = JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # breaks
+        async with Client(create_api(job_service)) as client:
             error = await client.refusal("POST", "/api/jobs", 500, json={})
         assert error == {
             "code": "INTERNAL_ERROR",
@@ -551,8 +549,8 @@ class BrokenStore:
 
 class TestAccess:
     @pytest.fixture
-    def api(self, desk: Desk) -> FastAPI:
-        return create_api(desk, api_keys=["right", "bound:ann", "ümlaut"])
+    def api(self, job_service: JobService) -> FastAPI:
+        return create_api(job_service, api_keys=["right", "bound:ann", "ümlaut"])
 
     OPEN = ("/api/health", "/api/health/live", "/api/health/ready", "/api/doc", "/api/openapi.json")
 
@@ -587,8 +585,8 @@ class TestAccess:
         async with Client(api) as client:
             await client.data("GET", "/api/jobs", headers=headers)
 
-    async def test_an_empty_key_opens_nothing(self, desk: Desk) -> None:
-        async with Client(create_api(desk, api_keys=["", ":ann"])) as client:
+    async def test_an_empty_key_opens_nothing(self, job_service: JobService) -> None:
+        async with Client(create_api(job_service, api_keys=["", ":ann"])) as client:
             await client.refusal("GET", "/api/jobs", 401)
 
     async def test_a_user_may_have_any_name(self, client: Client) -> None:
@@ -679,8 +677,8 @@ class TestTrailingSlash:
             assert response.status_code in (201, 202), response.text
         assert len((await client.data("GET", "/api/jobs/?limit=9"))["jobs"]) == 4
 
-    async def test_every_route_is_there_with_one_too(self, desk: Desk) -> None:
-        api = create_api(desk)
+    async def test_every_route_is_there_with_one_too(self, job_service: JobService) -> None:
+        api = create_api(job_service)
         paths = [path for path in api.openapi()["paths"] if path.startswith("/api/")]
         async with Client(api) as client:
             for path in paths:
@@ -692,7 +690,7 @@ class TestTrailingSlash:
 
 
 class TestHealth:
-    async def test_it_counts_workers_and_jobs(self, client: Client, store: JobStore) -> None:
+    async def test_it_counts_workers_and_jobs(self, client: Client, store: Store) -> None:
         await client.submit()
         await client.submit()
         await claim(store)
@@ -700,9 +698,11 @@ class TestHealth:
         assert data["workers"] == 1
         assert (data["jobs"]["pending"], data["jobs"]["processing"]) == (1, 1)
 
-    async def test_a_service_that_stops_is_alive_but_not_ready(self, desk: Desk) -> None:
+    async def test_a_service_that_stops_is_alive_but_not_ready(
+        self, job_service: JobService
+    ) -> None:
         stopping = asyncio.Event()
-        async with Client(create_api(desk, stopping=stopping.is_set)) as client:
+        async with Client(create_api(job_service, stopping=stopping.is_set)) as client:
             await client.data("GET", "/api/health/ready")
             stopping.set()
             await client.refusal("GET", "/api/health/ready", 503)

@@ -7,14 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
-from secretary import bulk
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.files import JobFiles
+from secretary.core.job import Batch, Completed, Failed, Job, JobError, JobStatus
 from secretary.handlers import BUILTIN
-from secretary.job import Batch, Completed, Failed, Job, JobError, JobStatus
-from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore
+from secretary.jobs import bulk
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.store import JobQuery, Store
 
 from ..contract.given import claim
 
@@ -22,20 +22,20 @@ FAILED = Failed(JobError(code="FILE_CORRUPT", message="It is torn"))
 
 
 @pytest.fixture
-async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    api = create_api(Desk(store, Registry(BUILTIN), JobFiles(tmp_path)))
+async def client(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    api = create_api(JobService(store, Registry(BUILTIN), JobFiles(tmp_path)))
     transport = httpx.ASGITransport(api, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 
 
-async def add(store: JobStore, count: int, **fields: Any) -> list[str]:
+async def add(store: Store, count: int, **fields: Any) -> list[str]:
     batch = Batch()
     jobs = [Job(job_type="selftest", batch_id=batch.batch_id, **fields) for _ in range(count)]
     return (await store.add(jobs, batch=batch)).job_ids
 
 
-async def end(store: JobStore, count: int, outcome: Completed | Failed) -> None:
+async def end(store: Store, count: int, outcome: Completed | Failed) -> None:
     for _ in range(count):
         (job,) = await claim(store)
         await store.finish(job, outcome)
@@ -49,13 +49,13 @@ async def told(client: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
     return data
 
 
-async def states(store: JobStore) -> list[JobStatus]:
+async def states(store: Store) -> list[JobStatus]:
     return sorted(job.status for job in (await store.find(JobQuery(limit=1000))).items)
 
 
 class TestFilters:
     async def test_a_preview_tells_how_many_and_changes_nothing(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await add(store, 5)
         await end(store, 2, FAILED)
@@ -65,9 +65,7 @@ class TestFilters:
             assert (answer["count"], answer["next_cursor"]) == (count, None), action
         assert await states(store) == before
 
-    async def test_only_what_fits_is_changed(
-        self, client: httpx.AsyncClient, store: JobStore
-    ) -> None:
+    async def test_only_what_fits_is_changed(self, client: httpx.AsyncClient, store: Store) -> None:
         await add(store, 4)
         await end(store, 2, FAILED)
         await end(store, 1, Completed({}))
@@ -77,19 +75,19 @@ class TestFilters:
         assert await states(store) == ["completed", "pending", "pending", "pending"]
 
     async def test_more_than_a_part_is_done_in_parts(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
-        count = bulk.PART + 10
+        count = bulk.CHUNK_SIZE + 10
         await add(store, count)
         first = await told(client, action="cancel", filter={"job_type": "selftest"})
-        assert first["count"] == bulk.PART
+        assert first["count"] == bulk.CHUNK_SIZE
         cursor = first["next_cursor"]
         second = await told(client, action="cancel", filter={"job_type": "selftest"}, cursor=cursor)
         assert (second["count"], second["next_cursor"]) == (10, None)
         assert set(await states(store)) == {JobStatus.CANCELLED}
 
     async def test_jobs_that_came_later_can_be_left_alone(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await add(store, 2)
         preview = await told(client, action="cancel", filter={}, dry_run=True)
@@ -99,7 +97,7 @@ class TestFilters:
         assert (await store.get(late)).status is JobStatus.PENDING
 
     async def test_a_filter_that_leaves_nothing_does_nothing(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await add(store, 1)
         for asked in (
@@ -118,13 +116,13 @@ class TestFilters:
             {"action": "explode", "filter": {}},
             {"action": "delete"},
             {"action": "delete", "filter": {}, "job_ids": []},
-            {"action": "delete", "job_ids": ["job-1"] * (bulk.PART + 1)},
+            {"action": "delete", "job_ids": ["job-1"] * (bulk.CHUNK_SIZE + 1)},
             {"action": "delete", "job_ids": ["job-1"], "cursor": "x"},
             {"action": "delete", "filter": {}, "cursor": "made up"},
         ],
     )
     async def test_what_is_not_understood_is_refused(
-        self, client: httpx.AsyncClient, store: JobStore, asked: dict[str, Any]
+        self, client: httpx.AsyncClient, store: Store, asked: dict[str, Any]
     ) -> None:
         await add(store, 1)
         await end(store, 1, FAILED)
@@ -153,7 +151,7 @@ class TestIds:
         assert response.status_code == 400, response.text
 
     async def test_each_that_cannot_be_changed_is_told_with_its_reason(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         ids = await add(store, 2)
         await end(store, 1, Completed({}))
@@ -165,7 +163,7 @@ class TestIds:
         assert codes == {"CONFLICT", "NOT_FOUND"}
 
     async def test_files_go_with_their_jobs(
-        self, client: httpx.AsyncClient, store: JobStore, tmp_path: Path
+        self, client: httpx.AsyncClient, store: Store, tmp_path: Path
     ) -> None:
         (job_id,) = await add(store, 1)
         await end(store, 1, FAILED)
@@ -178,7 +176,7 @@ class TestIds:
 
 class TestAccess:
     async def test_what_a_user_may_read_but_not_change_stays(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         open_to_all = {"visibility": "public"}
         (own,) = await add(store, 1, user_id="ann")

@@ -29,13 +29,13 @@ from secretary.client import (
     WaitTimeout,
     verify_webhook,
 )
-from secretary.desk import Desk
-from secretary.events import Hub
+from secretary.core.job import Completed, Failed, JobError
+from secretary.core.job import Progress as Reported
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, JobError
-from secretary.job import Progress as Reported
-from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore, open_store
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.store import JobQuery, Store, open_store
 from tests.contract.given import claim
 from tests.places import files_in, kept_uploads
 
@@ -53,7 +53,7 @@ BUSY = (
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     """Its jobs are moved by the tests; no worker runs."""
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
@@ -62,16 +62,16 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 
 @pytest.fixture
-async def url(store: JobStore, tmp_path: Path) -> AsyncIterator[str]:
-    hub = Hub(store)
+async def url(store: Store, tmp_path: Path) -> AsyncIterator[str]:
+    hub = EventHub(store)
     async with served(api_of(store, tmp_path, hub)) as (url, _):
         yield url
     await hub.close()
 
 
-def api_of(store: JobStore, directory: Path, hub: Hub, **options: Any) -> FastAPI:
-    desk = Desk(store, Registry(BUILTIN), files_in(directory, store))
-    return create_api(desk, hub=hub, heartbeat_seconds=0.1, **options)
+def api_of(store: Store, directory: Path, hub: EventHub, **options: Any) -> FastAPI:
+    job_service = JobService(store, Registry(BUILTIN), files_in(directory, store))
+    return create_api(job_service, hub=hub, heartbeat_seconds=0.1, **options)
 
 
 Kind = Callable[..., Client | AsyncClient]
@@ -124,11 +124,11 @@ async def taken(items: Any, enough: Callable[[list[Any]], bool]) -> list[Any]:
     return found
 
 
-async def count(store: JobStore) -> int:
+async def count(store: Store) -> int:
     return len((await store.find(JobQuery(limit=100))).items)
 
 
-async def finish(store: JobStore, results: dict[str, Any] | None = None) -> str:
+async def finish(store: Store, results: dict[str, Any] | None = None) -> str:
     (job,) = await claim(store)
     await store.finish(job, Completed(results or {}))
     return job.job_id
@@ -136,7 +136,7 @@ async def finish(store: JobStore, results: dict[str, Any] | None = None) -> str:
 
 class TestJobs:
     async def test_a_job_is_handed_in_waited_for_and_read(
-        self, kind: Kind, url: str, store: JobStore
+        self, kind: Kind, url: str, store: Store
     ) -> None:
         client = kind(url)
         job = await call(client.submit, "selftest", seconds=2, priority=7, job_name="Mine")
@@ -157,7 +157,7 @@ class TestJobs:
         await call(client.close)
 
     async def test_a_job_that_failed_raises_its_error(
-        self, kind: Kind, url: str, store: JobStore
+        self, kind: Kind, url: str, store: Store
     ) -> None:
         client = kind(url)
         job = await call(client.submit, "selftest")
@@ -242,7 +242,7 @@ class TestJobs:
 
 class TestBatches:
     async def test_a_batch_is_paused_resumed_and_waited_for(
-        self, kind: Kind, url: str, store: JobStore
+        self, kind: Kind, url: str, store: Store
     ) -> None:
         client = kind(url)
         jobs = [Task("selftest", {"seconds": 0}), {"job_type": "selftest"}]
@@ -287,9 +287,9 @@ class TestBatches:
 
 class TestAccess:
     async def test_keys_and_users_are_those_of_the_client(
-        self, kind: Kind, store: JobStore, tmp_path: Path
+        self, kind: Kind, store: Store, tmp_path: Path
     ) -> None:
-        hub = Hub(store)
+        hub = EventHub(store)
         api = api_of(store, tmp_path, hub, api_keys=["key-1", "key-2:bert"])
         async with served(api) as (url, _):
             nobody, anna, bert = (
@@ -325,7 +325,7 @@ SUBMITS = [
 class TestBrokenConnections:
     @pytest.mark.parametrize("fault", SUBMITS, ids=lambda fault: "-".join(fault))
     async def test_a_job_is_handed_in_once(
-        self, kind: Kind, url: str, store: JobStore, fault: dict[str, Any]
+        self, kind: Kind, url: str, store: Store, fault: dict[str, Any]
     ) -> None:
         async with breaking(url, Fault(b"POST /api/jobs", **fault, times=2)) as way:
             client = kind(way.url)
@@ -337,7 +337,7 @@ class TestBrokenConnections:
 
     @pytest.mark.parametrize("fault", SUBMITS, ids=lambda fault: "-".join(fault))
     async def test_a_file_is_handed_in_once_and_whole(
-        self, kind: Kind, url: str, store: JobStore, tmp_path: Path, fault: dict[str, Any]
+        self, kind: Kind, url: str, store: Store, tmp_path: Path, fault: dict[str, Any]
     ) -> None:
         async with breaking(url, Fault(b"POST /api/pdf/process", **fault, times=2)) as way:
             client = kind(way.url)
@@ -349,7 +349,7 @@ class TestBrokenConnections:
         assert stored.job_id == job.id
         assert list((await kept_uploads(tmp_path, store)).values()) == [pdf("Hello")]
 
-    async def test_a_batch_is_handed_in_once(self, kind: Kind, url: str, store: JobStore) -> None:
+    async def test_a_batch_is_handed_in_once(self, kind: Kind, url: str, store: Store) -> None:
         async with breaking(url, Fault(b"POST /api/batches", answer_bytes=0, times=2)) as way:
             client = kind(way.url)
             await call(client.batch, [Task("selftest"), Task("selftest")])
@@ -357,7 +357,7 @@ class TestBrokenConnections:
         assert await count(store) == 2
 
     async def test_a_batch_of_files_is_handed_in_once_and_whole(
-        self, kind: Kind, url: str, store: JobStore, tmp_path: Path
+        self, kind: Kind, url: str, store: Store, tmp_path: Path
     ) -> None:
         fault = Fault(b"POST /api/batches/from-files", answer_bytes=0, times=2)
         async with breaking(url, fault) as way:
@@ -411,7 +411,7 @@ class TestBrokenConnections:
 class TestBrokenStreams:
     @pytest.mark.parametrize("size", [0, 100, 900, 1100])
     async def test_the_end_of_a_job_is_not_missed(
-        self, kind: Kind, url: str, store: JobStore, size: int
+        self, kind: Kind, url: str, store: Store, size: int
     ) -> None:
         async with breaking(url, Fault(b"/stream", answer_bytes=size, times=2)) as way:
             client = kind(way.url)
@@ -432,7 +432,7 @@ class TestBrokenStreams:
         ],
     )
     async def test_without_streams_it_asks_again_and_again(
-        self, kind: Kind, url: str, store: JobStore, answer: bytes
+        self, kind: Kind, url: str, store: Store, answer: bytes
     ) -> None:
         async with breaking(url, Fault(b"/stream", reply=answer, times=99)) as way:
             client = kind(way.url)
@@ -448,7 +448,7 @@ class TestBrokenStreams:
             assert job.status == "completed"
             await call(client.close)
 
-    async def test_no_event_is_lost(self, kind: Kind, url: str, store: JobStore) -> None:
+    async def test_no_event_is_lost(self, kind: Kind, url: str, store: Store) -> None:
         """Jobs come and end while the stream is away."""
         faults = [Fault(b"/api/events", answer_bytes=size) for size in (0, 500, 900, 1500, 2500)]
         async with breaking(url, *faults) as way:
@@ -474,7 +474,7 @@ class TestBrokenStreams:
 
 
 async def test_what_happens_before_the_first_event_is_not_lost_either(
-    url: str, store: JobStore
+    url: str, store: Store
 ) -> None:
     """The stream has said where it begins; then it breaks, and a job comes and ends."""
     async with AsyncClient(url, retries=QUICK) as direct:

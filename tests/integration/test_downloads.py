@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import trustme
 
-from secretary.download_limits import DownloadLimits
-from secretary.errors import (
+from secretary.config import DownloadLimits
+from secretary.core.errors import (
     AddressRefused,
     DownloadFailed,
     DownloadRefused,
     FileTooLarge,
     JobFailed,
-    KindRefused,
+    UnexpectedContentType,
 )
-from secretary.fetch import Downloaded, download
 from secretary.network.client import Network
+from secretary.network.downloads import Downloaded, download
 from tests.web import Answer, Asked, Web, serving
 
 BODY = b"%PDF-1.7 and so on"
@@ -130,7 +130,7 @@ class TestWhatComes:
                 await asked.send(bytes(1000))
 
         error = await failure(endless, tmp_path, unwanted=frozenset({"text/html"}))
-        assert type(error) is KindRefused
+        assert type(error) is UnexpectedContentType
         assert error.details == {"host": "127.0.0.1", "content_type": "text/html"}
         async with serving(always(headers={"Content-Type": "text/html"})) as web:
             done = await fetched(web, tmp_path / "file", unwanted=frozenset({"image/png"}))

@@ -13,13 +13,13 @@ from starlette.types import Message
 
 from secretary.api import create_api
 from secretary.api.errors import CODES, error_response
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.files import JobFiles
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import EMPTY_RESULTS, Completed, Failed, Job, JobError, Outcome
 from secretary.handlers import BUILTIN
-from secretary.job import NO_RESULTS, Completed, Failed, Job, JobError, Outcome
-from secretary.registry import Registry
-from secretary.store import JobStore
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store
 from tests.contract.given import claim
 from tests.missing import needed
 from tests.places import files_in
@@ -109,17 +109,17 @@ class Client(httpx.AsyncClient):
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: Store, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @pytest.fixture
-async def client(desk: Desk) -> AsyncIterator[Client]:
-    async with serving(create_api(desk)) as url, Client(url) as client:
+async def client(job_service: JobService) -> AsyncIterator[Client]:
+    async with serving(create_api(job_service)) as url, Client(url) as client:
         yield client
 
 
-async def end_next(store: JobStore, outcome: Outcome) -> Job:
+async def end_next(store: Store, outcome: Outcome) -> Job:
     (job,) = await claim(store)
     await store.finish(job, outcome)
     return job
@@ -149,7 +149,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("path", [JOBS, "/api/event-job/status"])
     async def test_one_job_has_its_results_and_logs(
-        self, client: Client, store: JobStore, path: str
+        self, client: Client, store: Store, path: str
     ) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "# Hi"}))
@@ -158,13 +158,13 @@ class TestJobs:
         assert body == {"status": "success", "message": f"Job {job_id} is completed"}
         assert (job["status"], job["results"]) == (
             "completed",
-            {**NO_RESULTS, "markdown_content": "# Hi"},
+            {**EMPTY_RESULTS, "markdown_content": "# Hi"},
         )
         assert {"progress", "error", "batch_id", "user_id", "logs"} <= set(job)
         assert job == (await client.get(f"/api/jobs/{job_id}")).json()["data"]
 
     async def test_half_a_character_in_the_results_is_no_fault_of_the_service(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         job_id = await client.submit()
         await end_next(store, Completed({"markdown_content": "half: \ud800"}))
@@ -206,7 +206,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("body", [b"", b'{"batch_id": "batch-1"}', b"{"])
     async def test_an_ended_job_is_restarted_whatever_the_body(
-        self, client: Client, store: JobStore, body: bytes
+        self, client: Client, store: Store, body: bytes
     ) -> None:
         job_id = await client.submit()
         await end_next(store, FAILED)
@@ -218,7 +218,7 @@ class TestJobs:
         assert (job["status"], job["error"], job["results"]) == ("pending", None, None)
         await client.refusal("POST", path, 409)
 
-    async def test_an_ended_job_is_deleted(self, client: Client, store: JobStore) -> None:
+    async def test_an_ended_job_is_deleted(self, client: Client, store: Store) -> None:
         job_id = await client.submit()
         await client.refusal("DELETE", f"{JOBS}/{job_id}", 409)
         await end_next(store, Completed())
@@ -260,7 +260,7 @@ class TestBatches:
         assert "jobs.1.parameters.steps" in body["message"]
         assert await client.listed() == []
 
-    async def test_one_batch_is_shown(self, client: Client, store: JobStore) -> None:
+    async def test_one_batch_is_shown(self, client: Client, store: Store) -> None:
         batch_id = await client.submit_batch()
         await end_next(store, FAILED)
         body = await client.told("GET", f"{BATCHES}/{batch_id}")
@@ -281,7 +281,7 @@ class TestBatches:
             assert body["batch"]["isActive"] is False
 
     async def test_an_archived_batch_is_hidden_with_its_jobs_and_keeps_its_results(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         batch_id = await client.submit_batch(1)
         job = await end_next(store, Completed({"markdown_content": "# Hi"}))
@@ -292,10 +292,10 @@ class TestBatches:
         assert await client.listed("archived=true") == [job.job_id]
         assert await client.listed_batches("archived=true") == [batch_id]
         shown = (await client.told("GET", f"{JOBS}/{job.job_id}"))["job"]
-        assert shown["results"] == {**NO_RESULTS, "markdown_content": "# Hi"}
+        assert shown["results"] == {**EMPTY_RESULTS, "markdown_content": "# Hi"}
 
     async def test_an_ended_batch_is_deleted_with_its_jobs(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         batch_id = await client.submit_batch(1)
         await client.refusal("DELETE", f"{BATCHES}/{batch_id}", 409)
@@ -345,7 +345,7 @@ class TestLists:
         parts = [await client.listed_batches(f"limit=2&skip={skip}") for skip in (0, 2, 3)]
         assert parts == [batch_ids[:0:-1], batch_ids[:1], []]
 
-    async def test_filters_hold_together(self, client: Client, store: JobStore) -> None:
+    async def test_filters_hold_together(self, client: Client, store: Store) -> None:
         ended = await client.submit_batch(1, user_id="ann")
         await end_next(store, Completed())
         waiting = await client.submit_batch(2, user_id="ann")
@@ -367,7 +367,7 @@ class TestLists:
         total = (await client.told("GET", f"{JOBS}?user_id=ann&limit=1"))["total"]
         assert total == 3
 
-    async def test_filters_of_batches_hold_together(self, client: Client, store: JobStore) -> None:
+    async def test_filters_of_batches_hold_together(self, client: Client, store: Store) -> None:
         ended = await client.submit_batch(1, user_id="ann")
         await end_next(store, Completed())
         waiting = await client.submit_batch(1, user_id="ann")
@@ -485,13 +485,13 @@ class TestErrors:
         body = await client.refusal("POST", BATCHES, 400, json={"jobs": []})
         assert body["error"]["details"]["problems"][0]["field"] == "jobs"
 
-    async def test_a_body_that_is_too_large_is_refused(self, desk: Desk) -> None:
-        api = create_api(desk, max_body_bytes=1000)
+    async def test_a_body_that_is_too_large_is_refused(self, job_service: JobService) -> None:
+        api = create_api(job_service, max_body_bytes=1000)
         async with serving(api) as url, Client(url) as client:
             await client.refusal("POST", JOBS, 413, json={"job_name": "x" * 1000})
 
-    async def test_a_missing_key_is_told_in_the_older_form(self, desk: Desk) -> None:
-        api = create_api(desk, api_keys=["right", "bound:ann"])
+    async def test_a_missing_key_is_told_in_the_older_form(self, job_service: JobService) -> None:
+        api = create_api(job_service, api_keys=["right", "bound:ann"])
         async with serving(api) as url, Client(url) as client:
             for method, path in (("GET", JOBS), ("POST", BATCHES), ("GET", f"{BATCHES}/x")):
                 await client.refusal(method, path, 401, json={"jobs": [{}]})
@@ -503,14 +503,14 @@ class TestErrors:
         await client.refusal("GET", JOBS, 403, headers={"Origin": "https://evil.example"})
 
     async def test_a_store_that_is_away_is_told_without_its_address(self, tmp_path: Path) -> None:
-        desk = Desk(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with serving(create_api(desk)) as url, Client(url) as client:
+        job_service = JobService(AbsentStore(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("POST", JOBS, 503, json={})
             assert "db.internal" not in body["message"]
 
     async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:
-        desk = Desk(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with serving(create_api(desk)) as url, Client(url) as client:
+        job_service = JobService(None, Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with serving(create_api(job_service)) as url, Client(url) as client:
             body = await client.refusal("GET", f"{JOBS}/x", 500)
         assert body["message"] == "Internal error"
 

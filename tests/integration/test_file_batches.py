@@ -11,14 +11,14 @@ import pytest
 import pytest_asyncio
 
 from secretary.api import create_api
-from secretary.api.file_batches import MAX_FILES
-from secretary.desk import Desk
-from secretary.events import Hub
-from secretary.files import JobFiles
+from secretary.api.batches import MAX_FILES
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore, open_store
-from secretary.uploads import MEBIBYTE, Uploads
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.uploads import MEBIBYTE, Uploads
+from secretary.store import JobQuery, Store, open_store
 
 from ..documents import MP4, PNG, WAV, office, pdf
 from ..no_tls import NO_TLS
@@ -33,7 +33,7 @@ module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module
 
 
 @module_wide()
-async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JobStore]:
+async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path_factory.mktemp('store')}/secretary.db")
     await store.open()
     yield store
@@ -47,16 +47,16 @@ async def files(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
 
 
 @module_wide()
-async def url(store: JobStore, files: JobFiles) -> AsyncIterator[str]:
-    hub = Hub(store)
-    desk = Desk(store, Registry(BUILTIN), files)
-    async with served(create_api(desk, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
+async def url(store: Store, files: JobFiles) -> AsyncIterator[str]:
+    hub = EventHub(store)
+    job_service = JobService(store, Registry(BUILTIN), files)
+    async with served(create_api(job_service, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
         yield url
     await hub.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def client(url: str, store: JobStore, files: JobFiles) -> AsyncIterator[httpx.AsyncClient]:
+async def client(url: str, store: Store, files: JobFiles) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
         base_url=url, verify=NO_TLS, timeout=20, trust_env=False
     ) as client:
@@ -81,7 +81,7 @@ async def made(client: httpx.AsyncClient, response: httpx.Response) -> list[dict
 
 
 async def refused(
-    client: httpx.AsyncClient, store: JobStore, kept: JobFiles, status: int, **request: Any
+    client: httpx.AsyncClient, store: Store, kept: JobFiles, status: int, **request: Any
 ) -> str:
     """The message of a refusal, which leaves nothing behind."""
     response = await client.post(PATH, **request)
@@ -155,7 +155,7 @@ class TestFiles:
         assert len(uploads_left(files)) == 2
 
     async def test_the_callback_becomes_the_webhook_of_the_batch(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         fields = {"callback_url": "https://example.org/hook", "callback_token": "t"}
         response = await client.post(PATH, files=parts(("a.pdf", HELLO)), data=fields)
@@ -181,10 +181,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "fields", "status", "said"),
         [
-            ([("a.pdf", HELLO), ("b.bin", b"\0\1\2")], {}, 415, "b.bin: The file is of no kind"),
+            ([("a.pdf", HELLO), ("b.bin", b"\0\1\2")], {}, 415, "b.bin: The file type is unknown"),
             ([("a.pdf", HELLO), ("b.pdf", b"")], {"job_type": "pdf"}, 415, "b.pdf: The file is e"),
-            ([("a.pdf", HELLO), ("b.png", PNG)], {"job_type": "pdf"}, 415, "this job type takes"),
-            ([("a.pdf", HELLO)], {"job_type": "session"}, 400, "takes no file"),
+            ([("a.pdf", HELLO), ("b.png", PNG)], {"job_type": "pdf"}, 415, "this job type accepts"),
+            ([("a.pdf", HELLO)], {"job_type": "session"}, 400, "does not accept files"),
             ([("a.pdf", HELLO)], {"parameters": '{"page_start": "x"}'}, 400, "page_start"),
             ([("a.pdf", HELLO)], {"parameters": '{"url": "https://a.b/"}'}, 400, "not both"),
             ([("a.pdf", HELLO)], {"parameters": "[]"}, 400, "must be an object"),
@@ -192,8 +192,8 @@ class TestRefusals:
             ([("a.pdf", HELLO)], {"jobs": "{}"}, 400, "must be a list"),
             ([("a.pdf", HELLO)], {"jobs": '[{"file": 1}]'}, 400, "jobs.0.file"),
             ([("a.pdf", HELLO)], {"jobs": '[{"file": true}]'}, 400, "jobs.0.file"),
-            ([("a.pdf", HELLO)], {"jobs": '[{"file": 0}, {"file": 0}]'}, 400, "of one job"),
-            ([("a.pdf", HELLO)], {"jobs": '[{"job_type": "selftest"}]'}, 400, "of one job"),
+            ([("a.pdf", HELLO)], {"jobs": '[{"file": 0}, {"file": 0}]'}, 400, "exactly one job"),
+            ([("a.pdf", HELLO)], {"jobs": '[{"job_type": "selftest"}]'}, 400, "exactly one job"),
             ([("a.pdf", HELLO), ("", b"")], {"run_at": "soon"}, 400, "run_at"),
             ([("", b"")], {"batch_name": "None"}, 400, "at least one file"),
             ([("a.pdf", HELLO)], {"file": "text"}, 400, "must be sent as a file"),
@@ -202,7 +202,7 @@ class TestRefusals:
     async def test_one_wrong_thing_refuses_all_and_leaves_no_upload(
         self,
         client: httpx.AsyncClient,
-        store: JobStore,
+        store: Store,
         files: JobFiles,
         given: list[tuple[str, bytes]],
         fields: dict[str, str],
@@ -213,19 +213,19 @@ class TestRefusals:
         assert said in await refused(client, store, files, status, **request)
 
     async def test_the_file_that_is_too_large_refuses_all(
-        self, client: httpx.AsyncClient, store: JobStore, files: JobFiles
+        self, client: httpx.AsyncClient, store: Store, files: JobFiles
     ) -> None:
         given = parts(("a.pdf", HELLO), ("b.pdf", HELLO + bytes(MEBIBYTE)))
         assert "1 MB" in await refused(client, store, files, 413, files=given)
 
     async def test_more_files_than_a_batch_takes_are_refused(
-        self, client: httpx.AsyncClient, store: JobStore, files: JobFiles
+        self, client: httpx.AsyncClient, store: Store, files: JobFiles
     ) -> None:
         given = parts(*((f"{n}.txt", b"Words") for n in range(MAX_FILES + 1)))
         assert f"{MAX_FILES} files" in await refused(client, store, files, 400, files=given)
 
     async def test_json_is_refused(
-        self, client: httpx.AsyncClient, store: JobStore, files: JobFiles
+        self, client: httpx.AsyncClient, store: Store, files: JobFiles
     ) -> None:
         assert "multipart" in await refused(client, store, files, 400, json={"jobs": []})
 
@@ -254,7 +254,7 @@ class TestRefusals:
 
 class TestIdempotency:
     async def test_the_same_files_with_the_same_key_are_the_same_batch(
-        self, client: httpx.AsyncClient, store: JobStore, files: JobFiles
+        self, client: httpx.AsyncClient, store: Store, files: JobFiles
     ) -> None:
         request: dict[str, Any] = {
             "files": parts(("a.pdf", HELLO), ("b.png", PNG)),

@@ -13,16 +13,16 @@ import pytest
 import pytest_asyncio
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.errors import FileCorrupt
-from secretary.files import JobFiles
+from secretary.core.errors import FileCorrupt
 from secretary.handlers import BUILTIN
+from secretary.jobs.conference_import import ConferenceImporter, ScheduleRequest
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
 from secretary.network.client import Network
-from secretary.registry import Registry
-from secretary.sandbox import Limits
-from secretary.schedules import ScheduleRequest, Schedules
-from secretary.store import BatchQuery, JobStore, open_store
-from secretary.uploads import Uploads
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.uploads import Uploads
+from secretary.store import BatchQuery, Store, open_store
+from secretary.worker.sandbox import Limits
 
 from ..no_tls import NO_TLS
 from ..schedules import FOSDEM, FRAB, pretalx
@@ -37,7 +37,7 @@ module_wide = partial(pytest_asyncio.fixture, scope="module", loop_scope="module
 
 
 @module_wide()
-async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[JobStore]:
+async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path_factory.mktemp('schedules')}/secretary.db")
     await store.open()
     yield store
@@ -50,11 +50,13 @@ async def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @module_wide()
-async def client(store: JobStore, data_dir: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def client(store: Store, data_dir: Path) -> AsyncIterator[httpx.AsyncClient]:
     check = partial(Network().check, https_only=True)
     files = JobFiles(data_dir, Uploads(data_dir))
-    desk = Desk(store, Registry(BUILTIN), files, check_url=check)
-    api = create_api(desk, schedules=Schedules(("127.0.0.1",)), max_body_bytes=200_000)
+    job_service = JobService(store, Registry(BUILTIN), files, check_url=check)
+    api = create_api(
+        job_service, schedules=ConferenceImporter(Network(("127.0.0.1",))), max_body_bytes=200_000
+    )
     async with (
         served(api) as (url, _),
         httpx.AsyncClient(base_url=url, verify=NO_TLS, timeout=60) as client,
@@ -71,7 +73,7 @@ async def jobs_of(client: httpx.AsyncClient, response: httpx.Response) -> list[d
     return [(await client.get(f"/api/jobs/{name}")).json()["data"] for name in data["job_ids"]]
 
 
-async def count(store: JobStore) -> int:
+async def count(store: Store) -> int:
     return len((await store.find_batches(BatchQuery(limit=1000))).items)
 
 
@@ -129,7 +131,7 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 @pytest.mark.parametrize(
     ("asked", "status", "code", "says"),
     [
-        ({}, 400, "VALIDATION_ERROR", "one of a file, a url and a schedule"),
+        ({}, 400, "VALIDATION_ERROR", "exactly one of file, url and schedule"),
         ({"schedule": FRAB, "url": "https://x.example/"}, 400, "VALIDATION_ERROR", "one of"),
         ({"schedule": FRAB, "track": "Perl"}, 400, "VALIDATION_ERROR", "Kunst & Bühne"),
         ({"schedule": FRAB, "priority": "high"}, 400, "VALIDATION_ERROR", "priority"),
@@ -148,7 +150,7 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 )
 async def test_what_does_not_fit_is_refused_whole(
     client: httpx.AsyncClient,
-    store: JobStore,
+    store: Store,
     asked: dict[str, Any],
     status: int,
     code: str,
@@ -176,7 +178,7 @@ async def test_the_batch_belongs_to_the_caller(client: httpx.AsyncClient) -> Non
 
 
 async def test_a_schedule_that_takes_too_long_is_refused_and_holds_up_nobody() -> None:
-    schedules = Schedules(reading=Limits(wall_time=timedelta(seconds=0.01)))
+    schedules = ConferenceImporter(parse_limits=Limits(wall_time=timedelta(seconds=0.01)))
     events = "<event><title>x</title></event>" * 15_000
     data = f"<schedule><day><room>{events}</room></day></schedule>".encode()
     beats = 0

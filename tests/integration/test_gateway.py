@@ -13,10 +13,9 @@ import httpx
 import pytest
 import trustme
 
-from secretary.errors import AddressRefused
-from secretary.network.client import Network
-from secretary.network.gateway import MAX_CONNECTIONS, Gateway, opened_gateway
-from secretary.network.transport import tcp_connection
+from secretary.core.errors import AddressRefused
+from secretary.network.client import Network, tcp_connection
+from secretary.network.egress_proxy import MAX_CONNECTIONS, EgressProxy, open_egress_proxy
 from tests.waiting import until
 from tests.web import Asked, serving
 
@@ -33,24 +32,24 @@ async def gateway_to(
     network: Network | None = None,
     max_bytes: int = 1_000_000,
     idle: timedelta = IDLE,
-) -> AsyncIterator[Gateway]:
+) -> AsyncIterator[EgressProxy]:
     network = network or Network(allow_hosts)
-    async with opened_gateway(network, max_bytes=max_bytes, idle=idle) as gateway:
+    async with open_egress_proxy(network, max_bytes=max_bytes, idle=idle) as gateway:
         yield gateway
 
 
-def client(gateway: Gateway, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
+def client(gateway: EgressProxy, tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
     """A program that knows the proxy and its secret."""
     return httpx.AsyncClient(proxy=gateway.url, verify=tls or False, trust_env=False, timeout=10)
 
 
-def secret(gateway: Gateway) -> str:
+def secret(gateway: EgressProxy) -> str:
     parts = urlsplit(gateway.url)
     pair = base64.b64encode(f"{parts.username}:{parts.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {pair}\r\n"
 
 
-async def said(gateway: Gateway, request: str, *, first_line: bool = False) -> bytes:
+async def said(gateway: EgressProxy, request: str, *, first_line: bool = False) -> bytes:
     """All that comes back for these very bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(request.encode("latin-1"))
@@ -61,7 +60,7 @@ async def said(gateway: Gateway, request: str, *, first_line: bool = False) -> b
         writer.close()
 
 
-async def status(gateway: Gateway, first: str, *headers: str, key: bool = True) -> int:
+async def status(gateway: EgressProxy, first: str, *headers: str, key: bool = True) -> int:
     lines = [first, *headers]
     text = "\r\n".join(lines) + "\r\n" + (secret(gateway) if key else "") + "\r\n"
     answer = await said(gateway, text, first_line=True)

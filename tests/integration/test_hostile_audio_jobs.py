@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secretary.processors.media.ffmpeg import run
+from secretary.media.ffmpeg import run
 
 from ..sound_files import RATE, sound, speech
 from ..web import Asked, serving

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary import processes
+from secretary.core import processes
 
 from ..hostile_office import (
     docx_that_fetches,

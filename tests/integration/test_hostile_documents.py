@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from secretary import processes
+from secretary.core import processes
 
 from ..documents import pdf
 from ..hostile_files import ALL, ENDLESS, OFFICE, PDF, READ, REFUSED, Hostile

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileCorrupt, JobFailed, UnsupportedFile
-from secretary.processors.media.ffmpeg import program_at
-from secretary.processors.media.probe import probe
-from secretary.processors.media.sound import chosen_track, decode
-from secretary.processors.media.subtitle_tracks import subtitles_of
+from secretary.core.errors import FileCorrupt, JobFailed, UnsupportedFile
+from secretary.media.ffmpeg import program_at
+from secretary.media.pcm import chosen_track, decode
+from secretary.media.probe import probe
+from secretary.media.subtitles import subtitles_of
 
 from ..hostile_recordings import DISGUISES, NAMING
 from ..sound_files import SOUNDS, VIDEOS, long_silence, made, sound, speech, video
@@ -125,8 +125,8 @@ def hurt(content: bytes, chance: random.Random) -> bytes:
 
 PROGRAM = """
 import pathlib, resource, sys
-from secretary.processors.media.probe import probe
-from secretary.processors.media.sound import decode
+from secretary.media.probe import probe
+from secretary.media.pcm import decode
 path, into = sys.argv[1:]
 recording = probe(path)
 decode(path, into, recording=recording, track=recording.sounds[0], max_seconds=1e5, timeout_s=100)

@@ -16,17 +16,17 @@ import pytest_asyncio
 
 from secretary.api import create_api, ingress
 from secretary.api.errors import CODES
-from secretary.app import make_worker
+from secretary.app import Application
 from secretary.config import load
-from secretary.desk import Desk
-from secretary.events import Hub
-from secretary.files import JobFiles
+from secretary.core.job import Completed, Failed, Job, JobError
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, Job, JobError
-from secretary.registry import Registry
-from secretary.running import run_worker
-from secretary.store import JobQuery, JobStore, open_store
-from secretary.uploads import MEBIBYTE
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.serve import run_worker
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.uploads import MEBIBYTE
+from secretary.store import JobQuery, Store, open_store
 
 from ..contract.given import claim, claimed
 from ..documents import MP4, PNG, WAV, office, pdf, zipped
@@ -66,7 +66,7 @@ async def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @module_wide()
-async def store(data_dir: Path) -> AsyncIterator[JobStore]:
+async def store(data_dir: Path) -> AsyncIterator[Store]:
     store = open_store(store_url(data_dir))
     await store.open()
     yield store
@@ -74,22 +74,22 @@ async def store(data_dir: Path) -> AsyncIterator[JobStore]:
 
 
 @module_wide()
-async def files(data_dir: Path, store: JobStore) -> JobFiles:
+async def files(data_dir: Path, store: Store) -> JobFiles:
     return files_in(data_dir, store, {"max_bytes": MEBIBYTE})
 
 
 @module_wide()
-async def url(store: JobStore, files: JobFiles) -> AsyncIterator[str]:
+async def url(store: Store, files: JobFiles) -> AsyncIterator[str]:
     """One server for all tests: to start and stop one takes longer than most of them."""
-    hub = Hub(store)
-    desk = Desk(store, Registry(BUILTIN), files)
-    async with served(create_api(desk, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
+    hub = EventHub(store)
+    job_service = JobService(store, Registry(BUILTIN), files)
+    async with served(create_api(job_service, hub=hub, max_body_bytes=MEBIBYTE // 2)) as (url, _):
         yield url
     await hub.close()
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
-async def empty(store: JobStore, files: JobFiles) -> AsyncIterator[None]:
+async def empty(store: Store, files: JobFiles) -> AsyncIterator[None]:
     """Each test begins without jobs and files."""
     yield
     await store.cancel(JobQuery())
@@ -121,13 +121,13 @@ async def client(url: str) -> AsyncIterator[Client]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def worker(store: JobStore, data_dir: Path) -> AsyncIterator[None]:
+async def worker(store: Store, data_dir: Path) -> AsyncIterator[None]:
     async with _working(store, data_dir):
         yield
 
 
 @asynccontextmanager
-async def _working(store: JobStore, data_dir: Path) -> AsyncIterator[None]:
+async def _working(store: Store, data_dir: Path) -> AsyncIterator[None]:
     settings = load(
         environment={},
         overrides={
@@ -135,7 +135,7 @@ async def _working(store: JobStore, data_dir: Path) -> AsyncIterator[None]:
             "generic_worker": {"max_concurrent_workers": 1},
         },
     )
-    parts = make_worker(settings, store)
+    parts = Application(settings, store).worker()
     working = asyncio.create_task(run_worker(parts))
     try:
         yield
@@ -159,15 +159,15 @@ def refused(response: httpx.Response, status: int) -> str:
 async def uploads_left(files: JobFiles) -> list[str]:
     root = files.uploads.root
     left = {path.name for path in root.iterdir()} if root.exists() else set()
-    if files.depot is not None:
-        left |= {kept.key.split("/")[1] async for kept in files.depot.below("uploads/")}
+    if files.blob_store is not None:
+        left |= {kept.key.split("/")[1] async for kept in files.blob_store.below("uploads/")}
     return sorted(left)
 
 
 async def carried(files: JobFiles, job: Job) -> None:
     """What the executor does before it tells the end."""
-    if (shipment := files.shipment(job)) is not None:
-        await shipment.ship()
+    if (artifact_sync := files.artifact_sync(job)) is not None:
+        await artifact_sync.ship()
 
 
 class TestRoutes:
@@ -239,7 +239,7 @@ class TestAcknowledgement:
 
     @pytest.mark.parametrize("camel", [True, False])
     async def test_the_callback_becomes_the_webhook(
-        self, client: Client, store: JobStore, camel: bool
+        self, client: Client, store: Store, camel: bool
     ) -> None:
         hook = "https://example.org/hook"
         names = ("callbackUrl", "callbackToken") if camel else ("callback_url", "callback_token")
@@ -254,7 +254,7 @@ class TestAcknowledgement:
         shown = await client.get(f"/api/jobs/{body['job_id']}")
         assert "SECRET" not in response.text + shown.text
 
-    async def test_a_whole_webhook_is_json_in_a_form(self, client: Client, store: JobStore) -> None:
+    async def test_a_whole_webhook_is_json_in_a_form(self, client: Client, store: Store) -> None:
         hook = '{"url": "https://example.org/hook", "secret": "SECRET", "events": ["completed"]}'
         access = '{"visibility": "public"}'
         data = {"webhook": hook, "access_control": access}
@@ -291,7 +291,7 @@ class TestFields:
     @pytest.mark.parametrize("way", ["multipart", "data", "json", "params"])
     @pytest.mark.parametrize("camel", [True, False])
     async def test_each_is_known_in_both_spellings_and_every_form(
-        self, client: Client, store: JobStore, way: str, camel: bool
+        self, client: Client, store: Store, way: str, camel: bool
     ) -> None:
         fields = {other if camel else name: value for name, other, value in self.SPELLINGS}
         if way != "json":
@@ -381,7 +381,7 @@ class TestRefusals:
             {"files": {"file": ("", b"")}},
         )
         for options in empty:
-            assert "needed" in refused(await client.post(path, **options), 400)
+            assert "is required" in refused(await client.post(path, **options), 400)
 
     async def test_a_file_that_is_a_text_is_a_400(self, client: Client) -> None:
         response = await client.post("/api/pdf/process", json={"url": URL, "file": "aGVsbG8="})
@@ -391,7 +391,7 @@ class TestRefusals:
         self, client: Client, files: JobFiles
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO + bytes(2 * MEBIBYTE))
-        assert "bytes at the most" in refused(response, 413)
+        assert "exceeds the limit of" in refused(response, 413)
         assert await uploads_left(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:
@@ -431,7 +431,7 @@ class TestRefusals:
         assert "context" in refused(response, 400)
 
     async def test_names_that_take_long_to_read_are_not_read(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         """The first of these would keep the server busy for minutes."""
         long = "A" * 300_000
@@ -477,7 +477,7 @@ class TestIdempotency:
         assert await uploads_left(files) == [first.json()["job_id"]]
 
     async def test_twenty_at_once_are_one_job(
-        self, client: Client, files: JobFiles, store: JobStore
+        self, client: Client, files: JobFiles, store: Store
     ) -> None:
         headers = _key()
         answers = await asyncio.gather(
@@ -525,7 +525,7 @@ class TestWaiting:
         assert (response.status_code, response.json()["error"]["code"]) == (502, "DOWNLOAD_FAILED")
 
     async def test_a_job_that_is_cancelled_meanwhile_is_a_409(
-        self, client: Client, store: JobStore
+        self, client: Client, store: Store
     ) -> None:
         waiting = asyncio.create_task(
             client.post("/api/pdf/process", json={"url": URL, "sync": True})
@@ -602,7 +602,7 @@ class TestLifeOfAnUpload:
         assert (await client.job(job_id))["error"]["code"] == "VALIDATION_ERROR"
 
     async def test_it_goes_with_its_job(
-        self, client: Client, files: JobFiles, store: JobStore
+        self, client: Client, files: JobFiles, store: Store
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO)
         job_id = response.json()["job_id"]
@@ -635,7 +635,7 @@ class TestLifeOfAnUpload:
 
 class TestFiles:
     @pytest_asyncio.fixture(loop_scope="module")
-    async def job(self, store: JobStore, files: JobFiles) -> Job:
+    async def job(self, store: Store, files: JobFiles) -> Job:
         job = await claimed(store)
         directory = Path(files.of_attempt(job))
         (directory / "pages").mkdir(parents=True)
@@ -781,7 +781,7 @@ class TestFiles:
 class TestArchive:
     @pytest.mark.parametrize("route", ["/api/jobs", "/api/event-job/jobs"])
     async def test_it_comes_when_there_is_one(
-        self, client: Client, store: JobStore, files: JobFiles, route: str
+        self, client: Client, store: Store, files: JobFiles, route: str
     ) -> None:
         job = Job(job_type="pdf")
         await store.add([job])
@@ -803,7 +803,7 @@ class TestArchive:
 
     @pytest.mark.parametrize("name", [None, 5, "missing.zip", "../../x.zip", "/etc/passwd"])
     async def test_without_one_it_is_a_404(
-        self, client: Client, store: JobStore, name: object
+        self, client: Client, store: Store, name: object
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed({"archive_filename": name}))

@@ -15,14 +15,14 @@ import httpx
 import pytest
 
 from secretary.api import create_api
-from secretary.app import Parts, make_desk, make_files, make_worker, opened_store
+from secretary.app import Application, WorkerComponents
 from secretary.config import Settings, load
-from secretary.events import Hub
-from secretary.files import JobFiles
-from secretary.job import Job
-from secretary.running import run_worker
-from secretary.store import JobStore
-from secretary.upkeep import Upkeep, UpkeepOptions
+from secretary.core.job import Job
+from secretary.jobs.events import EventHub
+from secretary.serve import run_worker
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store
+from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 from tests.documents import pdf
 from tests.mongod import Mongod
 from tests.s3_server import S3Server
@@ -55,21 +55,20 @@ class Machines:
         return sorted(name for name in names if not name.startswith("cache/"))
 
     async def api(self, name: str, **groups: dict[str, Any]) -> Room:
-        settings = self.settings(name, **groups)
-        store = await self.stack.enter_async_context(opened_store(settings))
-        hub = Hub(store)
+        app = Application(self.settings(name, **groups))
+        await self.stack.enter_async_context(app)
+        hub = EventHub(app.store)
         self.stack.push_async_callback(hub.close)
-        api = create_api(make_desk(settings, store), hub=hub)
+        api = create_api(app.job_service, hub=hub)
         url, _ = await self.stack.enter_async_context(served(api))
         client = httpx.AsyncClient(base_url=url, timeout=60)
         await self.stack.enter_async_context(client)
         return Room(client, self.data(name))
 
     @asynccontextmanager
-    async def worker(self, name: str, **groups: dict[str, Any]) -> AsyncIterator[Parts]:
-        settings = self.settings(name, **groups)
-        async with opened_store(settings) as store:
-            parts = make_worker(settings, store)
+    async def worker(self, name: str, **groups: dict[str, Any]) -> AsyncIterator[WorkerComponents]:
+        async with Application(self.settings(name, **groups)) as app:
+            parts = app.worker()
             working = asyncio.create_task(run_worker(parts))
             try:
                 yield parts
@@ -78,10 +77,9 @@ class Machines:
                 await working
 
     @asynccontextmanager
-    async def store(self, name: str) -> AsyncIterator[tuple[JobStore, JobFiles]]:
-        settings = self.settings(name)
-        async with opened_store(settings) as store:
-            yield store, make_files(settings, store)
+    async def store(self, name: str) -> AsyncIterator[tuple[Store, JobFiles]]:
+        async with Application(self.settings(name)) as app:
+            yield app.store, app.files
 
 
 #: What a bucket owes is in contract/test_depot; all of it here with `make test-extended`.
@@ -126,9 +124,9 @@ async def test_an_upload_to_one_is_worked_on_by_another_and_served_by_a_third(
     assert [machines.files(name) for name in ("first", "second", "third")] == [[], [], []]
     assert (await third.client.delete(f"/api/jobs/{job_id}")).status_code == 200
     async with machines.store("fourth") as (_, files):
-        assert files.depot is not None
-        left = [kept.key async for kept in files.depot.below("jobs/")]
-        left += [kept.key async for kept in files.depot.below("uploads/")]
+        assert files.blob_store is not None
+        left = [kept.key async for kept in files.blob_store.below("jobs/")]
+        left += [kept.key async for kept in files.blob_store.below("uploads/")]
         assert left == []
 
 
@@ -176,7 +174,7 @@ async def test_what_one_machine_has_read_no_other_reads_again(machines: Machines
 async def test_pages_can_be_read_elsewhere_while_the_job_runs(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("secretary.shipping.SHIP_EVERY", 0.05)
+    monkeypatch.setattr("secretary.storage.artifact_sync.SHIP_EVERY", 0.05)
     room = await machines.api("a")
     async with machines.worker("b", generic_worker={"processes": 1}):
         content = pdf(*(f"Page {n} of many" for n in range(1, 151)))
@@ -211,15 +209,15 @@ class TestUpkeep:
         room = await machines.api("a")
         async with machines.worker("b"):
             await room.read(ROUTE, FRUIT, "fruit.pdf")
-        monkeypatch.setattr("secretary.depot.upkeep.IN_USE", timedelta(0))
+        monkeypatch.setattr("secretary.worker.maintenance.IN_USE", timedelta(0))
         async with machines.store("c") as (store, files):
-            assert files.depot is not None
-            before = [kept.key async for kept in files.depot.below("cache/")]
+            assert files.blob_store is not None
+            before = [kept.key async for kept in files.blob_store.below("cache/")]
             assert before
-            small = JobFiles(machines.data("c"), files.uploads, files.cache, files.depot)
+            small = JobFiles(machines.data("c"), files.uploads, files.cache, files.blob_store)
             small.cache = type(files.cache)(machines.data("c"), max_bytes=1)
-            await Upkeep(store, small, UpkeepOptions()).look_through_depot(files.depot)
-            assert [kept.key async for kept in files.depot.below("cache/")] == []
+            await Maintenance(store, small, MaintenanceOptions()).sweep_blob_store(files.blob_store)
+            assert [kept.key async for kept in files.blob_store.below("cache/")] == []
         async with machines.worker("d"):
             again = await room.read(ROUTE, FRUIT, "fruit.pdf")
             assert again["is_from_cache"] is False
@@ -231,24 +229,24 @@ class TestUpkeep:
         async with machines.worker("b"):
             job_id = await room.hand_in(ROUTE, FRUIT, "fruit.pdf")
             await room.ended(job_id)
-        monkeypatch.setattr("secretary.upkeep.STRAY", timedelta(0))
+        monkeypatch.setattr("secretary.worker.maintenance.ORPHAN_AGE", timedelta(0))
         async with machines.store("c") as (store, files):
-            assert files.depot is not None
+            assert files.blob_store is not None
             path = machines.directory / "late.txt"
             path.write_text("from a worker that had lost its job")
-            await files.depot.put([("jobs/job-gone/1/late.txt", path)])
-            await Upkeep(store, files, UpkeepOptions()).look_through_depot(files.depot)
-            left = {kept.key.split("/")[1] async for kept in files.depot.below("jobs/")}
+            await files.blob_store.put([("jobs/job-gone/1/late.txt", path)])
+            await Maintenance(store, files, MaintenanceOptions()).sweep_blob_store(files.blob_store)
+            left = {kept.key.split("/")[1] async for kept in files.blob_store.below("jobs/")}
             assert left == {job_id}
 
     async def test_what_a_dead_process_left_on_a_machine_is_cleared(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("secretary.upkeep.UPLOAD_TIME", timedelta(seconds=-1))
+        monkeypatch.setattr("secretary.worker.maintenance.MAX_UPLOAD_TIME", timedelta(seconds=-1))
         async with machines.store("a") as (store, files):
             job = Job(job_id="job-dead", job_type="pdf", attempt=1)
             directory = Path(files.of_attempt(job))
             directory.mkdir(parents=True)
             (directory / "page_001.txt").write_text("half")
-            assert await Upkeep(store, files, UpkeepOptions()).clear_this_machine() == 1
+            assert await Maintenance(store, files, MaintenanceOptions()).clear_local_files() == 1
             assert machines.files("a") == []

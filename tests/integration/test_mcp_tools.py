@@ -11,8 +11,8 @@ import pytest
 from mcp import Client as ModelClient
 from mcp import StdioServerParameters
 
+from secretary.cli.mcp_server import make_server, pages_of
 from secretary.client import AsyncClient, Results
-from secretary.mcp_tools import make_server, pages_of
 
 from ..documents import pdf
 from ..workroom import workroom

@@ -10,7 +10,7 @@ import pymongo
 import pytest
 from pymongo.collection import Collection
 
-from secretary.job import (
+from secretary.core.job import (
     Batch,
     Completed,
     Failed,
@@ -22,7 +22,7 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import BatchQuery, JobQuery, JobStore, open_store
+from secretary.store import BatchQuery, JobQuery, Store, open_store
 from tests.contract.given import LEASE, claim, worker
 from tests.mongod import Mongod
 
@@ -42,7 +42,7 @@ def newer(value: Any) -> Any:
 
 class Shop:
     def __init__(self, url: str, name: str) -> None:
-        self.store: JobStore = open_store(url)
+        self.store: Store = open_store(url)
         self._client: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(url)
         self._database = self._client[name]
 
@@ -74,7 +74,7 @@ async def shop(mongod: Mongod) -> AsyncIterator[Shop]:
     await shop.close()
 
 
-async def some_work(store: JobStore) -> list[str]:
+async def some_work(store: Store) -> list[str]:
     """A job that ended, one that failed once and waits, one that runs, one in line."""
     batch = Batch(webhook=Webhook(url="https://example.org/hook", headers={"x": "y"}))
     jobs = [
@@ -130,7 +130,7 @@ async def test_what_this_version_does_not_know_stays(shop: Shop) -> None:
     (waiting,) = await claim(store, slots=3)
     await store.report(waiting, Progress(percent=90, message="nearly"))
     await store.finish(waiting, Completed({}))
-    await store.enlist(worker(), LEASE)
+    await store.register_worker(worker(), LEASE)
     for name in ("jobs", "batches", "workers"):
         (collection,) = (one for one in shop.collections() if one.name == name)
         assert list(collection.find({next(iter(NEWER)): {"$exists": False}})) == [], name

@@ -15,7 +15,7 @@ import pymongo
 import pytest
 from pymongo.database import Database
 
-from secretary.job import (
+from secretary.core.job import (
     AccessControl,
     Batch,
     Completed,
@@ -27,12 +27,12 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.store import BatchQuery, JobQuery, Wanted
+from secretary.store import BatchQuery, Capacity, JobQuery
+from secretary.store.jobs import TimeBudget
 from secretary.store.mongo import MongoStore
-from secretary.store.mongo.poll import Poller
-from secretary.store.news import News
-from secretary.store.outbox import EventsWanted
-from secretary.store.stretches import Stretches
+from secretary.store.mongo.change_feed import Poller
+from secretary.store.notifier import Notifier
+from secretary.store.outbox import EventCapacity
 from secretary.store.transfer import GROUP
 
 from ..contract.given import LEASE, worker
@@ -68,8 +68,8 @@ async def fill(url: str, db: Documents) -> None:
     await add_crowd(store, IN_LINE)
     await add_crowd(store, WAITING, run_at=utc_now() + timedelta(days=1))
     for name in ("worker-1", "worker-2"):
-        await store.enlist(worker(name), LEASE)
-        await store.claim(name, Wanted(slots=RUNNING // 2))
+        await store.register_worker(worker(name), LEASE)
+        await store.claim(name, Capacity(slots=RUNNING // 2))
     shared = AccessControl(read_access=("guest",))
     await store.add([Job(job_type="rare", user_id="rare", access_control=shared)])
     await store.close()
@@ -176,7 +176,7 @@ class TestTheFeed:
     async def test_without_a_change_stream_it_walks_the_times_of_change(
         self, store: MongoStore, database: Documents
     ) -> None:
-        feed = Poller(store._db, News())
+        feed = Poller(store._db, Notifier())
         position = (await feed.changes(None, limit=10, seconds=0)).position
         touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
         database.jobs.update_many({"job_type": "rare"}, touch)
@@ -193,13 +193,13 @@ class TestTheQueue:
     async def test_a_claim_touches_the_heads_of_the_lines(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.claim("worker-1", Wanted(slots=3)))
+        found = await statements(database, store.claim("worker-1", Capacity(slots=3)))
         assert_walks(found, keys=12)
 
     async def test_the_lines_are_found_by_one_step_each(
         self, store: MongoStore, database: Documents
     ) -> None:
-        found = await statements(database, store.claim("worker-1", Wanted(slots=1)))
+        found = await statements(database, store.claim("worker-1", Capacity(slots=1)))
         (lines,) = [statement for statement in found if "distinct" in statement.text]
         assert (lines.plan, lines.documents) == (
             "DISTINCT_SCAN { line: 1, turn: 1, arrival: 1 }", 0,
@@ -214,14 +214,14 @@ class TestTheQueue:
     async def test_a_claim_for_a_type_without_jobs_touches_none(
         self, store: MongoStore, database: Documents
     ) -> None:
-        wanted = Wanted(slots=3, job_types={"none"})
+        wanted = Capacity(slots=3, job_types={"none"})
         assert_walks(await statements(database, store.claim("worker-1", wanted)), keys=8)
 
     async def test_a_claim_with_limits_touches_running_jobs_and_the_first_of_each_user(
         self, store: MongoStore, database: Documents
     ) -> None:
         running = database.jobs.count_documents({"status": "processing"})
-        found = await statements(database, store.claim("worker-1", Wanted(slots=3, **LIMITS)))
+        found = await statements(database, store.claim("worker-1", Capacity(slots=3, **LIMITS)))
         assert_walks(found, keys=running + 10, documents=15)
 
     async def test_a_new_job_finds_its_place_by_the_ends_of_its_line(
@@ -235,7 +235,7 @@ class TestTheQueue:
         self, store: MongoStore, database: Documents
     ) -> None:
         found = await statements(
-            database, store.claim("worker-1", Wanted(slots=1, job_types={"none"}))
+            database, store.claim("worker-1", Capacity(slots=1, job_types={"none"}))
         )
         (due,) = [statement for statement in found if "due_at" in statement.text]
         assert (due.plan, due.documents) == ("IXSCAN { due_at: 1, arrival: 1 }", 0)
@@ -246,7 +246,7 @@ class TestTheQueue:
         await store.add([Job(job_type="due", run_at=utc_now() + timedelta(hours=1))])
         database.jobs.update_one({"job_type": "due"}, {"$set": {"due_at": "2000"}})
         found = await statements(
-            database, store.claim("worker-1", Wanted(slots=1, job_types={"due"}))
+            database, store.claim("worker-1", Capacity(slots=1, job_types={"due"}))
         )
         assert_walks(found, keys=10)
 
@@ -265,7 +265,7 @@ class TestTheQueue:
     async def test_a_report_and_an_end_touch_their_job_and_one_more_of_its_batch(
         self, store: MongoStore, database: Documents
     ) -> None:
-        first, second = await store.claim("worker-1", Wanted(slots=2))
+        first, second = await store.claim("worker-1", Capacity(slots=2))
         report = store.report(first, Progress(step="half", percent=50))
         assert_walks(await statements(database, report), keys=1)
         assert_walks(await statements(database, store.finish(first, Completed())), keys=3)
@@ -319,7 +319,7 @@ class TestLists:
     ) -> None:
         query = JobQuery(limit=PAGE, search_seconds=5.0, **terms)
         found = await statements(database, store.find(query))
-        assert_walks(found, keys=Stretches.FIRST + 15)
+        assert_walks(found, keys=TimeBudget.FIRST + 15)
 
     async def test_a_later_page_costs_what_the_first_does(
         self, store: MongoStore, database: Documents
@@ -446,22 +446,22 @@ class TestWebhooks:
         yield store
         await store.close()
 
-    def wanted(self, **busy: int) -> EventsWanted:
+    def wanted(self, **busy: int) -> EventCapacity:
         used = {f"https://{host}.example": number for host, number in busy.items()}
-        return EventsWanted(limit=64, per_endpoint=8, busy=used, lease=-LEASE)
+        return EventCapacity(limit=64, per_endpoint=8, busy=used, lease=-LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     async def test_looking_for_events_touches_no_more_than_it_gives(
         self, outbox: MongoStore, crowded: Documents, busy: dict[str, int]
     ) -> None:
-        found = await statements(crowded, outbox.take_events(self.wanted(**busy)))
+        found = await statements(crowded, outbox.claim_events(self.wanted(**busy)))
         assert_walks(found, keys=10)
 
     async def test_when_nothing_can_be_taken_it_takes_a_few_steps(
         self, outbox: MongoStore, crowded: Documents
     ) -> None:
         wanted = self.wanted(big=8, small=8, tiny=8)
-        found = await statements(crowded, outbox.take_events(wanted))
+        found = await statements(crowded, outbox.claim_events(wanted))
         assert len(found) == 3
         assert_walks(found, keys=8)
 

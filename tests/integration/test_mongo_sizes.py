@@ -9,21 +9,21 @@ import bson
 import pymongo
 import pytest
 
-from secretary.job import (
+from secretary.core.job import (
     Batch,
     Completed,
+    DeliveryAttempt,
     Failed,
     Job,
     JobError,
     LogEntry,
     Progress,
-    Try,
     Webhook,
     utc_now,
 )
-from secretary.store import IdempotencyKey, JobQuery, JobStore, open_store
-from secretary.store.mongo.bounds import shortened
-from secretary.store.mongo.contents import INLINE_BYTES
+from secretary.store import IdempotencyKey, JobQuery, Store, open_store
+from secretary.store.mongo.rows import INLINE_BYTES
+from secretary.store.mongo.schema import shortened
 from tests.contract.given import claim
 from tests.contract.test_webhooks import take_one
 from tests.mongod import Mongod
@@ -35,7 +35,7 @@ LONG = "There was something wrong with this document, ä and ö. " * 200
 
 @dataclass(frozen=True)
 class Place:
-    store: JobStore
+    store: Store
     database: "pymongo.database.Database[dict[str, Any]]"
 
     def bytes_of(self, job_id: str) -> int:
@@ -61,7 +61,7 @@ async def place(
     await store.close()
 
 
-async def fail(store: JobStore, job: Job, *, final: bool) -> None:
+async def fail(store: Store, job: Job, *, final: bool) -> None:
     details = {"lines": [LONG] * 5}
     error = JobError(code="UPSTREAM_FAILED", message=LONG, details=details)
     await store.finish(job, Failed(error, retry_at=None if final else utc_now()))
@@ -85,8 +85,8 @@ async def test_many_attempts_restarts_deliveries_and_logs_do_not_make_it_grow(pl
         else:
             await fail(store, job, final=True)
         for _ in range(12):
-            tried = Try(at=utc_now(), error=LONG, duration_ms=30_000)
-            await store.settle_event(await take_one(store), tried, next_try_at=utc_now())
+            tried = DeliveryAttempt(at=utc_now(), error=LONG, duration_ms=30_000)
+            await store.record_delivery(await take_one(store), tried, next_try_at=utc_now())
         assert place.bytes_of(job_id) < MOST_BYTES
         await store.restart(JobQuery(job_id=job_id))
 

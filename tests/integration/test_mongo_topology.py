@@ -13,9 +13,18 @@ import pymongo
 import pytest
 from pymongo.database import Database
 
-from secretary.errors import LeaseLost, NotFound, StoreUnavailable
-from secretary.job import Batch, Completed, Job, JobStatus, LogEntry, Released, Webhook, utc_now
-from secretary.store import IdempotencyKey, JobQuery, Wanted
+from secretary.core.errors import LeaseLost, NotFound, StoreUnavailable
+from secretary.core.job import (
+    Batch,
+    Completed,
+    Job,
+    JobStatus,
+    LogEntry,
+    Released,
+    Webhook,
+    utc_now,
+)
+from secretary.store import Capacity, IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.rows import DELETED, STAGED, stamp
 
@@ -153,10 +162,10 @@ class TestSeveralProcesses:
             assert sorted(claimed_ids) == sorted(job.job_id for job in jobs)
 
     async def _claim_all(self, store: MongoStore, name: str) -> list[str]:
-        await store.enlist(worker(name), LEASE)
+        await store.register_worker(worker(name), LEASE)
         taken: list[str] = []
         while (await store.counts())["pdf"].get(JobStatus.PENDING):
-            taken += [job.job_id for job in await store.claim(name, Wanted(slots=7))]
+            taken += [job.job_id for job in await store.claim(name, Capacity(slots=7))]
         return taken
 
     async def test_limits_hold_though_all_claim_at_once(self, url: str) -> None:
@@ -165,10 +174,10 @@ class TestSeveralProcesses:
             users = ["ann", "bob"] * 20
             jobs = [Job(job_type="pdf", user_id=u, batch_id=batch.batch_id) for u in users]
             await one.add(jobs, batch=batch)
-            wanted = Wanted(slots=5, max_per_type={"pdf": 3}, max_per_user=2)
+            wanted = Capacity(slots=5, max_per_type={"pdf": 3}, max_per_user=2)
             stores = {"w0": one, "w1": two, "w2": three}
             for name, store in stores.items():
-                await store.enlist(worker(name), LEASE)
+                await store.register_worker(worker(name), LEASE)
             done = 0
             while done < len(jobs):
                 claims = await asyncio.gather(*(s.claim(n, wanted) for n, s in stores.items()))
@@ -286,7 +295,7 @@ class TestUnreachableServer:
             for call in (
                 store.add([Job()]),
                 store.get(job.job_id),
-                store.claim("worker-1", Wanted(slots=1)),
+                store.claim("worker-1", Capacity(slots=1)),
                 store.renew("worker-1", LEASE),
                 store.finish(job, Completed()),
                 store.rescue(),
@@ -466,27 +475,27 @@ class TestProcessesThatDiedMidway:
         assert [part["job_id"] for part in db["logs"].find()] == [kept.job_id]
 
     async def test_a_claim_cancelled_at_any_moment_loses_no_job(self, store: MongoStore) -> None:
-        await store.enlist(worker(), LEASE)
+        await store.register_worker(worker(), LEASE)
         for step in range(25):
             await store.add([Job(job_type="pdf")])
-            claiming = asyncio.create_task(store.claim("worker-1", Wanted(slots=1)))
+            claiming = asyncio.create_task(store.claim("worker-1", Capacity(slots=1)))
             await asyncio.wait({claiming}, timeout=step / 5000)
             claiming.cancel()
             await asyncio.wait({claiming})
             taken = [] if claiming.cancelled() else claiming.result()
-            (job,) = taken or await store.claim("worker-1", Wanted(slots=1))
+            (job,) = taken or await store.claim("worker-1", Capacity(slots=1))
             assert (job.crashes, len(job.attempts)) == (0, 1)
             await store.finish(job, Completed())
 
     async def test_a_worker_that_leaves_during_a_claim_costs_the_job_nothing(
         self, store: MongoStore
     ) -> None:
-        await store.enlist(worker(), LEASE)
+        await store.register_worker(worker(), LEASE)
         await store.add([Job(job_type="pdf")])
-        claiming = asyncio.create_task(store.claim("worker-1", Wanted(slots=1)))
+        claiming = asyncio.create_task(store.claim("worker-1", Capacity(slots=1)))
         await asyncio.sleep(0)
         claiming.cancel()
-        await store.dismiss("worker-1")
+        await store.unregister_worker("worker-1")
         assert await store.rescue() == []
         (job,) = await claim(store, "worker-2")
         assert job.crashes == 0

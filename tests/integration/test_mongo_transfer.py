@@ -11,12 +11,12 @@ import pymongo
 import pytest
 from pymongo.database import Database
 
-from secretary.errors import StoreUnavailable
-from secretary.job import Batch, Job, LogEntry
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import Batch, Job, LogEntry
+from secretary.migration.legacy_import import open_legacy_source
 from secretary.store import IdempotencyKey, JobQuery
 from secretary.store.mongo import MongoStore
 from secretary.store.mongo.rows import STAGED
-from secretary.store.older import open_older
 from secretary.store.transfer import JobRecord, KeyRecord
 
 from ..mongod import Mongod
@@ -64,7 +64,7 @@ def record(**fields: Any) -> JobRecord:
 
 async def half_written(store: MongoStore, database: Documents) -> JobRecord:
     job = record()
-    await store.take_in([job])
+    await store.import_records([job])
     unfinished = {
         "status": STAGED,
         "batch_id": "_copy",
@@ -79,7 +79,7 @@ async def test_what_was_half_written_is_written_again_and_not_twice(
 ) -> None:
     job = await half_written(store, database)
     assert not (await store.find(JobQuery())).items
-    assert await store.take_in([job]) == {job.record_id}
+    assert await store.import_records([job]) == {job.record_id}
     assert database.logs.count_documents({}) == 2
     assert database.contents.count_documents({}) == 1
     assert len((await store.get(job.record_id)).logs) == 300
@@ -102,7 +102,7 @@ async def test_what_was_never_finished_is_tidied_away(
 async def test_those_who_follow_are_told_of_what_came(store: MongoStore) -> None:
     before = (await store.changes(None)).position
     job = record()
-    await store.take_in([job])
+    await store.import_records([job])
     changes = await store.changes(before, seconds=5)
     assert job.record_id in {change.job_id for change in changes.items}
 
@@ -124,7 +124,7 @@ async def test_a_batch_that_nobody_sees_yet_is_copied(
     database.idempotency_keys.update_one({}, {"$unset": {"job_ids": "", "batch_id": ""}})
     found = [one async for group in store.records("jobs") for one in group]
     assert [one.record_id for one in found] == [job.job_id for job in jobs]
-    assert [one.turn for one in found if isinstance(one, JobRecord)] == [0, 1, 2]
+    assert [one.position for one in found if isinstance(one, JobRecord)] == [0, 1, 2]
     (known,) = [one async for group in store.records("keys") for one in group]
     assert isinstance(known, KeyRecord)
     assert (known.batch_id, list(known.job_ids)) == (batch.batch_id, [job.job_id for job in jobs])
@@ -143,7 +143,7 @@ async def test_a_key_under_which_nothing_was_stored_stays_behind(
 async def test_an_older_service_that_does_not_answer_leaves_no_client_open() -> None:
     with warnings.catch_warnings(action="ignore"):
         gc.collect()  # what others have left
-    older = open_older("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
+    older = open_legacy_source("mongodb://127.0.0.1:9/older?serverSelectionTimeoutMS=50")
     with pytest.raises(StoreUnavailable):
         await older.open()
     del older

@@ -7,10 +7,8 @@ import httpcore
 import httpx
 import pytest
 
-from secretary.errors import AddressRefused
-from secretary.network.client import Network
-from secretary.network.resolver import system_addresses
-from secretary.network.transport import tcp_connection
+from secretary.core.errors import AddressRefused
+from secretary.network.client import Network, system_addresses, tcp_connection
 from tests.web import Asked, Web, serving
 
 

@@ -18,20 +18,20 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from secretary import logs
 from secretary.api import create_api, create_probe
-from secretary.api.access import WRONG_KEYS_PER_MINUTE, Gate
-from secretary.api.doorway import Doorway
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.files import JobFiles
+from secretary.api.auth import WRONG_KEYS_PER_MINUTE, Authenticator
+from secretary.api.middleware import RequestMiddleware
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import Completed
 from secretary.handlers import BUILTIN
-from secretary.job import Completed
-from secretary.metrics import Metrics
-from secretary.registry import Registry
-from secretary.server import Connection, listen
-from secretary.store import JobStore, open_store
-from secretary.vitals import Vitals
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.observability import logging as logs
+from secretary.observability.metrics import Metrics
+from secretary.observability.service_stats import ServiceStats
+from secretary.serve import Connection, listen
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store, open_store
 from tests.contract.given import LEASE, claim, worker
 from tests.no_tls import NO_TLS
 from tests.places import files_in
@@ -43,7 +43,7 @@ DEADLINE = 10.0
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
     yield store
@@ -51,8 +51,8 @@ async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: Store, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @asynccontextmanager
@@ -64,14 +64,14 @@ async def client_of(app: Any, **headers: str) -> AsyncIterator[httpx.AsyncClient
         yield client
 
 
-def broken_desk(tmp_path: Path) -> Desk:
+def broken_desk(tmp_path: Path) -> JobService:
     """All that is asked of its store ends in an error nobody thought of."""
-    return Desk(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    return JobService(None, Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
 
 
 class TestHeaders:
-    async def test_every_answer_has_them(self, desk: Desk, tmp_path: Path) -> None:
-        api = create_api(desk, api_keys=["right"], max_body_bytes=1000)
+    async def test_every_answer_has_them(self, job_service: JobService, tmp_path: Path) -> None:
+        api = create_api(job_service, api_keys=["right"], max_body_bytes=1000)
         async with client_of(api) as client:
             answers = {
                 200: await client.get("/api/jobs", headers=KEY),
@@ -94,8 +94,8 @@ class TestHeaders:
             policy = answer.headers["content-security-policy"]
             assert policy == "default-src 'none'; frame-ancestors 'none'"
 
-    async def test_what_a_route_says_itself_stands(self, desk: Desk) -> None:
-        async with client_of(create_api(desk)) as client:
+    async def test_what_a_route_says_itself_stands(self, job_service: JobService) -> None:
+        async with client_of(create_api(job_service)) as client:
             answer = await client.get("/api/doc/swagger-ui.css")
         assert answer.headers.get_list("cache-control") == ["public, max-age=3600"]
 
@@ -109,15 +109,15 @@ class TestHeaders:
             await read_first.wait()
             await send({"type": "http.response.body", "body": b"two"})
 
-        doorway = Doorway(
+        middleware = RequestMiddleware(
             stream,
-            gate=Gate([]),
-            answered=lambda *_: None,
+            authenticator=Authenticator([]),
+            record_response=lambda *_: None,
             max_body_bytes=0,
-            limits={},
-            body_patience=0.1,  # no limit for an answer
+            path_limits={},
+            body_timeout=0.1,  # no limit for an answer
         )
-        async with client_of(doorway) as client, client.stream("GET", "/") as answer:
+        async with client_of(middleware) as client, client.stream("GET", "/") as answer:
             pieces = answer.aiter_raw()
             assert await asyncio.wait_for(anext(pieces), DEADLINE) == b"one"
             read_first.set()
@@ -125,8 +125,8 @@ class TestHeaders:
 
 
 class TestDocumentation:
-    async def test_the_page_needs_nothing_from_elsewhere(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_the_page_needs_nothing_from_elsewhere(self, job_service: JobService) -> None:
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             page = await client.get("/api/doc")
             assert page.headers["content-type"].startswith("text/html")
             assert "http" not in page.text
@@ -145,8 +145,10 @@ class TestDocumentation:
 
 
 class TestRequestRate:
-    async def test_who_asks_too_often_is_told_when_to_come_back(self, desk: Desk) -> None:
-        api = create_api(desk, api_keys=["right", "other"], requests_per_minute=2)
+    async def test_who_asks_too_often_is_told_when_to_come_back(
+        self, job_service: JobService
+    ) -> None:
+        api = create_api(job_service, api_keys=["right", "other"], requests_per_minute=2)
         async with client_of(api) as client:
             for remaining in (1, 0):
                 answer = await client.get("/api/jobs", headers=KEY)
@@ -162,23 +164,25 @@ class TestRequestRate:
             other = await client.get("/api/jobs", headers={"Authorization": "Bearer other"})
             assert other.status_code == 200
 
-    async def test_without_keys_each_address_is_counted(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, requests_per_minute=1)) as client:
+    async def test_without_keys_each_address_is_counted(self, job_service: JobService) -> None:
+        async with client_of(create_api(job_service, requests_per_minute=1)) as client:
             far = {"X-Forwarded-For": "192.0.2.7"}  # what a proxy on this machine says
             assert (await client.get("/api/jobs")).status_code == 200
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
             assert (await client.get("/api/jobs")).status_code == 429
 
-    async def test_without_the_setting_nobody_is_limited(self, desk: Desk) -> None:
-        async with client_of(create_api(desk)) as client:
+    async def test_without_the_setting_nobody_is_limited(self, job_service: JobService) -> None:
+        async with client_of(create_api(job_service)) as client:
             answers = [await client.get("/api/job-types") for _ in range(50)]
         assert {answer.status_code for answer in answers} == {200}
         assert "ratelimit" not in answers[0].headers
 
 
 class TestWrongKeys:
-    async def test_after_many_an_address_must_wait_and_others_need_not(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_after_many_an_address_must_wait_and_others_need_not(
+        self, job_service: JobService
+    ) -> None:
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             for n in range(WRONG_KEYS_PER_MINUTE):
                 guess = {"Authorization": f"Bearer guess-{n}"}
                 assert (await client.get("/api/jobs", headers=guess)).status_code == 401
@@ -189,8 +193,8 @@ class TestWrongKeys:
             far = {**KEY, "X-Forwarded-For": "192.0.2.7"}
             assert (await client.get("/api/jobs", headers=far)).status_code == 200
 
-    async def test_a_network_of_ipv6_addresses_counts_as_one(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_a_network_of_ipv6_addresses_counts_as_one(self, job_service: JobService) -> None:
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             for n in range(WRONG_KEYS_PER_MINUTE):
                 guess = {"Authorization": "Bearer wrong", "X-Forwarded-For": f"2001:db8::{n:x}"}
                 assert (await client.get("/api/jobs", headers=guess)).status_code == 401
@@ -199,8 +203,10 @@ class TestWrongKeys:
             other = {**KEY, "X-Forwarded-For": "2001:db8:0:1::1"}
             assert (await client.get("/api/jobs", headers=other)).status_code == 200
 
-    async def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(
+        self, job_service: JobService
+    ) -> None:
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             for _ in range(WRONG_KEYS_PER_MINUTE):
                 guess = {"Authorization": "Bearer wrong", "X-Forwarded-For": "::ffff:192.0.2.7"}
                 assert (await client.get("/api/jobs", headers=guess)).status_code == 401
@@ -209,14 +215,14 @@ class TestWrongKeys:
             same = {**KEY, "X-Forwarded-For": "192.0.2.7"}
             assert (await client.get("/api/jobs", headers=same)).status_code == 429
 
-    async def test_a_missing_key_is_no_guess(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_a_missing_key_is_no_guess(self, job_service: JobService) -> None:
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             for _ in range(WRONG_KEYS_PER_MINUTE + 1):
                 assert (await client.get("/api/jobs")).status_code == 401
             assert (await client.get("/api/jobs", headers=KEY)).status_code == 200
 
-    async def test_without_a_key_no_body_is_read(self, desk: Desk) -> None:
-        api = create_api(desk, api_keys=["right"])
+    async def test_without_a_key_no_body_is_read(self, job_service: JobService) -> None:
+        api = create_api(job_service, api_keys=["right"])
         async with serving(api) as url:
             head = b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
             answer = await said_by(url, head, until=b"}}")
@@ -247,15 +253,17 @@ POST = (
 
 
 class TestSlowClients:
-    async def test_a_body_that_stops_coming_is_not_waited_for(self, desk: Desk) -> None:
-        async with serving(create_api(desk, body_patience=0.2)) as url:
+    async def test_a_body_that_stops_coming_is_not_waited_for(
+        self, job_service: JobService
+    ) -> None:
+        async with serving(create_api(job_service, body_timeout=0.2)) as url:
             answer = await said_by(url, POST + b'{"job_name":')
         assert answer.startswith(b"HTTP/1.1 400 ")
-        assert b"came too slowly" in answer
+        assert b"arrived too slowly" in answer
         assert b"connection: close" in answer.lower()
 
-    async def test_nor_one_that_comes_in_drops(self, desk: Desk) -> None:
-        async with serving(create_api(desk, body_patience=0.3)) as url:
+    async def test_nor_one_that_comes_in_drops(self, job_service: JobService) -> None:
+        async with serving(create_api(job_service, body_timeout=0.3)) as url:
             answer = b""
             for _ in range(5):
                 began = time.monotonic()
@@ -267,19 +275,21 @@ class TestSlowClients:
                     break
         assert answer.startswith(b"HTTP/1.1 400 ")
 
-    async def test_a_head_that_does_not_end_is_not_waited_for(self, desk: Desk) -> None:
+    async def test_a_head_that_does_not_end_is_not_waited_for(
+        self, job_service: JobService
+    ) -> None:
         class Hasty(Connection):
             head_seconds = 0.2
 
-        async with serving(create_api(desk), connection=Hasty) as url:
+        async with serving(create_api(job_service), connection=Hasty) as url:
             assert await said_by(url) == b""
             assert await said_by(url, b"GET /api/health/live HTTP/1.1\r\nHost: x\r\n") == b""
             async with httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client:
                 assert (await client.get("/api/health/live")).status_code == 200
 
-    async def test_a_head_without_end_is_cut(self, desk: Desk) -> None:
+    async def test_a_head_without_end_is_cut(self, job_service: JobService) -> None:
         flood = b"".join(b"X-Header-%d: %s\r\n" % (n, b"x" * 1000) for n in range(200))
-        async with serving(create_api(desk)) as url:
+        async with serving(create_api(job_service)) as url:
             try:
                 answer = await said_by(url, b"GET / HTTP/1.1\r\nHost: x\r\n", flood, pause=0.05)
             except ConnectionError:
@@ -298,9 +308,11 @@ class TestServer:
 
 
 class TestHealth:
-    async def test_it_tells_people_how_the_service_is(self, desk: Desk, store: JobStore) -> None:
-        await store.enlist(worker(), LEASE)
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_it_tells_people_how_the_service_is(
+        self, job_service: JobService, store: Store
+    ) -> None:
+        await store.register_worker(worker(), LEASE)
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             data = (await client.get("/api/health")).json()["data"]
         assert data.pop("uptime_s") >= 0
         assert data.pop("version")
@@ -321,8 +333,8 @@ class TestHealth:
             async def workers(self) -> None:
                 raise StoreUnavailable("The MongoDB at db.internal does not answer")
 
-        desk = Desk(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with client_of(create_api(desk)) as client:
+        job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with client_of(create_api(job_service)) as client:
             answer = await client.get("/api/health")
             assert answer.status_code == 503
             assert "db.internal" not in answer.text
@@ -333,8 +345,10 @@ class TestHealth:
 
 
 class TestTraces:
-    async def test_a_job_made_of_a_form_is_part_of_the_requests_trace(self, desk: Desk) -> None:
-        async with client_of(create_api(desk)) as client:
+    async def test_a_job_made_of_a_form_is_part_of_the_requests_trace(
+        self, job_service: JobService
+    ) -> None:
+        async with client_of(create_api(job_service)) as client:
             form = {"url": "https://example.org/a.pdf"}
             answer = await client.post(
                 "/api/pdf/process-url", data=form, headers={"traceparent": TRACE}
@@ -345,8 +359,10 @@ class TestTraces:
 
 
 class TestMetrics:
-    async def test_they_need_a_key_and_count_requests_by_route(self, desk: Desk) -> None:
-        async with client_of(create_api(desk, api_keys=["right"])) as client:
+    async def test_they_need_a_key_and_count_requests_by_route(
+        self, job_service: JobService
+    ) -> None:
+        async with client_of(create_api(job_service, api_keys=["right"])) as client:
             assert (await client.get("/metrics")).status_code == 401
             made_up = {"job_type": "made-up"}
             job = (await client.post("/api/jobs", headers=KEY, json=made_up)).json()["data"]
@@ -366,9 +382,11 @@ class TestMetrics:
         assert job["job_id"] not in answer.text
         assert 'method="OTHER",route="/api/jobs",status="405"' in answer.text
 
-    async def test_a_worker_of_its_own_tells_them_too(self, desk: Desk) -> None:
+    async def test_a_worker_of_its_own_tells_them_too(self, job_service: JobService) -> None:
         probe = create_probe(
-            desk, api_keys=["right"], metrics=Metrics(desk.registry.job_types, Vitals(desk))
+            job_service,
+            api_keys=["right"],
+            metrics=Metrics(job_service.registry.job_types, ServiceStats(job_service)),
         )
         async with client_of(probe) as client:
             assert (await client.get("/api/health/ready")).status_code == 200
@@ -392,8 +410,8 @@ class Log:
 def log() -> Iterator[Log]:
     log = Log()
     handlers = [
-        logs.handler(log.text, as_json=False),
-        logs.handler(log.json, as_json=True),
+        logs.log_handler(log.text, as_json=False),
+        logs.log_handler(log.json, as_json=True),
     ]
     root = logging.getLogger()
     level = root.level
@@ -408,8 +426,8 @@ def log() -> Iterator[Log]:
 
 
 class TestLog:
-    async def test_a_request_has_its_line(self, desk: Desk, log: Log) -> None:
-        async with client_of(create_api(desk)) as client:
+    async def test_a_request_has_its_line(self, job_service: JobService, log: Log) -> None:
+        async with client_of(create_api(job_service)) as client:
             headers = {"traceparent": TRACE, "X-User-ID": "ann"}
             await client.get("/api/jobs/job-1?token=SECRET", headers=headers)
         (record,) = [r for r in log.records if r["logger"] == "secretary.requests"]
@@ -443,11 +461,11 @@ HOOK = {
 
 class TestSecrets:
     async def test_none_is_in_an_answer_a_document_or_the_log(
-        self, desk: Desk, store: JobStore, log: Log
+        self, job_service: JobService, store: Store, log: Log
     ) -> None:
         answers: list[httpx.Response] = []
         key = {"Authorization": "Bearer SECRETKEY"}
-        async with client_of(create_api(desk, api_keys=["SECRETKEY"]), **key) as client:
+        async with client_of(create_api(job_service, api_keys=["SECRETKEY"]), **key) as client:
 
             async def ask(method: str, path: str, **options: Any) -> httpx.Response:
                 answers.append(await client.request(method, path, **options))
@@ -499,8 +517,8 @@ class TestSecrets:
         del told, store
         gc.collect()
         assert "SECRETPASSWORD" not in str(error)
-        desk = Desk(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-        async with client_of(create_api(desk)) as client:
+        job_service = JobService(Refusing(error), Registry(BUILTIN), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+        async with client_of(create_api(job_service)) as client:
             for path in ("/api/jobs", "/api/health", "/api/health/ready", "/metrics"):
                 answer = await client.get(path)
                 assert "SECRETPASSWORD" not in answer.text
@@ -519,4 +537,4 @@ class Refusing:
     async def find(self, *_: Any) -> None:
         raise self._error
 
-    workers = counts = waiting_since = events_due_since = find
+    workers = counts = waiting_since = next_event_due_at = find

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from secretary.engines.llm import Endpoints, Llm
-from secretary.errors import ContextExceeded
+from secretary.core.errors import ContextExceeded
+from secretary.llm import Endpoints, Llm
 
 from ..model_server import ModelServer
 

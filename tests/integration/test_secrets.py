@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary import logs
+from secretary.observability import logging as logs
 
 from ..good_files import encrypted_pdf
 from ..receiver import Receiver
@@ -23,8 +23,10 @@ ROUTE = "/api/pdf/process"
 def log() -> Iterator[io.StringIO]:
     """All that the service says, at its most talkative."""
     written = io.StringIO()
-    handler = logs.handler(written, as_json=True)
-    handler.addFilter(lambda record: not record.name.startswith(logs.CHATTY))  # as it sets up
+    handler = logs.log_handler(written, as_json=True)
+    handler.addFilter(
+        lambda record: not record.name.startswith(logs.QUIET_LOGGERS)
+    )  # as it sets up
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

@@ -160,7 +160,7 @@ class TestWithoutAModel:
             results = await done(room, **seed_example(web, target_language=None))
         assert {one["part"] for one in results["missing"]} == {"video", "slides"}
         assert {one["error"]["code"] for one in results["missing"]} == {"DOWNLOAD_FAILED"}
-        assert "## Not to be had" in results["markdown_content"]
+        assert "## Not available" in results["markdown_content"]
         assert "/slides.pdf" in results["markdown_content"]
 
     async def test_a_talk_of_which_nothing_is_left_fails(self, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import httpcore
 import pytest
 import trustme
 
-from secretary import processes
-from secretary.download_limits import DownloadLimits
-from secretary.errors import (
+from secretary.config import DownloadLimits
+from secretary.core import processes
+from secretary.core.errors import (
     AddressRefused,
     DownloadFailed,
     DownloadRefused,
@@ -27,14 +27,12 @@ from secretary.errors import (
     JobFailed,
     UnsupportedFile,
 )
-from secretary.network.client import Network
-from secretary.network.transport import tcp_connection
-from secretary.sandbox import Limits, Sandbox
-from secretary.sites import fence
-from secretary.sites.choice import fetched, media_source
-from secretary.sites.fetching import fetch_from_site
-from secretary.sites.media import SiteMedia, SiteRequest, SiteSubtitles
-from secretary.sources import SourceFile
+from secretary.media.ytdlp import landlock as fence
+from secretary.media.ytdlp.fetch import fetch_from_site, fetched, media_source
+from secretary.media.ytdlp.media import SiteMedia, SiteRequest, SiteSubtitles
+from secretary.network.client import Network, tcp_connection
+from secretary.storage.sources import SourceFile
+from secretary.worker.sandbox import Limits, Sandbox
 from tests.site_media import SECONDS, make_site, seconds_of, streams_of
 from tests.web import Answer, Asked, Web, serving
 
@@ -383,12 +381,12 @@ class TestWhatIsTooMuch:
                 await asked.send(b"x")
                 await asyncio.sleep(0.1)
 
-        monkeypatch.setenv(processes.MARK, MARK)
+        monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
         limits = replace(LIMITS, total=timedelta(seconds=4))
         error = await refusal(answer, tmp_path, limits=limits)
         assert error.message == "The download from 127.0.0.1 took longer than 4 s"
         assert error.retryable
-        assert processes.marked(MARK) == []
+        assert processes.processes_with_token(MARK) == []
 
     async def test_a_transmission_that_is_live(
         self, tmp_path: Path, files: dict[str, bytes]
@@ -463,12 +461,12 @@ class TestWhenItIsStopped:
     async def test_nobody_is_left_and_nobody_else_could_read_the_secret(
         self, tmp_path: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv(processes.MARK, MARK)
+        monkeypatch.setenv(processes.SANDBOX_VARIABLE, MARK)
         begun = asyncio.Event()
         async with serving(endless_film(files, begun)) as web:
             work = asyncio.create_task(fetch_from_site(asking(web, tmp_path)))
             await asyncio.wait_for(begun.wait(), 60)
-            at_work = processes.marked(MARK)
+            at_work = processes.processes_with_token(MARK)
             assert at_work
             for process in at_work:
                 line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
@@ -477,7 +475,7 @@ class TestWhenItIsStopped:
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-        assert processes.marked(MARK) == []
+        assert processes.processes_with_token(MARK) == []
 
     async def test_nobody_is_left_when_its_sandbox_call_is_cancelled(
         self, tmp_path: Path, files: dict[str, bytes]
@@ -521,9 +519,9 @@ class TestWhenItIsStopped:
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from secretary.sandbox import Sandbox
-from secretary.sites.choice import fetched
-from secretary.sites.media import SiteRequest
+from secretary.worker.sandbox import Sandbox
+from secretary.media.ytdlp.fetch import fetched
+from secretary.media.ytdlp.media import SiteRequest
 
 async def main(url, host, into):
     sandbox = Sandbox(1)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from secretary import processes
-from secretary.errors import ProcessingTimeout
-from secretary.processors.media.probe import probe
-from secretary.processors.media.recording import Recording
-from secretary.processors.media.sound import Decoded, chosen_track, decode, decoded_seconds
-from secretary.sandbox import Limits, Sandbox
+from secretary.core import processes
+from secretary.core.errors import ProcessingTimeout
+from secretary.media.pcm import Decoded, chosen_track, decode, decoded_seconds
+from secretary.media.probe import probe
+from secretary.media.recording import Recording
+from secretary.worker.sandbox import Limits, Sandbox
 
 from ..sound_files import length_of, long_silence, sound, speech
 

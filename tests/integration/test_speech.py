@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.engines.speech import RATE
-from secretary.processors.speech.activity import find_speech
-from secretary.processors.speech.pieces import Activity, Piece, Span, cut
-from secretary.processors.speech.understanding import is_understood
+from secretary.media.speech.chunking import Activity, Chunk, Span, cut
+from secretary.media.speech.engines import RATE, is_understood
+from secretary.media.speech.vad import find_speech
 
 from ..speech import (
     BECKETT,
@@ -90,7 +89,7 @@ def test_no_word_is_lost_or_doubled_where_speech_is_cut(tmp_path: Path) -> None:
     sound = read_aloud(MINUTES)
     activity = find_speech(written(sound, tmp_path / "sound.raw"))
     pieces = [
-        Piece(number, piece.windows)
+        Chunk(number, piece.windows)
         for number, speech in enumerate(_parts(activity.speech, 3.0))
         for piece in cut(Activity(activity.duration, speech))
     ]

@@ -10,11 +10,18 @@ from typing import Any
 import apsw
 import pytest
 
-from secretary.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_now
-from secretary.store import JobQuery, Wanted, open_store
-from secretary.store.outbox import EventsWanted
-from secretary.store.policy import Turns
-from secretary.store.sqlite import changes, claim, ending, events, line, reading, report, searching
+from secretary.core.job import Batch, Failed, Job, JobError, JobStatus, Webhook, utc_now
+from secretary.store import Capacity, JobQuery, open_store
+from secretary.store.outbox import EventCapacity
+from secretary.store.scheduling import FairScheduler
+from secretary.store.sqlite import change_feed as changes
+from secretary.store.sqlite import claims as claim
+from secretary.store.sqlite import claims as ending
+from secretary.store.sqlite import claims as report
+from secretary.store.sqlite import outbox as events
+from secretary.store.sqlite import queries as reading
+from secretary.store.sqlite import queries as searching
+from secretary.store.sqlite import queue as line
 
 from ..contract.given import LEASE, worker
 
@@ -33,14 +40,14 @@ def filled(path: Path) -> Iterator[None]:
     async def fill() -> None:
         store = open_store(f"sqlite://{path}")
         await store.open()
-        await store.enlist(worker(), LEASE)
+        await store.register_worker(worker(), LEASE)
         batch = Batch()
         jobs = [
             Job(job_type=f"t{n % 3}", priority=n % 2, user_id=f"u{n % 7}", batch_id=batch.batch_id)
             for n in range(JOBS)
         ]
         await store.add(jobs, batch=batch)
-        await store.claim("worker-1", Wanted(slots=5))
+        await store.claim("worker-1", Capacity(slots=5))
         await store.close()
 
     asyncio.run(fill())
@@ -111,16 +118,16 @@ def rows_walked(db: apsw.Connection, work: Any) -> int:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(slots=3),
-        Wanted(slots=3, max_per_type={"t0": 1}),
-        Wanted(slots=3, max_per_user=1),
-        Wanted(slots=3, job_types={"t1"}),
+        Capacity(slots=3),
+        Capacity(slots=3, max_per_type={"t0": 1}),
+        Capacity(slots=3, max_per_user=1),
+        Capacity(slots=3, job_types={"t1"}),
     ],
     ids=["plain", "limit per type", "limit per user", "by type"],
 )
-def test_a_claim_never_scans(db: apsw.Connection, wanted: Wanted) -> None:
+def test_a_claim_never_scans(db: apsw.Connection, wanted: Capacity) -> None:
     def work() -> None:
-        assert claim.claim(db, Turns(), "worker-1", wanted)
+        assert claim.claim(db, FairScheduler(), "worker-1", wanted)
 
     plans = plans_of(db, work)
     assert len(plans) >= 6
@@ -271,9 +278,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connectio
 class TestWebhooks:
     """With 10,000 events due for one endpoint, and a few for others."""
 
-    def wanted(self, **busy: int) -> EventsWanted:
+    def wanted(self, **busy: int) -> EventCapacity:
         used = {f"https://{host}.example": number for host, number in busy.items()}
-        return EventsWanted(limit=64, per_endpoint=8, busy=used, lease=LEASE)
+        return EventCapacity(limit=64, per_endpoint=8, busy=used, lease=LEASE)
 
     @pytest.mark.parametrize("busy", [{}, {"big": 8}, {"big": 7, "small": 8}], ids=str)
     def test_looking_for_events_touches_no_more_than_it_gives(
@@ -302,7 +309,7 @@ class TestWebhooks:
 def test_a_job_without_a_webhook_costs_no_statement_for_webhooks(db: apsw.Connection) -> None:
     def work() -> None:
         line.enqueue(db, [Job(job_type="t0")], held=False)
-        done, failed = claim.claim(db, Turns(), "worker-1", Wanted(slots=2))
+        done, failed = claim.claim(db, FairScheduler(), "worker-1", Capacity(slots=2))
         report.report(db, done, done.progress, [])
         ending.complete(db, [ending.Completion(done, None, None)])
         ending.finish(db, failed, Failed(JobError(code="X", message="x")), None)

@@ -8,14 +8,14 @@ import pytest
 from fastapi import FastAPI
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.errors import StoreUnavailable
-from secretary.events import Hub
-from secretary.files import JobFiles
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
 from secretary.handlers import BUILTIN
-from secretary.job import AccessControl, Cancelled, Completed, Failed, Job, JobError, Progress
-from secretary.registry import Registry
-from secretary.store import JobQuery, JobStore, Page
+from secretary.jobs.events import EventHub
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.store import JobQuery, Page, Store
 from secretary.store.sqlite import SqliteStore
 from tests.contract.given import add_batch, claim, claimed
 from tests.places import files_in
@@ -28,20 +28,20 @@ ERROR = JobError(code="FILE_CORRUPT", message="It is torn", details={"page": 3})
 
 
 @pytest.fixture
-async def hub(store: JobStore) -> AsyncIterator[Hub]:
-    hub = Hub(store)
+async def hub(store: Store) -> AsyncIterator[EventHub]:
+    hub = EventHub(store)
     yield hub
     await hub.close()
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+def job_service(store: Store, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
 
 
 @pytest.fixture
-def api(desk: Desk, hub: Hub) -> FastAPI:
-    return create_api(desk, hub=hub, heartbeat_seconds=0.1)
+def api(job_service: JobService, hub: EventHub) -> FastAPI:
+    return create_api(job_service, hub=hub, heartbeat_seconds=0.1)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def path(job: Job) -> str:
 
 class TestOneJob:
     async def test_it_tells_the_state_and_each_change_to_the_end(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = Job(job_type="pdf")
         await store.add([job])
@@ -86,7 +86,7 @@ class TestOneJob:
             assert (event.name, event.document) == ("completed", ids | told)
 
     async def test_a_failure_is_told_as_the_contract_says(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         async with client.opened(path(job)) as stream:
@@ -100,7 +100,7 @@ class TestOneJob:
             assert event.document["error"] == ERROR.model_dump()
 
     async def test_a_cancellation_has_an_event_of_its_own(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         async with client.opened(path(job)) as stream:
@@ -110,9 +110,7 @@ class TestOneJob:
             assert (event.name, event.document["phase"]) == ("cancelled", "error")
             assert event.document["error"]["code"] == "CANCELLED"
 
-    async def test_an_ended_job_is_told_at_once(
-        self, client: StreamClient, store: JobStore
-    ) -> None:
+    async def test_an_ended_job_is_told_at_once(self, client: StreamClient, store: Store) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
         for slash in ("", "/"):
@@ -120,7 +118,7 @@ class TestOneJob:
                 assert names(await stream.rest()) == ["completed"]
 
     async def test_a_retry_is_pending_again_and_starts_anew(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         await store.report(job, Progress(step="x", percent=80))
@@ -133,7 +131,7 @@ class TestOneJob:
             assert (await stream.until("progress"))[-1].document["data"] == {"progress": 0}
 
     async def test_percent_never_goes_backwards_within_an_attempt(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         told = [0]
@@ -150,15 +148,13 @@ class TestOneJob:
             ]
         assert told == sorted(told) and {10, 50, 60} <= set(told)
 
-    async def test_it_beats_while_nothing_happens(
-        self, client: StreamClient, store: JobStore
-    ) -> None:
+    async def test_it_beats_while_nothing_happens(self, client: StreamClient, store: Store) -> None:
         job = await claimed(store)
         async with client.opened(path(job)) as stream:
             await stream.until_comment("heartbeat")
             await stream.until_comment("heartbeat")
 
-    async def test_an_unknown_job_is_not_found(self, client: StreamClient, hub: Hub) -> None:
+    async def test_an_unknown_job_is_not_found(self, client: StreamClient, hub: EventHub) -> None:
         response = await client.get("/api/jobs/job-none/stream")
         assert response.status_code == 404
         assert response.json()["error"]["code"] == "NOT_FOUND"
@@ -167,7 +163,7 @@ class TestOneJob:
 
 class TestComingBack:
     async def test_who_has_seen_the_current_state_gets_nothing_twice(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         async with client.opened(path(job)) as stream:
@@ -179,7 +175,7 @@ class TestComingBack:
             assert names(await stream.rest()) == ["completed"]
 
     async def test_who_missed_changes_gets_the_current_state(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         async with client.opened(path(job)) as stream:
@@ -191,7 +187,7 @@ class TestComingBack:
             assert event is not None and event.document["data"] == {"progress": 7}
 
     async def test_who_has_seen_the_end_is_told_to_stay_away(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
@@ -205,7 +201,7 @@ class TestComingBack:
             assert again is not None and again.name == "pending"
 
     async def test_each_of_many_returns_goes_on_where_the_last_one_ended(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         seen: str | None = None
@@ -221,9 +217,7 @@ class TestComingBack:
 
 
 class TestWhoMay:
-    async def test_a_strangers_job_is_not_found(
-        self, client: StreamClient, store: JobStore
-    ) -> None:
+    async def test_a_strangers_job_is_not_found(self, client: StreamClient, store: Store) -> None:
         access = AccessControl(read_access=("bob",))
         job = await claimed(store, user_id="ann", access_control=access)
         for user, status in (("eve", 404), ("ann", 200), ("bob", 200)):
@@ -231,7 +225,7 @@ class TestWhoMay:
                 assert response.status_code == status
 
     async def test_a_stream_ends_when_its_job_is_deleted(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: Store, hub: EventHub
     ) -> None:
         job = Job()
         await store.add([job])
@@ -245,7 +239,7 @@ class TestWhoMay:
 
 class TestLeaving:
     async def test_a_client_that_leaves_leaves_nothing_behind(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: Store, hub: EventHub
     ) -> None:
         job = await claimed(store)
         batch, _ = await add_batch(store, 1)
@@ -258,7 +252,7 @@ class TestLeaving:
         await until(lambda: len(asyncio.all_tasks()) <= before)
 
     async def test_streams_end_when_the_service_stops(
-        self, api: FastAPI, store: JobStore, hub: Hub
+        self, api: FastAPI, store: Store, hub: EventHub
     ) -> None:
         job = await claimed(store)
         async with (
@@ -269,15 +263,15 @@ class TestLeaving:
         ):
             await one.next()
             await everything.next()
-            hub.end()
+            hub.stop()
             server.stop()
             assert await one.rest(seconds=2) == []
             assert await everything.rest(seconds=2) == []
 
     async def test_a_service_that_stops_still_tells_the_state(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: Store, hub: EventHub
     ) -> None:
-        hub.end()
+        hub.stop()
         job = await claimed(store)
         batch, _ = await add_batch(store, 1)
         for address in (path(job), f"/api/batches/{batch.batch_id}/stream", "/api/events"):
@@ -288,7 +282,7 @@ class TestLeaving:
 
 class TestOneBatch:
     async def test_it_tells_the_batch_then_its_jobs_each_followed_by_the_batch(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         batch, _ = await add_batch(store, 2)
         async with client.opened(f"/api/batches/{batch.batch_id}/stream") as stream:
@@ -316,7 +310,7 @@ class TestOneBatch:
             assert of_batch.document["data"]["progress"] == 100
 
     async def test_who_comes_back_gets_what_it_missed_and_no_more(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         batch, (job,) = await add_batch(store, 1)
         address = f"/api/batches/{batch.batch_id}/stream/"
@@ -336,7 +330,7 @@ class TestOneBatch:
         assert response.status_code == 204
 
     async def test_an_unknown_position_begins_anew(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         batch, _ = await add_batch(store, 1)
         for seen in ("start", "x", "99999999999"):
@@ -346,7 +340,7 @@ class TestOneBatch:
                 assert event is not None and event.name == "pending"
 
     async def test_unknown_and_strangers_batches_are_not_found(
-        self, client: StreamClient, store: JobStore, hub: Hub
+        self, client: StreamClient, store: Store, hub: EventHub
     ) -> None:
         batch, _ = await add_batch(store, 1, user_id="ann")
         for batch_id in ("batch-none", batch.batch_id):
@@ -357,19 +351,19 @@ class TestOneBatch:
         assert hub.subscribers == 0
 
     async def test_it_ends_when_its_batch_is_deleted(
-        self, client: StreamClient, store: JobStore, desk: Desk
+        self, client: StreamClient, store: Store, job_service: JobService
     ) -> None:
         batch, _ = await add_batch(store, 2)
         async with client.opened(f"/api/batches/{batch.batch_id}/stream") as stream:
             await stream.next()
-            await desk.cancel_batch(batch.batch_id)
-            await desk.delete_batch(batch.batch_id)
+            await job_service.cancel_batch(batch.batch_id)
+            await job_service.delete_batch(batch.batch_id)
             await stream.rest()
 
 
 class TestEverything:
     async def test_it_begins_with_what_is_under_way_and_goes_on(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         ended = await claimed(store)
         await store.finish(ended, Completed())
@@ -385,7 +379,7 @@ class TestEverything:
             assert event.document["job"]["id"] == running.job_id
 
     async def test_a_stream_with_nothing_to_tell_says_where_it_begins(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         await store.finish(await claimed(store), Completed({}))
         async with client.stream("GET", "/api/events") as response:
@@ -398,7 +392,7 @@ class TestEverything:
             assert event.document["job"]["id"] == missed.job_id
 
     async def test_who_comes_back_gets_all_it_missed(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         await store.add([Job()])
         async with client.opened("/api/events") as stream:
@@ -421,7 +415,7 @@ class TestEverything:
             assert stream.comments == []
 
     async def test_a_user_hears_only_of_what_it_may_see(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         await store.add([Job(user_id="ann")])
         async with client.opened("/api/events", **{"X-User-ID": "bob"}) as stream:
@@ -432,7 +426,7 @@ class TestEverything:
             assert event is not None and event.document["job"]["id"] == mine.job_id
 
     async def test_a_slow_reader_gets_the_latest_state_of_each_job(
-        self, client: StreamClient, store: JobStore
+        self, client: StreamClient, store: Store
     ) -> None:
         job = await claimed(store)
         async with client.opened("/api/events") as stream:
@@ -442,7 +436,7 @@ class TestEverything:
             events = await stream.until("completed")
             assert len(events) < 50
 
-    async def test_batches_are_told_too(self, client: StreamClient, store: JobStore) -> None:
+    async def test_batches_are_told_too(self, client: StreamClient, store: Store) -> None:
         async with client.opened("/api/events") as stream:
             batch, (job,) = await add_batch(store, 1)
             told: set[str] = set()
@@ -459,8 +453,8 @@ class TestTrouble:
         """Seen from the stream: a read that fails is made again."""
         flaky = FlakyStore(f"sqlite://{tmp_path}/flaky.db")
         await flaky.open()
-        hub = Hub(flaky)
-        api = create_api(Desk(flaky, Registry(BUILTIN), JobFiles(tmp_path)), hub=hub)
+        hub = EventHub(flaky)
+        api = create_api(JobService(flaky, Registry(BUILTIN), JobFiles(tmp_path)), hub=hub)
         job = await claimed(flaky)
         async with served(api) as (url, _), StreamClient(url) as own:
             flaky.failures = 1
@@ -486,9 +480,9 @@ class FlakyStore(SqliteStore):
         return await super().find(query)
 
 
-async def test_without_a_key_there_is_no_stream(desk: Desk) -> None:
+async def test_without_a_key_there_is_no_stream(job_service: JobService) -> None:
     async with (
-        served(create_api(desk, api_keys=["right"])) as (url, _),
+        served(create_api(job_service, api_keys=["right"])) as (url, _),
         StreamClient(url) as client,
     ):
         for address in ("/api/jobs/x/stream", "/api/batches/x/stream", "/api/events"):

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from secretary.api import create_api
 from secretary.cli import app
-from secretary.desk import Desk
-from secretary.files import JobFiles
-from secretary.registry import Registry
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.llm.templates import Library
+from secretary.storage.artifacts import JobFiles
 from secretary.store import open_store
-from secretary.templates import Library
 from tests.no_tls import NO_TLS
 from tests.serving import serving
 
@@ -46,9 +46,9 @@ def own(tmp_path: Path) -> Path:
 async def client(tmp_path: Path, own: Path) -> AsyncIterator[httpx.AsyncClient]:
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()
-    desk = Desk(store, Registry(), JobFiles(tmp_path))
+    job_service = JobService(store, Registry(), JobFiles(tmp_path))
     async with (
-        serving(create_api(desk, library=Library(own), api_keys=["right"])) as url,
+        serving(create_api(job_service, library=Library(own), api_keys=["right"])) as url,
         httpx.AsyncClient(
             base_url=url, verify=NO_TLS, headers={"Authorization": "Bearer right"}
         ) as client,

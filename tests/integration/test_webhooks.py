@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from secretary.files import JobFiles
-from secretary.job import (
+from secretary.core.job import (
     Batch,
     Cancelled,
     Completed,
@@ -34,8 +33,9 @@ from secretary.job import (
     Webhook,
 )
 from secretary.network.client import Network
-from secretary.store import JobQuery, JobStore, open_store
-from secretary.webhooks import BreakerOptions, Schedule, Sender, SenderOptions
+from secretary.storage.artifacts import JobFiles
+from secretary.store import JobQuery, Store, open_store
+from secretary.webhooks import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
 from ..contract.given import LAPSED, claim, claimed
 from ..receiver import HANG, RESET, Receiver, Reply
@@ -51,7 +51,7 @@ def milliseconds(number: int) -> timedelta:
 FAST = SenderOptions(
     timeout=milliseconds(800),
     progress_timeout=milliseconds(400),
-    schedule=Schedule(waits=(milliseconds(20),) * 8, jitter=0),
+    schedule=RetrySchedule(waits=(milliseconds(20),) * 8, jitter=0),
     breaker=BreakerOptions(failures=1000),
     progress_every=milliseconds(50),
     heartbeat=timedelta(hours=1),
@@ -69,7 +69,7 @@ def receiver() -> Iterator[Receiver]:
 
 @asynccontextmanager
 async def sending(
-    store: JobStore,
+    store: Store,
     options: SenderOptions = FAST,
     *,
     files: Path = Path("nowhere"),
@@ -90,13 +90,13 @@ def hook(receiver: Receiver, path: str = "/hook", **fields: Any) -> Webhook:
     )
 
 
-async def ended(store: JobStore, webhook: Webhook, outcome: Outcome = DONE, **fields: Any) -> Job:
+async def ended(store: Store, webhook: Webhook, outcome: Outcome = DONE, **fields: Any) -> Job:
     job = await claimed(store, webhook=webhook, **fields)
     await store.finish(job, outcome)
     return job
 
 
-async def settled(store: JobStore, job: Job) -> Delivery:
+async def settled(store: Store, job: Job) -> Delivery:
     """The final delivery of a job, once nothing more is to be done for it."""
     async with asyncio.timeout(10):
         while True:
@@ -121,7 +121,7 @@ class TestTheEnd:
         ],
     )
     async def test_it_is_told(
-        self, store: JobStore, receiver: Receiver, outcome: Outcome, phase: str, code: str | None
+        self, store: Store, receiver: Receiver, outcome: Outcome, phase: str, code: str | None
     ) -> None:
         job = await ended(store, hook(receiver), outcome)
         async with sending(store):
@@ -134,7 +134,7 @@ class TestTheEnd:
         assert request.message_id == delivery.delivery_id
 
     async def test_that_a_waiting_job_was_cancelled_is_told(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         job = Job(webhook=hook(receiver))
         await store.add([job])
@@ -144,7 +144,7 @@ class TestTheEnd:
         assert request.json["error"]["code"] == "CANCELLED"
         assert request.json["data"] is None
 
-    async def test_that_the_worker_died_is_told(self, store: JobStore, receiver: Receiver) -> None:
+    async def test_that_the_worker_died_is_told(self, store: Store, receiver: Receiver) -> None:
         await claimed(store, lease=LAPSED, webhook=hook(receiver))
         await store.rescue(max_crashes=1)
         async with sending(store):
@@ -152,17 +152,17 @@ class TestTheEnd:
         assert request.json["error"]["code"] == "WORKER_CRASHED"
 
     async def test_it_is_told_at_once_when_the_sender_is_poked(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         async with sending(store, replace(FAST, poll_every=timedelta(hours=1))) as sender:
             await asyncio.sleep(0.05)
             job = await ended(store, hook(receiver))
-            sender.poke(job.job_id)
+            sender.wake(job.job_id)
             await receiver.wait_for()
             await settled(store, job)
 
     async def test_a_batch_is_told_of_once_with_its_jobs_counted(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         batch = Batch(webhook=hook(receiver, "/batch", jobId="mine"))
         jobs = [Job(job_type="pdf", batch_id=batch.batch_id) for _ in range(2)]
@@ -180,7 +180,7 @@ class TestTheEnd:
 
 class TestRetries:
     async def test_a_receiver_that_fails_five_times_gets_the_same_event_a_sixth_time(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500, 502, 404, RESET, 503, 200)
         job = await ended(store, hook(receiver, secret=SECRET))
@@ -191,11 +191,11 @@ class TestRetries:
         assert {request.message_id for request in requests} == {delivery.delivery_id}
         assert len({request.body for request in requests}) == 1
         assert [one.status for one in delivery.tries] == [500, 502, 404, None, 503, 200]
-        assert delivery.tries[3].error == "the request failed (ReadError)"
+        assert delivery.tries[3].error == "request failed (ReadError)"
         assert delivery.delivered_at is not None
 
     async def test_it_is_given_up_when_all_tries_have_failed(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500)
         job = await ended(store, hook(receiver))
@@ -204,7 +204,7 @@ class TestRetries:
         assert (delivery.gave_up, delivery.tried, len(receiver.received)) == (True, 9, 9)
 
     async def test_a_receiver_that_does_not_answer_in_time_is_asked_again(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(HANG, 204)
         job = await ended(store, hook(receiver))
@@ -215,7 +215,7 @@ class TestRetries:
             (204, None),
         ]
 
-    async def test_a_slow_try_is_not_made_twice(self, store: JobStore, receiver: Receiver) -> None:
+    async def test_a_slow_try_is_not_made_twice(self, store: Store, receiver: Receiver) -> None:
         receiver.answer(Reply(delay=1.5))
         job = await ended(store, hook(receiver))
         options = replace(FAST, timeout=timedelta(seconds=5), lease=milliseconds(700))
@@ -224,17 +224,17 @@ class TestRetries:
         assert (len(receiver.received), delivery.tried) == (1, 1)
 
     async def test_a_receiver_that_is_not_there_is_tried_again(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         job = await ended(store, Webhook(url="http://127.0.0.1:9/", events=("completed",)))
         async with sending(store):
             delivery = await settled(store, job)
-        assert {one.error for one in delivery.tries} == {"no connection"}
+        assert {one.error for one in delivery.tries} == {"connection failed"}
         assert delivery.gave_up
 
     @pytest.mark.parametrize("status", [429, 503])
     async def test_a_receiver_says_when_it_wants_to_be_asked_again(
-        self, store: JobStore, receiver: Receiver, status: int
+        self, store: Store, receiver: Receiver, status: int
     ) -> None:
         receiver.answer(Reply(status, {"Retry-After": "1"}), 200)
         job = await ended(store, hook(receiver))
@@ -247,7 +247,7 @@ class TestRetries:
         "told", ["9" * 5000, "Sun, 01 Mar 2026 12:00:00 +99999999999999999999"]
     )
     async def test_what_a_receiver_says_of_the_time_cannot_break_the_sender(
-        self, store: JobStore, receiver: Receiver, told: str
+        self, store: Store, receiver: Receiver, told: str
     ) -> None:
         receiver.answer(Reply(503, {"Retry-After": told}))
         job = await ended(store, hook(receiver))
@@ -258,7 +258,7 @@ class TestRetries:
         assert {(one.status, one.error) for one in tries} == {(503, None)}
 
     async def test_a_receiver_that_answers_410_gets_no_more_events(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(410)
         job = await ended(store, hook(receiver))
@@ -268,7 +268,7 @@ class TestRetries:
 
     @pytest.mark.parametrize("status", [301, 302, 307, 308])
     async def test_a_redirect_is_a_failure_and_not_followed(
-        self, store: JobStore, receiver: Receiver, status: int
+        self, store: Store, receiver: Receiver, status: int
     ) -> None:
         elsewhere = {"Location": receiver.url("/elsewhere")}
         receiver.answer(Reply(status, elsewhere), 200)
@@ -279,20 +279,20 @@ class TestRetries:
         assert [one.status for one in delivery.tries] == [status, 200]
 
     async def test_a_private_address_is_refused_and_never_asked(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         job = await ended(store, hook(receiver))
         async with sending(store, allow=()):
             delivery = await settled(store, job)
-        assert {one.error for one in delivery.tries} == {"the address is refused"}
+        assert {one.error for one in delivery.tries} == {"address not allowed"}
         assert (delivery.tried, receiver.received) == (9, [])
 
     async def test_a_sender_that_is_started_again_goes_on(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500, 200)
         job = await ended(store, hook(receiver))
-        slow = replace(FAST, schedule=Schedule(waits=(milliseconds(300),), jitter=0))
+        slow = replace(FAST, schedule=RetrySchedule(waits=(milliseconds(300),), jitter=0))
         async with sending(store, slow):
             await receiver.wait_for(1)
         async with sending(store, slow):
@@ -300,7 +300,7 @@ class TestRetries:
         assert [one.status for one in delivery.tries] == [500, 200]
 
     async def test_an_event_of_a_sender_that_was_killed_is_sent_by_another(
-        self, store: JobStore, store_url: str, receiver: Receiver
+        self, store: Store, store_url: str, receiver: Receiver
     ) -> None:
         """Killed after the receiver got the event and before anybody wrote that down."""
         receiver.answer(HANG, 200)
@@ -322,9 +322,7 @@ class TestRetries:
         assert first.body == second.body
         assert delivery.tried == 1
 
-    async def test_a_replay_is_the_same_event_again(
-        self, store: JobStore, receiver: Receiver
-    ) -> None:
+    async def test_a_replay_is_the_same_event_again(self, store: Store, receiver: Receiver) -> None:
         job = await ended(store, hook(receiver))
         async with sending(store):
             await settled(store, job)
@@ -338,7 +336,7 @@ class TestRetries:
 
 class TestIsolation:
     async def test_a_slow_receiver_does_not_hold_up_another(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         with Receiver().running() as slow:
             slow.answer(HANG)
@@ -352,7 +350,7 @@ class TestIsolation:
                 assert len(slow.received) == 2
 
     async def test_a_dead_receiver_is_left_alone_and_costs_its_events_no_tries(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500)
         jobs = [await ended(store, hook(receiver)) for _ in range(30)]
@@ -367,7 +365,7 @@ class TestIsolation:
         assert sum(tried) == 3
 
     async def test_a_receiver_that_recovers_gets_a_probe_and_then_everything(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500, 500, 500, 200)
         jobs = [await ended(store, hook(receiver)) for _ in range(10)]
@@ -381,7 +379,7 @@ class TestIsolation:
 
 class TestProgress:
     async def test_a_job_that_goes_on_is_told_of_in_steps_and_then_its_end(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, events=None))
         async with sending(store):
@@ -406,7 +404,7 @@ class TestProgress:
         assert min(gaps) >= FAST.progress_every
 
     async def test_a_job_that_waits_shows_signs_of_life(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         await store.add([Job(webhook=hook(receiver, events=None))])
         async with sending(store, replace(FAST, heartbeat=milliseconds(100))):
@@ -417,7 +415,7 @@ class TestProgress:
         assert requests[1].at - requests[0].at >= 0.09
 
     async def test_the_end_does_not_wait_for_progress_that_hangs(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(HANG, 200)
         job = await claimed(store, webhook=hook(receiver, events=None))
@@ -425,12 +423,12 @@ class TestProgress:
         async with sending(store, slow) as sender:
             await receiver.wait_for(1)
             await store.finish(job, DONE)
-            sender.poke(job.job_id)
+            sender.wake(job.job_id)
             await settled(store, job)
         assert receiver.phases() == ["running", "completed"]
 
     async def test_progress_that_cannot_be_told_is_not_tried_again(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(500, 200)
         job = await claimed(store, webhook=hook(receiver, events=None))
@@ -441,7 +439,7 @@ class TestProgress:
         assert [request.json["percent"] for request in receiver.received] == [0, 50]
 
     async def test_what_a_sender_meant_to_tell_when_it_was_stopped_is_old_news(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         """Another may have told meanwhile that the job ended."""
         job = await claimed(store, webhook=hook(receiver, events=None))
@@ -466,7 +464,7 @@ class TestProgress:
         assert receiver.phases() == ["completed"]
 
     async def test_events_of_one_job_come_in_order_through_failures_and_restarts(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         receiver.answer(200, 500, 500, 200, 200, 500, 200)
         job = await claimed(store, webhook=hook(receiver, events=None))
@@ -485,7 +483,7 @@ class TestProgress:
 
 class TestTheRequest:
     async def test_it_is_signed_as_standard_webhooks_says(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         job = await ended(store, hook(receiver, secret=SECRET), Completed({"text": "größe 😀"}))
         async with sending(store):
@@ -495,7 +493,7 @@ class TestTheRequest:
         assert told["results"]["text"] == "größe 😀"
 
     async def test_token_headers_and_address_are_as_the_client_said(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         webhook = hook(
             receiver,
@@ -520,7 +518,7 @@ class TestTheRequest:
         assert request.json["process"]["id"] == request.json["job_id"] == job.job_id
 
     async def test_the_trace_of_the_request_goes_on_in_the_event(
-        self, store: JobStore, receiver: Receiver
+        self, store: Store, receiver: Receiver
     ) -> None:
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         job = await ended(store, hook(receiver), traceparent=trace)
@@ -529,7 +527,7 @@ class TestTheRequest:
         assert receiver.received[0].headers["traceparent"] == trace
 
     async def test_a_small_archive_comes_along_if_it_is_asked_for(
-        self, store: JobStore, receiver: Receiver, tmp_path: Path
+        self, store: Store, receiver: Receiver, tmp_path: Path
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, include_archive=True))
         directory = Path(JobFiles(tmp_path).of_attempt(job))
@@ -542,7 +540,7 @@ class TestTheRequest:
         assert (data["archive_data"], data["archive_filename"]) == ("emlw", "all.zip")
 
     async def test_an_archive_that_nobody_asked_for_before_is_packed_for_it(
-        self, store: JobStore, receiver: Receiver, tmp_path: Path
+        self, store: Store, receiver: Receiver, tmp_path: Path
     ) -> None:
         job = await claimed(store, webhook=hook(receiver, include_archive=True))
         directory = Path(JobFiles(tmp_path).of_attempt(job))
@@ -559,7 +557,7 @@ class TestTheRequest:
         assert data["extracted_text"] == "Hallo"
 
     async def test_no_secret_is_ever_shown(
-        self, store: JobStore, receiver: Receiver, caplog: pytest.LogCaptureFixture
+        self, store: Store, receiver: Receiver, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
         caplog.set_level(logging.WARNING, "pymongo")  # as logs.set_up does

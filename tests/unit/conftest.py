@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secretary.store import JobStore, open_store
+from secretary.store import Store, open_store
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -20,7 +20,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[JobStore]:
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
     """The embedded one alone: what all stores owe is shown in tests/contract."""
     store = open_store(f"sqlite://{tmp_path}/jobs.db")
     await store.open()

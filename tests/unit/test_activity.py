@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.engines.speech import RATE
-from secretary.processors.speech.activity import find_speech
+from secretary.media.speech.engines import RATE
+from secretary.media.speech.vad import find_speech
 
 from ..speech import needs, noise, over_the_telephone, read_aloud, silence, written
 

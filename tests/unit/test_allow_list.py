@@ -1,7 +1,6 @@
 import pytest
 
-from secretary.network.addresses import as_host
-from secretary.network.allow_list import AllowList, allowed_host
+from secretary.network.addresses import AllowList, allowed_host, as_host
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,20 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.store.activity import (
-    EVERYBODY,
-    RUNGS_PER_OCTAVE,
-    SHORTEST_S,
+from secretary.store.stats import (
+    ALL_USERS,
+    BUCKETS_PER_OCTAVE,
+    MIN_WAIT_S,
     SLOT,
     UNKNOWN,
     WIDTHS,
-    Ending,
+    FinishedJob,
+    bucket_of,
+    count_finished,
     quantile,
-    rung_of,
     scope_of,
     slot_of,
     start_of,
-    tally,
     width_for,
 )
 
@@ -27,7 +27,7 @@ from ..any_values import NAME, TIME, USER
 
 WAITED = st.timedeltas(timedelta(seconds=-5), timedelta(days=30))
 ENDING = st.builds(
-    Ending,
+    FinishedJob,
     job_type=NAME,
     user_id=USER,
     status=st.sampled_from(("completed", "failed", "cancelled")),
@@ -39,15 +39,17 @@ ENDING = st.builds(
 
 @given(st.lists(ENDING, max_size=20), st.lists(ENDING, max_size=20))
 @settings(max_examples=50)
-def test_all_are_counted_once_in_any_parts(some: list[Ending], others: list[Ending]) -> None:
-    together = tally([*some, *others])
-    assert together == tally(some) + tally(others)
-    of_all = {place: n for place, n in together.items() if place.scope == EVERYBODY}
+def test_all_are_counted_once_in_any_parts(
+    some: list[FinishedJob], others: list[FinishedJob]
+) -> None:
+    together = count_finished([*some, *others])
+    assert together == count_finished(some) + count_finished(others)
+    of_all = {place: n for place, n in together.items() if place.scope == ALL_USERS}
     assert sum(of_all.values()) == len(some) + len(others)
     owned = Counter(scope_of(one.user_id) for one in [*some, *others] if one.user_id is not None)
     found: Counter[str] = Counter()
     for place, n in together.items():
-        if place.scope != EVERYBODY:
+        if place.scope != ALL_USERS:
             found[place.scope] += n
     assert found == owned
     assert all(place.code == "" for place in together if place.status != "failed")
@@ -64,15 +66,15 @@ def test_a_moment_is_in_its_slot(at: object) -> None:
 @given(st.lists(WAITED, min_size=1, max_size=50), st.floats(0.01, 1))
 @settings(max_examples=50)
 def test_a_quantile_is_right_to_within_a_tenth(waits: list[timedelta], part: float) -> None:
-    rungs = Counter(map(rung_of, waits))
+    rungs = Counter(map(bucket_of, waits))
     assert UNKNOWN not in rungs
     told = quantile(rungs, part)
-    seconds = sorted(max(one.total_seconds(), SHORTEST_S) for one in waits)
+    seconds = sorted(max(one.total_seconds(), MIN_WAIT_S) for one in waits)
     at = next(n for n in range(1, len(seconds) + 1) if n >= len(seconds) * part)
     right = seconds[at - 1]
     assert told is not None
-    width = 2 ** (0.5 / RUNGS_PER_OCTAVE) + 1e-9
-    assert right / width <= told <= right * width or (told == 0.0 and right <= SHORTEST_S)
+    width = 2 ** (0.5 / BUCKETS_PER_OCTAVE) + 1e-9
+    assert right / width <= told <= right * width or (told == 0.0 and right <= MIN_WAIT_S)
 
 
 @given(st.integers(0, 10**7), st.integers(1, 10**5))

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from secretary.store import AGEING, Wanted
-from secretary.store.policy import Candidate, JobClass, Running, Turns
+from secretary.store import Capacity
+from secretary.store.scheduling import AGEING, Candidate, FairScheduler, JobClass, Running
 
 TYPES = ("pdf", "audio", "video")
 USERS = (None, "ann", "ben", "eve")
@@ -25,7 +25,7 @@ class Claims(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.turns = Turns(lambda: self.now)
+        self.turns = FairScheduler(lambda: self.now)
         self.lines: dict[JobClass, list[Candidate]] = {}
         self.running: list[tuple[JobClass, Candidate]] = []
         self.keys = count()
@@ -48,7 +48,7 @@ class Claims(RuleBasedStateMachine):
     def a_worker_claims(self, slots: int, ages: bool) -> None:
         if ages:
             self.now += AGEING.total_seconds() + 1
-        wanted = Wanted(slots=slots, max_per_type=MAX_PER_TYPE, max_per_user=MAX_PER_USER)
+        wanted = Capacity(slots=slots, max_per_type=MAX_PER_TYPE, max_per_user=MAX_PER_USER)
         startable = {line for line in self.lines if self.could_start(line)}
         shown = {line: iter(list(waiting)) for line, waiting in self.lines.items()}
         chosen = self.turns.choose(shown, wanted, self.as_running())

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.job import Batch, Job, JobError, JobStatus, LogEntry, Progress, Snapshot, Webhook
+from secretary.core.job import (
+    Batch,
+    Job,
+    JobError,
+    JobStatus,
+    LogEntry,
+    Progress,
+    StoredModel,
+    Webhook,
+)
 from secretary.store.mongo import rows
-from secretary.webhooks.headers import headers_for
-from secretary.webhooks.payload import body
+from secretary.webhooks.request import body, headers_for
 
 from ..any_values import BATCH, ERROR, JOB, LOG, NEW_BATCH, NEW_JOB, PROGRESS, TEXT, WEBHOOK
 
@@ -19,7 +27,7 @@ SECRET = "sEcReT-oF-a-WeBhOoK"
 
 @given(st.one_of(JOB, BATCH, ERROR, PROGRESS, LOG, WEBHOOK))
 @settings(max_examples=40)
-def test_it_comes_back_from_json_and_from_a_mapping(one: Snapshot) -> None:
+def test_it_comes_back_from_json_and_from_a_mapping(one: StoredModel) -> None:
     kind: type[Job | Batch | JobError | Progress | LogEntry | Webhook] = type(one)  # type: ignore[assignment]
     names: Any = None
     if isinstance(one, Job):

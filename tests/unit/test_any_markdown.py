@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from secretary.engines.ocr import Line, Word
-from secretary.engines.speech import Said
-from secretary.processors import paragraphs as read_lines
-from secretary.processors.media.recording import Chapter
-from secretary.processors.office.blocks import PLAIN, Paragraph, Run
-from secretary.processors.office.blocks import Table as OfficeTable
-from secretary.processors.office.markdown import to_markdown
-from secretary.processors.pdf.layout import blocks as layout_blocks
-from secretary.processors.pdf.layout import lines as layout_lines
-from secretary.processors.pdf.layout import markdown as layout_markdown
-from secretary.processors.pdf.layout import tables as layout_tables
-from secretary.processors.pdf.layout.blocks import Kind as BlockKind
-from secretary.processors.tables import Table
-from secretary.processors.transcript import Picture, as_markdown
+from secretary.documents.ocr import paragraphs as read_lines
+from secretary.documents.ocr.engines import OcrLine, OcrWord
+from secretary.documents.ocr.paragraphs import Table
+from secretary.documents.office.blocks import PLAIN, Paragraph, Run
+from secretary.documents.office.blocks import Table as OfficeTable
+from secretary.documents.office.markdown import to_markdown
+from secretary.documents.pdf.layout import blocks as layout_blocks
+from secretary.documents.pdf.layout import blocks as layout_markdown
+from secretary.documents.pdf.layout import rows as layout_lines
+from secretary.documents.pdf.layout import tables as layout_tables
+from secretary.documents.pdf.layout.blocks import BlockKind
+from secretary.media.recording import Chapter
+from secretary.media.speech.engines import Word as SpokenWord
+from secretary.media.transcript import Picture, as_markdown
 
 from ..any_values import TEXT
 
@@ -43,7 +43,7 @@ def tokens_of(markdown: str) -> list[Token]:
 
 
 @given(
-    st.lists(st.builds(Said, st.floats(0, 1e5), st.floats(0, 1e5), WORDS), max_size=5),
+    st.lists(st.builds(SpokenWord, st.floats(0, 1e5), st.floats(0, 1e5), WORDS), max_size=5),
     st.none() | WORDS,
     st.lists(
         st.builds(Chapter, start=st.floats(0, 1e5), end=st.just(1e5), title=WORDS), max_size=2
@@ -55,9 +55,9 @@ def tokens_of(markdown: str) -> list[Token]:
 )
 @settings(max_examples=50)
 def test_what_was_said_stays_text(
-    said: list[Said], title: str | None, chapters: list[Chapter], pictures: list[Picture]
+    said: list[SpokenWord], title: str | None, chapters: list[Chapter], pictures: list[Picture]
 ) -> None:
-    said = sorted(Said(min(one[:2]), max(one[:2]), one.text) for one in said)
+    said = sorted(SpokenWord(min(one[:2]), max(one[:2]), one.text) for one in said)
     markdown = "".join(as_markdown(said, title=title, chapters=chapters, pictures=pictures))
     tokens = tokens_of(markdown)
     active = [token for token in tokens if token.type in ACTIVE]
@@ -67,16 +67,16 @@ def test_what_was_said_stays_text(
 
 
 @st.composite
-def lines(draw: st.DrawFn) -> list[Line]:
+def lines(draw: st.DrawFn) -> list[OcrLine]:
     found = []
     for number in range(draw(st.integers(0, 8))):
         at, words = 0, []
         for text in draw(st.lists(WORDS.filter(lambda t: t.strip()), min_size=1, max_size=4)):
             at += draw(st.sampled_from((5, 200)))
-            words.append(Word(" ".join(text.split()), at, at + 10 * len(text)))
+            words.append(OcrWord(" ".join(text.split()), at, at + 10 * len(text)))
             at += 10 * len(text)
         found.append(
-            Line(
+            OcrLine(
                 text=" ".join(word.text for word in words),
                 words=tuple(words),
                 confidence=90.0,
@@ -91,7 +91,7 @@ def lines(draw: st.DrawFn) -> list[Line]:
 
 @given(lines())
 @settings(max_examples=50)
-def test_what_was_recognised_stays_text(found: list[Line]) -> None:
+def test_what_was_recognised_stays_text(found: list[OcrLine]) -> None:
     markdown = read_lines.as_markdown(found)
     tokens = tokens_of(markdown)
     assert [token.type for token in tokens if token.type in ACTIVE] == []
@@ -110,8 +110,8 @@ def test_a_table_has_the_cells_it_was_given(width: int, data: st.DataObject) -> 
     assert [token.type for token in tokens if token.type in ACTIVE] == []
 
 
-def pdf_line(text: str, mono: bool) -> layout_lines.Line:
-    return layout_lines.Line(text, 0.0, 90.0, 10.0, 12.0, False, False, mono, False)
+def pdf_line(text: str, mono: bool) -> layout_lines.TextLine:
+    return layout_lines.TextLine(text, 0.0, 90.0, 10.0, 12.0, False, False, mono, False)
 
 
 @given(st.lists(st.tuples(st.sampled_from(BlockKind), st.lists(WORDS, min_size=1, max_size=4))))
@@ -126,8 +126,8 @@ def test_what_a_page_of_a_pdf_holds_stays_text(said: list[tuple[BlockKind, list[
             continue
         lines = [pdf_line(text, kind is BlockKind.CODE) for text in texts]
         level = 1 if kind is BlockKind.HEADING else 0
-        blocks.append(layout_blocks.Block(kind, lines, level=level, mark="-"))
-    tokens = tokens_of(layout_markdown.markdown_of(blocks))
+        blocks.append(layout_blocks.Block(kind, lines, level=level, marker="-"))
+    tokens = tokens_of(layout_markdown.to_markdown(blocks))
     active = [token.type for token in tokens if token.type in ACTIVE]
     listings = [block for block in blocks if block.kind is BlockKind.CODE]
     assert active == ["fence"] * len(listings)

@@ -8,15 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from secretary.api.fields import LONGEST_NAME
-from secretary.api.forms import Form
-from secretary.api.ingress import ROUTES, Ingress, _asked
-from secretary.errors import AccessDenied, InvalidParameters
+from secretary.api.forms import MAX_NAME_LENGTH, Form
+from secretary.api.ingress import ROUTES, IngressRoute, read_submission
+from secretary.core.errors import AccessDenied, InvalidParameters
+from secretary.core.job import Job
+from secretary.core.parameters import flatten_parameters
 from secretary.handlers import BUILTIN
-from secretary.job import Job
-from secretary.parameters import flat_parameters
-from secretary.registry import Registry
-from secretary.submission import BatchRequest, JobRequest, fingerprint, make_batch, make_job, read
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import (
+    BatchRequest,
+    JobRequest,
+    fingerprint,
+    make_batch,
+    make_job,
+    parse_request,
+)
 
 from ..any_values import ANY_TEXT, JSON, OBJECT, TEXT
 
@@ -65,7 +71,7 @@ def test_a_job_comes_of_them_or_a_named_error(job_type: str, data: st.DataObject
     sent = data.draw(parameters(job_type))
     handler = REGISTRY[job_type]
     try:
-        request = read(JobRequest, {"job_type": job_type, "parameters": sent})
+        request = parse_request(JobRequest, {"job_type": job_type, "parameters": sent})
         job = make_job(request, REGISTRY, user=None)
     except InvalidParameters as error:
         checked(error)
@@ -73,8 +79,8 @@ def test_a_job_comes_of_them_or_a_named_error(job_type: str, data: st.DataObject
     stored = json.loads(json.dumps(job.parameters, allow_nan=False))
     # What was let in is let through when the job is run, and means the same.
     assert handler.parse(stored) == handler.parse(without_webhook(request.parameters))
-    assert handler.tidy(stored) == stored
-    assert "webhook" not in flat_parameters(stored) or sent.get("webhook") is None
+    assert handler.normalize(stored) == stored
+    assert "webhook" not in flatten_parameters(stored) or sent.get("webhook") is None
 
 
 def without_webhook(sent: dict[str, Any]) -> dict[str, Any]:
@@ -89,11 +95,11 @@ def without_webhook(sent: dict[str, Any]) -> dict[str, Any]:
 def test_any_document_is_a_request_or_a_named_error(document: Any) -> None:
     for kind in (JobRequest, BatchRequest):
         try:
-            request = read(kind, document)
+            request = parse_request(kind, document)
         except InvalidParameters as error:
             checked(error)
         else:
-            assert fingerprint(request) == fingerprint(read(kind, document))
+            assert fingerprint(request) == fingerprint(parse_request(kind, document))
 
 
 #: A request, with what belongs to jobs themselves.
@@ -122,8 +128,8 @@ REQUEST = st.fixed_dictionaries(
 def test_whatever_a_request_says_of_a_job(document: dict[str, Any], user: str | None) -> None:
     batch = {"jobs": [document], "webhook": document.get("webhook")}
     try:
-        job = make_job(read(JobRequest, document), REGISTRY, user=user)
-        _, (again,) = make_batch(read(BatchRequest, batch), REGISTRY, user=user)
+        job = make_job(parse_request(JobRequest, document), REGISTRY, user=user)
+        _, (again,) = make_batch(parse_request(BatchRequest, batch), REGISTRY, user=user)
     except InvalidParameters as error:
         checked(error)
     except AccessDenied:
@@ -138,7 +144,8 @@ FIELDS = st.dictionaries(
     st.sampled_from(
         ["url", "file", "file_path", "fileSource", "waitMs", "wait_ms", "sync", "callback_url",
          "callbackToken", "jobId", "job_id", "webhook", "accessControl", "priority", "useCache",
-         "context", "template_content", "extraction_method", "page_start", "x" * (LONGEST_NAME + 1)]
+         "context", "template_content", "extraction_method", "page_start",
+         "x" * (MAX_NAME_LENGTH + 1)]
     )
     | ANY_TEXT,
     ANY_TEXT | LIKELY | JSON,
@@ -149,9 +156,11 @@ FIELDS = st.dictionaries(
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 @given(fields=FIELDS)
 @settings(max_examples=25)
-def test_any_form_is_a_request_or_a_named_error(route: Ingress, fields: dict[str, Any]) -> None:
+def test_any_form_is_a_request_or_a_named_error(
+    route: IngressRoute, fields: dict[str, Any]
+) -> None:
     try:
-        asked = _asked(Form(dict(fields)), route)
+        asked = read_submission(Form(dict(fields)), route)
         job = make_job(asked, REGISTRY, user=None)
     except InvalidParameters as error:
         assert error.code == "VALIDATION_ERROR"

@@ -5,9 +5,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.engines.speech import Heard, Said
-from secretary.processors.subtitles import LINE_LENGTH, LINES, as_srt, as_vtt, clock, read_subtitles
-from secretary.processors.transcript_files import heard_in, record_of
+from secretary.media.speech.engines import Transcription, Word
+from secretary.media.subtitles import LINE_LENGTH, LINES, as_srt, as_vtt, clock, read_subtitles
+from secretary.media.transcript import heard_in, record_of
 
 from ..any_values import TEXT
 
@@ -24,17 +24,17 @@ WORDS = st.lists(
 
 
 @st.composite
-def spoken(draw: st.DrawFn) -> list[Said]:
+def spoken(draw: st.DrawFn) -> list[Word]:
     said, at = [], 0.0
     for words in draw(st.lists(WORDS, min_size=1, max_size=5)):
         start = at + draw(st.floats(0, 50_000))
         at = start + draw(st.floats(0.5, 60))
-        said.append(Said(start, at, " ".join(words)))
+        said.append(Word(start, at, " ".join(words)))
     return said
 
 
 @given(spoken())
-def test_what_is_written_as_webvtt_is_read_again(said: list[Said]) -> None:
+def test_what_is_written_as_webvtt_is_read_again(said: list[Word]) -> None:
     text = "".join(as_vtt(said))
     again = read_subtitles(text)
     assert words_of(again) == words_of(said)
@@ -44,7 +44,7 @@ def test_what_is_written_as_webvtt_is_read_again(said: list[Said]) -> None:
 
 
 @given(spoken())
-def test_each_screen_fits_and_takes_its_time(said: list[Said]) -> None:
+def test_each_screen_fits_and_takes_its_time(said: list[Word]) -> None:
     for text in ("".join(as_srt(said)), "".join(as_vtt(said)).removeprefix("WEBVTT\n\n")):
         for screen in text.strip("\n").split("\n\n"):
             lines = screen.splitlines()
@@ -66,13 +66,13 @@ def test_a_time_is_written_to_the_millisecond(seconds: float) -> None:
     assert float(rest) < 60 and int(minutes) < 60
 
 
-@given(st.lists(st.builds(Said, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
-def test_what_was_heard_is_kept_as_it_was(said: list[Said], language: str) -> None:
-    heard = Heard(said=tuple(said), language=language, confidence=0.5)
+@given(st.lists(st.builds(Word, st.floats(0, 1e6), st.floats(0, 1e6), TEXT), max_size=4), TEXT)
+def test_what_was_heard_is_kept_as_it_was(said: list[Word], language: str) -> None:
+    heard = Transcription(said=tuple(said), language=language, confidence=0.5)
     assert heard_in(record_of(heard)) == heard
 
 
-def words_of(said: list[Said]) -> list[str]:
+def words_of(said: list[Word]) -> list[str]:
     return " ".join(one.text for one in said).split()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.processors.media.sound_times import Timeline, laid_out
+from secretary.media.pcm import Timeline, laid_out
 
 RATE = 100
 #: No recording longer than this is laid out.

@@ -7,48 +7,49 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import FileCorrupt
-from secretary.processors import assembly as module
-from secretary.processors.assembly import Assembly, assemble
-from secretary.processors.page import Page
-from secretary.processors.shelf import Shelf
+from secretary.core.errors import FileCorrupt
+from secretary.documents import assembly as module
+from secretary.documents.assembly import Assembly, assemble
+from secretary.documents.page_store import Page, PageStore
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def page_store(tmp_path: Path) -> PageStore:
     for name in ("kept", "shown", "other"):
         (tmp_path / name).mkdir()
-    shelf = Shelf(str(tmp_path / "kept"), str(tmp_path / "shown"))
-    shelf.write("image_001.jpg", b"picture")
-    shelf.write("preview_001.jpg", b"small")
+    page_store = PageStore(str(tmp_path / "kept"), str(tmp_path / "shown"))
+    page_store.write("image_001.jpg", b"picture")
+    page_store.write("preview_001.jpg", b"small")
     pictures = ("image_001.jpg", "preview_001.jpg")
-    shelf.save(Page(number=1, text="One", markdown="# One", pictures=pictures))
-    shelf.save(Page(number=2, text="Two", markdown="Two", method="ocr", reason="no text"))
-    return shelf
+    page_store.save(Page(number=1, text="One", markdown="# One", pictures=pictures))
+    page_store.save(Page(number=2, text="Two", markdown="Two", method="ocr", reason="no text"))
+    return page_store
 
 
-def put_together(shelf: Shelf, numbers: range = range(1, 3), **more: Any) -> module.Assembled:
+def put_together(
+    page_store: PageStore, numbers: range = range(1, 3), **more: Any
+) -> module.AssembledDocument:
     return assemble(
-        Assembly(shelf=shelf, numbers=numbers, archives={"images.zip": "image_"}, **more)
+        Assembly(page_store=page_store, numbers=numbers, archives={"images.zip": "image_"}, **more)
     )
 
 
-def shown(shelf: Shelf, name: str) -> bytes:
-    return Path(shelf.shown, name).read_bytes()
+def shown(page_store: PageStore, name: str) -> bytes:
+    return Path(page_store.job_directory, name).read_bytes()
 
 
-def test_the_texts_stand_behind_each_other(shelf: Shelf) -> None:
-    done = put_together(shelf)
-    assert shown(shelf, "document.txt") == b"--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo\n"
-    assert shown(shelf, "document.md") == b"# One\n\nTwo\n\n"
+def test_the_texts_stand_behind_each_other(page_store: PageStore) -> None:
+    done = put_together(page_store)
+    assert shown(page_store, "document.txt") == b"--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo\n"
+    assert shown(page_store, "document.md") == b"# One\n\nTwo\n\n"
     assert done.page_texts == ["page_001.txt", "page_002.txt"]
     assert done.pictures == ["image_001.jpg", "preview_001.jpg"]
     assert done.has_text
 
 
-def test_long_results_are_in_a_file(shelf: Shelf) -> None:
-    put_together(shelf)
-    assert json.loads(shown(shelf, "texts.json")) == {
+def test_long_results_are_in_a_file(page_store: PageStore) -> None:
+    put_together(page_store)
+    assert json.loads(shown(page_store, "texts.json")) == {
         "extracted_text": "--- Seite 1 ---\nOne\n--- Seite 2 ---\nTwo",
         "markdown_content": "# One\n\nTwo\n",
         "metadata": {
@@ -60,56 +61,60 @@ def test_long_results_are_in_a_file(shelf: Shelf) -> None:
     }
 
 
-def test_each_page_has_its_markdown(shelf: Shelf) -> None:
-    put_together(shelf)
-    assert json.loads(shown(shelf, "pages.json")) == [
+def test_each_page_has_its_markdown(page_store: PageStore) -> None:
+    put_together(page_store)
+    assert json.loads(shown(page_store, "pages.json")) == [
         {"page": 1, "markdown": "# One"},
         {"page": 2, "markdown": "Two"},
     ]
 
 
-def test_what_is_too_long_for_an_answer_is_in_the_files_only(shelf: Shelf) -> None:
+def test_what_is_too_long_for_an_answer_is_in_the_files_only(page_store: PageStore) -> None:
     long = "x" * (module.MAX_RESULTS_BYTES // 2 + 1)
     for number in (3, 4):
-        shelf.save(Page(number=number, text=long, markdown=long))
-    put_together(shelf, range(1, 5))
-    results = json.loads(shown(shelf, "texts.json"))
+        page_store.save(Page(number=number, text=long, markdown=long))
+    put_together(page_store, range(1, 5))
+    results = json.loads(shown(page_store, "texts.json"))
     assert "extracted_text" not in results
     assert [page["content"] for page in results["metadata"]["text_contents"]] == [None] * 4
-    assert len(shown(shelf, "document.md")) > module.MAX_RESULTS_BYTES
-    assert not Path(shelf.shown, "pages.json").exists()
+    assert len(shown(page_store, "document.md")) > module.MAX_RESULTS_BYTES
+    assert not Path(page_store.job_directory, "pages.json").exists()
 
 
-def test_an_archive_of_pictures_holds_those_of_its_kind(shelf: Shelf) -> None:
+def test_an_archive_of_pictures_holds_those_of_its_kind(page_store: PageStore) -> None:
     zips = {"images.zip": "image_", "previews.zip": "preview_"}
-    assemble(Assembly(shelf=shelf, numbers=range(1, 3), archives=zips))
+    assemble(Assembly(page_store=page_store, numbers=range(1, 3), archives=zips))
     for name, member in (("images.zip", "image_001.jpg"), ("previews.zip", "preview_001.jpg")):
-        with zipfile.ZipFile(Path(shelf.shown, name)) as archive:
+        with zipfile.ZipFile(Path(page_store.job_directory, name)) as archive:
             assert archive.namelist() == [member]
 
 
-def test_pictures_alone_are_no_text(shelf: Shelf) -> None:
-    shelf.save(Page(number=3, text="", markdown="", pictures=("image_001.jpg",)))
-    done = put_together(shelf, range(3, 4))
+def test_pictures_alone_are_no_text(page_store: PageStore) -> None:
+    page_store.save(Page(number=3, text="", markdown="", pictures=("image_001.jpg",)))
+    done = put_together(page_store, range(3, 4))
     assert not done.has_text
-    assert not Path(shelf.shown, "document.md").exists()
+    assert not Path(page_store.job_directory, "document.md").exists()
 
 
 @pytest.mark.parametrize(("is_print", "left"), [(True, 0), (False, 5)])
-def test_running_heads_are_left_out_of_print(shelf: Shelf, is_print: bool, left: int) -> None:
+def test_running_heads_are_left_out_of_print(
+    page_store: PageStore, is_print: bool, left: int
+) -> None:
     for number, name in enumerate(("one", "two", "three", "four", "five"), 1):
         text = f"The Times\n\nThis is what page {name} has to say."
-        shelf.save(Page(number=number, text=text, markdown=text))
-    put_together(shelf, range(1, 6), is_print=is_print)
-    assert shown(shelf, "document.md").count(b"The Times") == left
-    assert shown(shelf, "document.txt").count(b"The Times") == 5
+        page_store.save(Page(number=number, text=text, markdown=text))
+    put_together(page_store, range(1, 6), is_print=is_print)
+    assert shown(page_store, "document.md").count(b"The Times") == left
+    assert shown(page_store, "document.txt").count(b"The Times") == 5
 
 
-def test_the_same_pages_need_not_be_put_together_again(shelf: Shelf, tmp_path: Path) -> None:
-    first = put_together(shelf)
-    for records in Path(shelf.directory).glob("records-*"):
+def test_the_same_pages_need_not_be_put_together_again(
+    page_store: PageStore, tmp_path: Path
+) -> None:
+    first = put_together(page_store)
+    for records in Path(page_store.directory).glob("records-*"):
         records.unlink()  # it must do without them
-    other = Shelf(shelf.directory, str(tmp_path / "other"))
+    other = PageStore(page_store.directory, str(tmp_path / "other"))
     assert put_together(other, may_reuse=True) == first
     assert sorted(p.name for p in (tmp_path / "other").iterdir()) == [
         "document.md", "document.txt", "image_001.jpg", "images.zip", "page_001.txt",
@@ -117,12 +122,12 @@ def test_the_same_pages_need_not_be_put_together_again(shelf: Shelf, tmp_path: P
     ]  # fmt: skip
 
 
-def test_other_pages_of_the_same_file_are_another_document(shelf: Shelf) -> None:
-    put_together(shelf)
-    put_together(shelf, range(2, 3), may_reuse=True)
-    assert shown(shelf, "document.md") == b"Two\n\n"
+def test_other_pages_of_the_same_file_are_another_document(page_store: PageStore) -> None:
+    put_together(page_store)
+    put_together(page_store, range(2, 3), may_reuse=True)
+    assert shown(page_store, "document.md") == b"Two\n\n"
 
 
-def test_a_page_that_is_gone_is_an_error(shelf: Shelf) -> None:
+def test_a_page_that_is_gone_is_an_error(page_store: PageStore) -> None:
     with pytest.raises(FileCorrupt, match="page 3"):
-        put_together(shelf, range(1, 4))
+        put_together(page_store, range(1, 4))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secretary.engines.speech import RATE
-from secretary.processors.media.probe import probe
-from secretary.processors.media.sound import chosen_track, decode
+from secretary.media.pcm import chosen_track, decode
+from secretary.media.probe import probe
+from secretary.media.speech.engines import RATE
 from tests.speech import needs, tones
 
 

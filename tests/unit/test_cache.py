@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.cache import IN_USE, Cache, Entry, digest_of
+from secretary.storage.cache import IN_USE, Cache, CacheEntry, digest_of
 
 A, B = "a" * 64, "b" * 64
 
@@ -16,7 +16,7 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path, max_bytes=2500)
 
 
-def entry(cache: Cache, sha256: str = A, *, version: str = "1", **options: object) -> Entry:
+def entry(cache: Cache, sha256: str = A, *, version: str = "1", **options: object) -> CacheEntry:
     return cache.entry("pdf", sha256, "native", options=options, version=version)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from secretary.job import Attempt, Batch, Delivery, Job, JobError, JobStatus, LogEntry
+from secretary.core.job import Attempt, Batch, Delivery, Job, JobError, JobStatus, LogEntry
 
 from ..acceptance.service import ROOT
 from ..chaos import plan
@@ -202,7 +202,7 @@ def test_every_process_of_a_run_lives_by_its_clock(tmp_path: Path) -> None:
     clock.step(7200)
     clock.step(-3600)
     program = (
-        "import time; from secretary.job import utc_now;"
+        "import time; from secretary.core.job import utc_now;"
         "print(time.time(), time.time_ns() / 1e9, utc_now().timestamp(), time.monotonic())"
     )
     env = {

@@ -8,27 +8,24 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from secretary import job as jobs
 from secretary.cli import app
+from secretary.cli.backend import FINAL, WAITING, Backend, JobProgress, Status, linked_file_name
 from secretary.cli.batches import _read_document
-from secretary.cli.exit_codes import ExitCode, exit_code
-from secretary.cli.here import Here
-from secretary.cli.live import drawn, left
-from secretary.cli.meter import gist
-from secretary.cli.options import Where
-from secretary.cli.place import FINAL, WAITING, Advance, Place, Status, name_in
-from secretary.cli.refusals import error_of
+from secretary.cli.local import LocalBackend
+from secretary.cli.options import Target
+from secretary.cli.output import ExitCode, exit_code, line_key
+from secretary.cli.remote import RemoteBackend, local_error
 from secretary.cli.submit import read_parameters
-from secretary.cli.tables import console
-from secretary.cli.there import There
+from secretary.cli.tables import console, job_table, remaining_time
 from secretary.client.errors import ApiError, NotFound
 from secretary.config import Settings
-from secretary.depot.directory import DirectoryDepot
-from secretary.desk import Desk
-from secretary.errors import InvalidParameters, JobFailed
-from secretary.files import JobFiles
-from secretary.job import Job, JobStatus, Progress, utc_now
-from secretary.registry import Registry
+from secretary.core import job as jobs
+from secretary.core.errors import InvalidParameters, JobFailed
+from secretary.core.job import Job, JobStatus, Progress, utc_now
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.blob_store import DirectoryBlobStore
 
 
 def running(**more: Any) -> dict[str, Any]:
@@ -37,14 +34,16 @@ def running(**more: Any) -> dict[str, Any]:
     return Job(job_type="pdf", **state).document()
 
 
-class TestPlaces:
+class TestBackends:
     def test_the_states_are_those_of_jobs(self) -> None:
         assert [status.value for status in Status] == [status.value for status in JobStatus]
-        assert {status.value for status in FINAL} == {status.value for status in jobs.FINAL}
+        assert {status.value for status in FINAL} == {
+            status.value for status in jobs.FINAL_STATUSES
+        }
 
-    @pytest.mark.parametrize("kind", [Here, There])
+    @pytest.mark.parametrize("kind", [LocalBackend, RemoteBackend])
     def test_each_does_all_that_commands_ask_for(self, kind: type) -> None:
-        wanted = inspect.getmembers(Place, inspect.iscoroutinefunction)
+        wanted = inspect.getmembers(Backend, inspect.iscoroutinefunction)
         assert len(wanted) > 10
         for name, method in wanted:
             own = inspect.signature(getattr(kind, name)).parameters
@@ -68,54 +67,57 @@ class TestPlaces:
     def test_a_link_names_a_file_of_its_job_or_none(
         self, link: str | None, name: str | None
     ) -> None:
-        assert name_in("job-1", link) == name
+        assert linked_file_name("job-1", link) == name
 
     async def test_a_file_that_is_not_on_this_machine_is_fetched(self, tmp_path: Path) -> None:
-        depot = DirectoryDepot(tmp_path / "elsewhere")
-        kept = depot.path_of("jobs/job-1/1/frames/1.jpg")
-        kept.parent.mkdir(parents=True)
-        kept.write_bytes(b"a picture")
-        desk = Desk(None, Registry(), JobFiles(tmp_path, depot=depot))  # type: ignore[arg-type]  # nobody asks it
-        here, job = Here(Settings(), desk), Job(job_id="job-1", attempt=1).document()
-        found = await here.file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
+        blob_store = DirectoryBlobStore(tmp_path / "elsewhere")
+        blob = blob_store.path_of("jobs/job-1/1/frames/1.jpg")
+        blob.parent.mkdir(parents=True)
+        blob.write_bytes(b"a picture")
+        job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # nobody asks it
+        backend, job = (
+            LocalBackend(Settings(), job_service),
+            Job(job_id="job-1", attempt=1).document(),
+        )
+        found = await backend.fetch_file(job, "/api/files/job-1/frames/1.jpg", tmp_path)
         assert found == tmp_path / "1.jpg"
         assert found.read_bytes() == b"a picture"
-        assert await here.file(job, "/api/files/job-1/frames/2.jpg", tmp_path) is None
+        assert await backend.fetch_file(job, "/api/files/job-1/frames/2.jpg", tmp_path) is None
 
 
-class TestWhere:
+class TestTarget:
     @pytest.fixture(autouse=True)
     def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SECRETARY_URL", "http://there")
         monkeypatch.setenv("SECRETARY_API_KEY", "key")
 
     def test_the_environment_counts_unless_the_command_line_says_more(self) -> None:
-        assert Where().service == "http://there"
-        assert Where(url="http://else").service == "http://else"
-        assert Where(data_dir=Path("x")).service is None
-        assert Where(config=Path("x")).service is None
+        assert Target().service_url == "http://there"
+        assert Target(url="http://else").service_url == "http://else"
+        assert Target(data_dir=Path("x")).service_url is None
+        assert Target(config=Path("x")).service_url is None
 
     def test_both_are_refused(self) -> None:
         with pytest.raises(InvalidParameters, match="goes without --data-dir"):
-            _ = Where(url="http://else", data_dir=Path("x")).service
+            _ = Target(url="http://else", data_dir=Path("x")).service_url
 
     def test_a_key_may_be_in_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "key").write_text(" secret\n")
-        assert Where().key == "key"
-        assert Where(api_key=f"@{tmp_path}/key").key == "secret"
+        assert Target().key == "key"
+        assert Target(api_key=f"@{tmp_path}/key").key == "secret"
 
     def test_so_may_that_of_a_model(self, tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["mcp", "--api-key", f"@{tmp_path}/none"])
         assert isinstance(result.exception, InvalidParameters)
 
     def test_another_command_is_told_how_to_find_the_place_but_not_the_key(self) -> None:
-        assert Where(url="http://else", api_key="secret").again() == " --url http://else"
+        assert Target(url="http://else", api_key="secret").as_options == " --url http://else"
 
 
 @pytest.mark.parametrize(
     ("status", "code", "exit_with"),
     [
-        (400, "VALIDATION_ERROR", ExitCode.MISUSED),
+        (400, "VALIDATION_ERROR", ExitCode.USAGE),
         (401, "UNAUTHORIZED", ExitCode.REFUSED),
         (403, "FORBIDDEN", ExitCode.REFUSED),
         (404, "NOT_FOUND", ExitCode.NOT_FOUND),
@@ -133,7 +135,7 @@ def test_what_a_service_refuses_has_its_exit_code(
     status: int, code: str, exit_with: ExitCode
 ) -> None:
     kind = NotFound if status == 404 else ApiError
-    error = error_of(kind(status, code, "Why"), "http://there")
+    error = local_error(kind(status, code, "Why"), "http://there")
     assert exit_code(error) == exit_with
     assert status == 401 or "Why" in str(error)
     if isinstance(error, JobFailed):
@@ -142,21 +144,23 @@ def test_what_a_service_refuses_has_its_exit_code(
 
 class TestProgress:
     def test_a_waiting_job_says_so(self) -> None:
-        assert Advance.of(Job().document()) == Advance(0, WAITING)
+        assert JobProgress.of(Job().document()) == JobProgress(0, WAITING)
 
     def test_words_count_more_than_steps(self) -> None:
         progress = Progress(step="pages", percent=40, message="2 of 5 pages")
-        assert Advance.of(running(progress=progress)) == Advance(40, "2 of 5 pages")
+        assert JobProgress.of(running(progress=progress)) == JobProgress(40, "2 of 5 pages")
 
     def test_lines_are_not_told_for_each_page(self) -> None:
-        assert gist(Advance(41, "Page 2 of 90")) == gist(Advance(49, "Page 13 of 90"))
-        assert gist(Advance(41, "Page 2")) != gist(Advance(50, "Page 2"))
-        assert gist(Advance(41, "Page 2")) != gist(Advance(41, "Writing"))
+        assert line_key(JobProgress(41, "Page 2 of 90")) == line_key(
+            JobProgress(49, "Page 13 of 90")
+        )
+        assert line_key(JobProgress(41, "Page 2")) != line_key(JobProgress(50, "Page 2"))
+        assert line_key(JobProgress(41, "Page 2")) != line_key(JobProgress(41, "Writing"))
 
     def test_the_time_left_follows_from_the_time_that_passed(self) -> None:
         job = running(progress=Progress(step="x", percent=25))
-        assert left(job, Advance.of(job)) == "90 s"
-        assert left(Job().document(), Advance(0, "")) == ""
+        assert remaining_time(job) == "90 s"
+        assert remaining_time(Job().document()) == ""
 
     @pytest.mark.parametrize("width", [80, 100, 140])
     def test_ids_are_whole_on_every_terminal(self, width: int) -> None:
@@ -165,7 +169,7 @@ class TestProgress:
         screen = console()
         screen.width = width
         with screen.capture() as shown:
-            screen.print(drawn([job], width))
+            screen.print(job_table([job], width))
         _, row = shown.get().splitlines()
         assert row.startswith(f"{job['job_id']} ")
         assert "[red]Na" in row and len(row) <= width

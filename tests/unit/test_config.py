@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 
 from secretary import config
-from secretary.app import llm_options
 from secretary.config import Settings, load
-from secretary.engines.llm import Model, Price, Provider
-from secretary.errors import InvalidSettings
+from secretary.core.errors import InvalidSettings
+from secretary.llm import LlmOptions, Model, Price, Provider
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ class TestPlainVariables:
 class TestLanguageModels:
     def vision(self, **environment: str) -> Model | None:
         named = {f"SECRETARY_LLM__{name}": value for name, value in environment.items()}
-        return llm_options(settings(named)).models.get("vision")
+        return LlmOptions.from_settings(settings(named).llm).models.get("vision")
 
     def test_an_address_and_a_model_are_enough(self, file: Path) -> None:
         model = self.vision(BASE_URL="http://127.0.0.1:11434/v1", MODEL="qwen2.5vl")
@@ -151,13 +150,13 @@ class TestLanguageModels:
             "  vision_provider: eyes\n  vision_model: seer\n  vision_parameters: {temperature: 0}\n"
         )
         key = {"SECRETARY_LLM__PROVIDERS": "{eyes: {api_key: sk-2}}"}
-        model = llm_options(settings(key, file=file)).models["vision"]
+        model = LlmOptions.from_settings(settings(key, file=file).llm).models["vision"]
         assert (model.name, model.parameters) == ("seer", {"temperature": 0})
         assert model.provider == Provider(
             setting="llm.providers.eyes",
             base_url="http://127.0.0.1:2/v1",
             api_key="sk-2",
-            timeout_seconds=9,
+            timeout_sec=9,
         )
 
     def test_all_of_a_named_endpoint_can_come_from_the_environment(self, file: Path) -> None:
@@ -168,7 +167,7 @@ class TestLanguageModels:
             "SECRETARY_LLM__TRANSCRIPTION_PROVIDER": "ears",
             "SECRETARY_LLM__TRANSCRIPTION_MODEL": "1e3",
         }
-        (model,) = llm_options(settings(named)).models.values()
+        (model,) = LlmOptions.from_settings(settings(named).llm).models.values()
         assert model.name == "1e3"
         assert model.provider == Provider(
             setting="llm.providers.ears",
@@ -185,7 +184,7 @@ class TestLanguageModels:
             "  transcription_model: hearer\n  transcription_parameters: {temperature: 0}\n"
             "  prices: {hearer: {minute: 0.5}}\n"
         )
-        models = llm_options(settings(file=file)).models
+        models = LlmOptions.from_settings(settings(file=file).llm).models
         assert {
             purpose: (model.name, model.provider.setting) for purpose, model in models.items()
         } == {
@@ -199,7 +198,7 @@ class TestLanguageModels:
 
     def test_a_model_that_writes_is_not_asked_to_listen(self, file: Path) -> None:
         named = {"SECRETARY_LLM__API_KEY": "sk-1", "SECRETARY_LLM__MODEL": "writer"}
-        assert set(llm_options(settings(named)).models) == {"chat", "vision"}
+        assert set(LlmOptions.from_settings(settings(named).llm).models) == {"chat", "vision"}
 
     def test_a_key_is_not_shown_with_the_settings(self, file: Path) -> None:
         assert "sk-1" not in repr(settings({"SECRETARY_LLM__API_KEY": "sk-1"}))
@@ -288,4 +287,4 @@ class TestMistakes:
 
     def test_settings_cannot_be_changed(self, file: Path) -> None:
         with pytest.raises(ValueError, match="frozen"):
-            Settings().server = config.Server()
+            Settings().server = config.ServerSettings()

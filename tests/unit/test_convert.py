@@ -7,21 +7,28 @@ from typing import get_args
 
 import pytest
 
-from secretary.cli.convert import Method, Wish, page_range, request_for
-from secretary.cli.converted import Converted, Output, gathered
-from secretary.cli.here import Here
+from secretary.cli.convert import (
+    ConvertOptions,
+    Method,
+    OutputFiles,
+    OutputWriter,
+    collect_output,
+    page_range,
+    request_for,
+)
+from secretary.cli.ephemeral_runtime import run_directory, user_cache
+from secretary.cli.local import LocalBackend
 from secretary.config import Settings
-from secretary.desk import Desk
-from secretary.errors import InvalidParameters, UnsupportedFile
-from secretary.files import JobFiles
+from secretary.core.errors import InvalidParameters, UnsupportedFile
+from secretary.core.job import Job
 from secretary.handlers.pdf import PdfParameters
-from secretary.job import Job
-from secretary.registry import Registry
-from secretary.workshop import run_directory, user_directory
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
 
 from ..documents import MP4, PNG, office, pdf
 
-PLAIN = Wish(Method.AUTO, (None, None), None, None, False)
+PLAIN = ConvertOptions(Method.AUTO, (None, None), None, None, False)
 
 
 @pytest.mark.parametrize(
@@ -49,15 +56,15 @@ def test_others_are_refused(text: str) -> None:
 
 class TestTheJob:
     def request(
-        self, file: Path, content: bytes, wish: Wish = PLAIN
+        self, file: Path, content: bytes, options: ConvertOptions = PLAIN
     ) -> tuple[str, dict[str, object]]:
         file.write_bytes(content)
-        request = request_for(file, wish)
+        request = request_for(file, options)
         return request["job_type"], request["parameters"]
 
     def test_of_a_pdf_has_all_that_was_asked_for(self, tmp_path: Path) -> None:
-        wish = Wish(Method.BOTH, (2, None), "deu", "secret", True)
-        job_type, parameters = self.request(tmp_path / "a.docx", pdf(), wish)
+        options = ConvertOptions(Method.BOTH, (2, None), "deu", "secret", True)
+        job_type, parameters = self.request(tmp_path / "a.docx", pdf(), options)
         assert job_type == "pdf"
         assert parameters == {
             "extraction_method": "both", "page_start": 2, "password": "secret",
@@ -73,8 +80,8 @@ class TestTheJob:
         assert (job_type, parameters) == ("office", {"include_images": False})
 
     def test_of_an_office_file_with_pages_prints_it_first(self, tmp_path: Path) -> None:
-        wish = Wish(Method.AUTO, (2, 3), None, None, False)
-        job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), wish)
+        options = ConvertOptions(Method.AUTO, (2, 3), None, None, False)
+        job_type, parameters = self.request(tmp_path / "a.pdf", office("word"), options)
         assert (job_type, parameters["via_pdf"], parameters["page_end"]) == ("office", True, 3)
 
     def test_of_an_old_office_file_prints_it_first(self, tmp_path: Path) -> None:
@@ -94,10 +101,12 @@ class TestTheJob:
 
 
 class TestOutput:
-    async def converted(self, file: Path, data: Path, **results: object) -> Converted:
-        desk = Desk(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
+    async def output_of(self, file: Path, data: Path, **results: object) -> OutputFiles:
+        job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
         job = Job(job_id="job-1", attempt=1, results=results).document()
-        return await gathered(Here(Settings(), desk), file, job, data / "unused")
+        return await collect_output(
+            LocalBackend(Settings(), job_service), file, job, data / "unused"
+        )
 
     async def test_pictures_are_put_beside_and_linked(self, tmp_path: Path) -> None:
         made = tmp_path / "data" / "jobs" / "job-1" / "1"
@@ -105,21 +114,21 @@ class TestOutput:
         (made / "image_1.png").write_bytes(PNG)
         (made / "document.md").write_text("# A\n\n![x](image_1.png) ![y](image_2.png)\n\n")
         file = tmp_path / "my notes.docx"
-        converted = await self.converted(
+        output = await self.output_of(
             file,
             tmp_path / "data",
             markdown_file="/api/files/job-1/document.md",
             assets=["/api/files/job-1/image_1.png", "/api/files/job-1/../../../x"],
         )
-        Output(tmp_path / "out", [file]).put(converted)
+        OutputWriter(tmp_path / "out", [file]).write(output)
         text = (tmp_path / "out" / "my notes.md").read_text()
         assert text == "# A\n\n![x](my%20notes_files/image_1.png) ![y](image_2.png)\n"
         assert os.listdir(tmp_path / "out" / "my notes_files") == ["image_1.png"]
 
     async def test_markdown_in_the_results_will_do(self, tmp_path: Path) -> None:
         file = tmp_path / "a.pdf"
-        converted = await self.converted(file, tmp_path, markdown_content="Text")
-        Output(tmp_path, [file]).put(converted)
+        output = await self.output_of(file, tmp_path, markdown_content="Text")
+        OutputWriter(tmp_path, [file]).write(output)
         assert (tmp_path / "a.md").read_text() == "Text\n"
 
     async def test_pictures_alone_are_linked_too(self, tmp_path: Path) -> None:
@@ -127,16 +136,16 @@ class TestOutput:
         made.mkdir(parents=True)
         (made / "preview_001.jpg").write_bytes(b"x")
         url, file = "/api/files/job-1/preview_001.jpg", tmp_path / "a.pdf"
-        converted = await self.converted(file, tmp_path / "data", assets=[url])
-        Output(tmp_path, [file]).put(converted)
+        output = await self.output_of(file, tmp_path / "data", assets=[url])
+        OutputWriter(tmp_path, [file]).write(output)
         assert (tmp_path / "a.md").read_text().strip() == "![](a_files/preview_001.jpg)"
 
     @pytest.mark.parametrize("directory", [None, Path()])
     async def test_nothing_is_no_markdown(self, tmp_path: Path, directory: Path | None) -> None:
         file = tmp_path / "a.pdf"
-        converted = await self.converted(file, tmp_path, markdown_content=" \n")
+        output = await self.output_of(file, tmp_path, markdown_content=" \n")
         with pytest.raises(UnsupportedFile, match="There is no text in it"):
-            Output(directory, [file]).put(converted)
+            OutputWriter(directory, [file]).write(output)
 
 
 class TestRunDirectory:
@@ -154,10 +163,10 @@ class TestRunDirectory:
     ) -> None:
         monkeypatch.setattr("sys.platform", "linux")
         monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-        assert user_directory() == Path("/caches/secretary")
+        assert user_cache() == Path("/caches/secretary")
         monkeypatch.setenv("XDG_CACHE_HOME", "")
         monkeypatch.setenv("HOME", "/home/ann")
-        assert user_directory() == Path("/home/ann/.cache/secretary")
+        assert user_cache() == Path("/home/ann/.cache/secretary")
 
 
 def test_the_methods_are_those_of_the_job_type() -> None:

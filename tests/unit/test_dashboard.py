@@ -8,21 +8,21 @@ from typing import get_args
 import httpx
 import pytest
 
-from secretary import errors
 from secretary.api import create_api
-from secretary.api.dashboard import KINDS
+from secretary.api.dashboard import MEDIA_TYPES
 from secretary.api.errors import CODES
-from secretary.desk import Desk
+from secretary.core import errors
 from secretary.handlers import BUILTIN
-from secretary.handlers.kept_recording import WhyNot
-from secretary.registry import Registry
-from secretary.store import JobStore
+from secretary.handlers.media_pipeline import NotKept
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.store import Store
 from tests.no_tls import NO_TLS
 from tests.places import files_in
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
-FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in KINDS)
+FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in MEDIA_TYPES)
 OURS = [path for path in FILES if path.parent == ROOT]
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
 KINDS_OF_ERROR = [kind for kind in vars(errors).values() if isinstance(kind, type)]
@@ -32,10 +32,10 @@ JOB_CODES = {kind.code for kind in KINDS_OF_ERROR if issubclass(kind, errors.Job
 
 
 @pytest.fixture
-async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
+async def client(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
     async with (
-        serving(create_api(desk, api_keys=["right"])) as url,
+        serving(create_api(job_service, api_keys=["right"])) as url,
         httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client,
     ):
         yield client
@@ -53,7 +53,7 @@ class TestServing:
     ) -> None:
         answer = await client.get(f"/dashboard/{path.relative_to(ROOT)}")
         assert answer.status_code == 200
-        assert answer.headers["content-type"] == KINDS[path.suffix]
+        assert answer.headers["content-type"] == MEDIA_TYPES[path.suffix]
         assert answer.content == path.read_bytes()
 
     @pytest.mark.parametrize("path", ["/", "/dashboard/app.js"])
@@ -161,7 +161,7 @@ class TestFiles:
 
 class TestWords:
     def words(self, language: str) -> dict[str, str]:
-        text = (ROOT / f"words_{language}.js").read_text()
+        text = (ROOT / f"i18n_{language}.js").read_text()
         return dict(re.findall(r'"([\w./?-]+)": "((?:[^"\\]|\\.)*)"', text))
 
     def test_both_languages_say_the_same(self) -> None:
@@ -192,10 +192,11 @@ class TestWords:
             assert f"remedy.{code}" in known, code
 
     def test_every_error_of_a_job_has_a_button(self) -> None:
-        ways = (ROOT / "failure.js").read_text().partition("const WAYS")[2].partition("};")[0]
-        assert set(re.findall(r"(?m)^  ([A-Z_]+): \[\"", ways)) == JOB_CODES
+        script = (ROOT / "job_failure.js").read_text()
+        remedies = script.partition("const REMEDIES")[2].partition("};")[0]
+        assert set(re.findall(r"(?m)^  ([A-Z_]+): \[\"", remedies)) == JOB_CODES
 
     def test_whatever_keeps_a_recording_from_being_kept_has_words(self) -> None:
         known = self.words("en")
-        for why in get_args(WhyNot):
+        for why in get_args(NotKept):
             assert f"player.not_kept.{why}" in known

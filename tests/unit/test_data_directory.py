@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from secretary.config import Settings, Storage
-from secretary.errors import StoreUnavailable
-from secretary.running import require_writable
+from secretary.cli.ephemeral_runtime import ephemeral_runtime, run_directory
+from secretary.config import Settings, StorageSettings
+from secretary.core.errors import StoreUnavailable
+from secretary.serve import require_writable
 from secretary.store import open_store
-from secretary.workshop import run_directory, workshop
 
 
 def mode(path: Path) -> int:
@@ -38,7 +38,7 @@ def test_one_that_is_there_stays_as_its_owner_made_it(tmp_path: Path, chosen: in
 
 async def test_a_database_that_cannot_be_opened_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "secretary.db").mkdir()
-    settings = Settings(storage=Storage(data_dir=tmp_path))
+    settings = Settings(storage=StorageSettings(data_dir=tmp_path))
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
-        async with workshop(settings, slots=1):
+        async with ephemeral_runtime(settings, slots=1):
             pass

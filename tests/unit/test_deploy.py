@@ -17,18 +17,19 @@ import pytest
 import typer
 import yaml
 
-from secretary import config, errors
+from secretary import config
 from secretary.api import create_api, create_probe
 from secretary.cli import app
 from secretary.config import Settings
-from secretary.desk import Desk
-from secretary.files import JobFiles
+from secretary.core import errors
 from secretary.handlers import BUILTIN
-from secretary.metrics import Metrics
-from secretary.registry import Registry
-from secretary.store import JobStore
-from secretary.vitals import Vitals
-from secretary.worker import RECORD_SECONDS
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.observability.metrics import Metrics
+from secretary.observability.service_stats import ServiceStats
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store
+from secretary.worker.worker import RECORD_SECONDS
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[2]
@@ -135,9 +136,12 @@ class TestSettings:
 
 class TestProbes:
     def test_the_routes_are_there(self) -> None:
-        desk = Desk(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
-        metrics = Metrics((), Vitals(desk))
-        apps = {"http": create_api(desk), "metrics": create_probe(desk, metrics=metrics)}
+        job_service = JobService(None, Registry(), JobFiles(ROOT))  # type: ignore[arg-type]  # nobody asks it
+        metrics = Metrics((), ServiceStats(job_service))
+        apps = {
+            "http": create_api(job_service),
+            "metrics": create_probe(job_service, metrics=metrics),
+        }
         for _, pod in pods():
             (container,) = pod["containers"]
             for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
@@ -145,9 +149,9 @@ class TestProbes:
                 paths = {getattr(route, "path", None) for route in apps[asked["port"]].routes}
                 assert asked["path"] in paths
 
-    async def test_the_health_check_tells_life_from_death(self, desk: Desk) -> None:
+    async def test_the_health_check_tells_life_from_death(self, job_service: JobService) -> None:
         script = DEPLOY / "docker/healthcheck.py"
-        async with serving(create_api(desk)) as url:
+        async with serving(create_api(job_service)) as url:
             asking = {"HEALTH_URL": f"{url}/api/health/live"}
             assert await ended(script, asking) == 0
         assert await ended(script, asking) == 1
@@ -161,8 +165,8 @@ async def ended(script: Path, environment: dict[str, str]) -> int:
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+def job_service(store: Store, tmp_path: Path) -> JobService:
+    return JobService(store, Registry(BUILTIN), JobFiles(tmp_path))
 
 
 class TestImage:
@@ -307,8 +311,8 @@ class TestExpressions:
     @pytest.mark.parametrize(
         "text", [pytest.param(text, id=name) for name, text in expressions()]
     )  # fmt: skip
-    async def test_it_asks_for_what_there_is(self, text: str, desk: Desk) -> None:
-        there = await told(desk)
+    async def test_it_asks_for_what_there_is(self, text: str, job_service: JobService) -> None:
+        there = await told(job_service)
         for selector in selectors(promql_parser.parse(text)):
             asked = {matcher.name for matcher in selector.matchers.matchers}
             assert selector.name == "up" or selector.name in there
@@ -332,9 +336,9 @@ class TestExpressions:
             assert rule["annotations"].keys() == {"summary", "description"}
 
 
-async def told(desk: Desk) -> dict[str, set[str]]:
+async def told(job_service: JobService) -> dict[str, set[str]]:
     """The names of all series, with their labels."""
-    metrics = Metrics(desk.registry.job_types, Vitals(desk))
+    metrics = Metrics(job_service.registry.job_types, ServiceStats(job_service))
     text = (await metrics.exposition()).decode()
     pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
     rows = re.findall(r"(?m)^\| `(secretary_\w+)` \|([^|]*)\|", pages)

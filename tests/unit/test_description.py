@@ -12,20 +12,20 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from pydantic import BaseModel
 
 from secretary.api import create_api
-from secretary.desk import Desk
-from secretary.files import JobFiles
-from secretary.handler import JobContext, handles
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
-from secretary.store import JobStore
-from secretary.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
+from secretary.jobs.handler import JobContext, handles
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.jobs.submission import BATCH_EXAMPLE, PDF_EXAMPLE, SESSION_EXAMPLE
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store
 from tests.places import files_in
 
 
 @pytest.fixture
-def document(store: JobStore, tmp_path: Path) -> dict[str, Any]:
-    desk = Desk(store, Registry(BUILTIN), files_in(tmp_path, store))
-    return create_api(desk).openapi()
+def document(store: Store, tmp_path: Path) -> dict[str, Any]:
+    job_service = JobService(store, Registry(BUILTIN), files_in(tmp_path, store))
+    return create_api(job_service).openapi()
 
 
 def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -41,7 +41,7 @@ def test_it_is_openapi(document: dict[str, Any]) -> None:
     validate(document, cls=OpenAPIV31SpecValidator)
 
 
-def test_it_stays_so_with_handlers_from_elsewhere(store: JobStore, tmp_path: Path) -> None:
+def test_it_stays_so_with_handlers_from_elsewhere(store: Store, tmp_path: Path) -> None:
     class Crop(BaseModel):
         left: int = 0
 
@@ -51,8 +51,8 @@ def test_it_stays_so_with_handlers_from_elsewhere(store: JobStore, tmp_path: Pat
     @handles("pdf", Parameters)
     async def pdf(ctx: JobContext[Parameters]) -> None: ...
 
-    desk = Desk(store, Registry([pdf]), JobFiles(tmp_path))
-    document = create_api(desk).openapi()
+    job_service = JobService(store, Registry([pdf]), JobFiles(tmp_path))
+    document = create_api(job_service).openapi()
     validate(document, cls=OpenAPIV31SpecValidator)
     assert references(document) <= {f"#/components/schemas/{name}" for name in schemas(document)}
 
@@ -83,7 +83,7 @@ def test_every_answer_is_described_by_its_own_status(document: dict[str, Any]) -
 
 def test_every_error_has_the_form_of_its_path(document: dict[str, Any]) -> None:
     for name, operation in operations(document).items():
-        kind = "OlderError" if "/api/event-job" in name else "Error"
+        kind = "LegacyError" if "/api/event-job" in name else "Error"
         for status, response in operation["responses"].items():
             if status >= "400":
                 content = resolved(document, response)["content"]
@@ -92,7 +92,7 @@ def test_every_error_has_the_form_of_its_path(document: dict[str, Any]) -> None:
 
 
 def test_what_is_open_needs_no_key_and_all_else_does(document: dict[str, Any]) -> None:
-    open_ones = {name for name, one in operations(document).items() if "security" not in one}
+    open_ones = {name for name, one in operations(document).items() if not one["security"]}
     paths = ("/api/health", "/api/health/live", "/api/health/ready")
     assert open_ones == {f"GET {path}" for path in paths}
 
@@ -103,7 +103,7 @@ def test_what_creates_something_says_where_it_is(document: dict[str, Any]) -> No
 
 
 def test_no_answer_has_room_for_the_secrets_of_a_webhook(document: dict[str, Any]) -> None:
-    shown = document["components"]["schemas"]["ShownWebhook"]
+    shown = document["components"]["schemas"]["WebhookInfo"]
     assert shown["additionalProperties"] is False
     assert shown["properties"]["token"] == shown["properties"]["secret"] == {"type": "null"}
     assert shown["properties"]["headers"]["additionalProperties"] == {"type": "null"}

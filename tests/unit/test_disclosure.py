@@ -10,14 +10,14 @@ import pytest
 from pydantic import BaseModel
 
 from secretary.api import create_api
-from secretary.app import make_installation
+from secretary.app import Application
 from secretary.config import Settings, load
-from secretary.desk import Desk
-from secretary.disclosure import HIDDEN, PLAIN, SECRET, shown
-from secretary.files import JobFiles
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
-from secretary.store import JobStore
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.observability.system_info import MASK, PLAIN, SECRET, visible_settings
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store
 
 #: Every kind of secret that the settings can hold.
 SECRETS = {
@@ -44,20 +44,20 @@ def settings() -> Settings:
 
 def test_no_secret_is_shown(settings: Settings) -> None:
     held = json.dumps(settings.model_dump(mode="json"))
-    told = json.dumps(shown(settings), ensure_ascii=False)
+    told = json.dumps(visible_settings(settings), ensure_ascii=False)
     for word in WORDS:
         assert word in held
         assert word not in told
 
 
 def test_everything_else_is(settings: Settings) -> None:
-    told = shown(settings)
+    told = visible_settings(settings)
     assert told["storage"]["mongodb_uri"] == "mongodb://db.example:27017,b.example/secretary"
-    assert told["access"]["api_keys"] == [HIDDEN, f"{HIDDEN} (ann)"]
-    assert told["llm"]["api_key"] == HIDDEN
-    assert told["llm"]["base_url"] == f"https://llm.example/v1/{HIDDEN}"
+    assert told["access"]["api_keys"] == [MASK, f"{MASK} (ann)"]
+    assert told["llm"]["api_key"] == MASK
+    assert told["llm"]["base_url"] == f"https://llm.example/v1/{MASK}"
     assert told["llm"]["providers"]["eyes"]["base_url"] == "http://eyes.example/v1"
-    assert told["llm"]["chat_parameters"] == {"temperature": 0, "extra_headers": HIDDEN}
+    assert told["llm"]["chat_parameters"] == {"temperature": 0, "extra_headers": MASK}
     assert told["limits"]["max_upload_mb"] == 1024
     assert told["generic_worker"]["max_concurrent_workers"] == 3
     assert told["server"]["host"] == "127.0.0.1"
@@ -68,20 +68,20 @@ def test_everything_else_is(settings: Settings) -> None:
     ("text", "told"),
     [
         ("s3://keyid-1:secretpart-2@s3.example/bucket?x=optionpart", "s3://s3.example/bucket"),
-        ("s3://keyid-1:secret/part-2@s3.example/bucket", HIDDEN),
-        ("s3://keyid-1:secret?part-2@s3.example/bucket", HIDDEN),
-        ("s3://keyid-1:secret@part-2@s3.example/bucket", HIDDEN),
+        ("s3://keyid-1:secret/part-2@s3.example/bucket", MASK),
+        ("s3://keyid-1:secret?part-2@s3.example/bucket", MASK),
+        ("s3://keyid-1:secret@part-2@s3.example/bucket", MASK),
         ("https://plain.example/path", "https://plain.example/path"),
         ("plain words", "plain words"),
     ],
 )
 def test_an_address_shows_where_it_leads_whatever_setting_it_is_of(text: str, told: str) -> None:
     settings = load(environment={"SECRETARY_SERVER__HOST": text})
-    assert shown(settings)["server"]["host"] == told
+    assert visible_settings(settings)["server"]["host"] == told
 
 
 def test_what_is_not_set_is_not_said_to_be() -> None:
-    told = shown(Settings())
+    told = visible_settings(Settings())
     assert told["storage"]["mongodb_uri"] is None
     assert told["access"]["api_keys"] == []
     assert told["llm"]["api_key"] is None
@@ -102,11 +102,13 @@ def test_it_is_decided_of_every_setting_whether_it_is_a_secret() -> None:
 
 class TestRoute:
     async def asked(
-        self, store: JobStore, directory: Path, settings: Settings, **headers: str
+        self, store: Store, directory: Path, settings: Settings, **headers: str
     ) -> dict[str, Any]:
-        desk = Desk(store, Registry(BUILTIN), JobFiles(directory))
+        job_service = JobService(store, Registry(BUILTIN), JobFiles(directory))
         api = create_api(
-            desk, api_keys=settings.access.api_keys, installation=make_installation(settings)
+            job_service,
+            api_keys=settings.access.api_keys,
+            installation=Application(settings).installation,
         )
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -123,7 +125,7 @@ class TestRoute:
             return data
 
     async def test_an_operator_sees_settings_and_engines(
-        self, store: JobStore, tmp_path: Path, settings: Settings
+        self, store: Store, tmp_path: Path, settings: Settings
     ) -> None:
         key = {"Authorization": "Bearer apikey-one-5TzQ"}
         (tmp_path / "cache" / "pdf" / "ab" / "native").mkdir(parents=True)
@@ -143,7 +145,7 @@ class TestRoute:
         ],
     )
     async def test_who_acts_for_a_user_sees_neither(
-        self, store: JobStore, tmp_path: Path, settings: Settings, headers: dict[str, str]
+        self, store: Store, tmp_path: Path, settings: Settings, headers: dict[str, str]
     ) -> None:
         told = await self.asked(store, tmp_path, settings, **headers)
         assert (told["settings"], told["engines"]) == (None, None)

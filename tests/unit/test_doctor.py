@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from secretary import doctor
-from secretary.doctor import Finding, Verdict
-from secretary.document_options import DocumentOptions
-from secretary.engines.llm import LlmOptions, Model, Provider
-from secretary.job import Job, utc_now
-from secretary.media_options import MediaOptions
-from secretary.registry import Registry
-from secretary.store import JobStore
-from secretary.templates import Library
+from secretary.config import DocumentSettings, MediaSettings
+from secretary.core.job import Job, utc_now
+from secretary.jobs.registry import Registry
+from secretary.llm import LlmOptions, Model, Provider
+from secretary.llm.templates import Library
+from secretary.observability import doctor
+from secretary.observability.doctor import Finding, Verdict
+from secretary.store import Store
 from tests.contract.given import worker
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -36,13 +35,13 @@ def by_subject(findings: list[Finding]) -> dict[str, Finding]:
 class TestSqlite:
     @pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.51.2"])
     def test_a_library_with_the_wal_reset_bug_is_a_problem(self, version: str) -> None:
-        finding = doctor.judge_sqlite(version)
+        finding = doctor.check_sqlite(version)
         assert finding.verdict == "problem"
         assert finding.remedy is not None
 
     @pytest.mark.parametrize("version", ["3.6.23", "3.51.3", "3.54.1", "4.0.0"])
     def test_other_libraries_are_well(self, version: str) -> None:
-        assert doctor.judge_sqlite(version).verdict == "ok"
+        assert doctor.check_sqlite(version).verdict == "ok"
 
     @pytest.mark.parametrize(
         ("change", "verdict"),
@@ -53,18 +52,18 @@ class TestSqlite:
         ],
     )
     def test_the_database_is_judged(self, change: dict[str, Any], verdict: str) -> None:
-        findings = by_subject(list(doctor.judge_store({**SQLITE, **change})))
+        findings = by_subject(list(doctor.check_store_facts({**SQLITE, **change})))
         assert findings["store"].verdict == verdict
 
 
 class TestMongodb:
     def test_a_replica_set_is_well(self) -> None:
-        (finding,) = doctor.judge_store(MONGODB)
+        (finding,) = doctor.check_store_facts(MONGODB)
         assert finding.verdict == "ok"
         assert "7.0.1" in finding.fact
 
     def test_a_standalone_server_is_a_warning(self) -> None:
-        (finding,) = doctor.judge_store({**MONGODB, "topology": "standalone"})
+        (finding,) = doctor.check_store_facts({**MONGODB, "topology": "standalone"})
         assert finding.verdict == "warning"
 
 
@@ -74,22 +73,22 @@ class TestDirectory:
         [(99_000_000, "problem"), (999_000_000, "warning"), (1_000_000_000, "ok")],
     )
     def test_space_is_judged(self, free: int, verdict: str) -> None:
-        assert doctor.judge_space(free).verdict == verdict
+        assert doctor.check_disk_space(free).verdict == verdict
 
     def test_a_directory_that_is_not_there_yet_is_no_problem(self, tmp_path: Path) -> None:
-        (finding,) = doctor.look_at_directory(tmp_path / "new", embedded_store=True)
+        (finding,) = doctor.check_directory(tmp_path / "new", embedded_store=True)
         assert finding.verdict == "info"
         assert not (tmp_path / "new").exists()
 
     def test_a_file_in_its_place_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
-        (finding,) = doctor.look_at_directory(tmp_path / "file", embedded_store=True)
+        (finding,) = doctor.check_directory(tmp_path / "file", embedded_store=True)
         assert finding.verdict == "problem"
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_a_directory_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o500)
-        findings = by_subject(list(doctor.look_at_directory(tmp_path, embedded_store=True)))
+        findings = by_subject(list(doctor.check_directory(tmp_path, embedded_store=True)))
         assert findings["data"].verdict == "problem"
 
     @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ class TestDirectory:
     def test_a_network_is_no_place_for_sqlite(
         self, kind: str, embedded: bool, verdict: str
     ) -> None:
-        assert doctor.judge_file_system(kind, embedded_store=embedded).verdict == verdict
+        assert doctor.check_file_system(kind, embedded_store=embedded).verdict == verdict
 
     def test_the_innermost_mount_counts(self, tmp_path: Path) -> None:
         mounts = tmp_path / "mounts"
@@ -114,44 +113,44 @@ class TestDirectory:
 
 class TestClock:
     def test_a_clock_that_agrees_is_well(self) -> None:
-        finding = doctor.judge_clock(NOW, server=NOW + timedelta(seconds=1), newest=NOW)
+        finding = doctor.check_clock(NOW, server=NOW + timedelta(seconds=1), newest=NOW)
         assert finding.verdict == "ok"
 
     @pytest.mark.parametrize("seconds", [-60, 60])
     def test_a_clock_off_the_servers_is_a_warning(self, seconds: int) -> None:
         server = NOW + timedelta(seconds=seconds)
-        assert doctor.judge_clock(NOW, server=server).verdict == "warning"
+        assert doctor.check_clock(NOW, server=server).verdict == "warning"
 
     def test_a_clock_behind_the_newest_job_is_a_warning(self) -> None:
-        assert doctor.judge_clock(NOW, newest=NOW + timedelta(minutes=1)).verdict == "warning"
-        assert doctor.judge_clock(NOW, newest=NOW - timedelta(days=9)).verdict == "ok"
+        assert doctor.check_clock(NOW, newest=NOW + timedelta(minutes=1)).verdict == "warning"
+        assert doctor.check_clock(NOW, newest=NOW - timedelta(days=9)).verdict == "ok"
 
     def test_a_clock_that_was_never_set_is_a_problem(self) -> None:
-        assert doctor.judge_clock(datetime(1970, 1, 2, tzinfo=UTC)).verdict == "problem"
+        assert doctor.check_clock(datetime(1970, 1, 2, tzinfo=UTC)).verdict == "problem"
 
 
 class TestWork:
-    async def test_an_idle_store_is_well(self, store: JobStore) -> None:
-        findings = by_subject(await doctor.look_at_store(store))
+    async def test_an_idle_store_is_well(self, store: Store) -> None:
+        findings = by_subject(await doctor.check_store(store))
         assert findings["jobs"].fact == "0 waiting, 0 running"
         assert findings["workers"].verdict == "info"
         assert findings["store"].verdict == "ok"
 
-    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: JobStore) -> None:
+    async def test_jobs_that_wait_for_nobody_are_a_warning(self, store: Store) -> None:
         await store.add([Job(created_at=utc_now() - timedelta(hours=3))])
-        findings = by_subject(await doctor.look_at_store(store))
+        findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "warning"
         assert findings["jobs"].fact == "1 waiting, 0 running, the oldest for more than an hour"
 
-    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: JobStore) -> None:
+    async def test_a_job_that_shall_wait_has_not_waited_long(self, store: Store) -> None:
         then, later = utc_now() - timedelta(hours=3), utc_now() + timedelta(hours=3)
         await store.add([Job(created_at=then, run_at=later)])
-        findings = by_subject(await doctor.look_at_store(store))
+        findings = by_subject(await doctor.check_store(store))
         assert findings["jobs"].fact == "1 waiting, 0 running"
 
-    async def test_a_worker_that_is_alive_is_named(self, store: JobStore) -> None:
-        await store.enlist(worker("worker-7"), timedelta(seconds=60))
-        findings = by_subject(await doctor.look_at_store(store))
+    async def test_a_worker_that_is_alive_is_named(self, store: Store) -> None:
+        await store.register_worker(worker("worker-7"), timedelta(seconds=60))
+        findings = by_subject(await doctor.check_store(store))
         assert findings["workers"].verdict == "ok"
         assert "worker-7 (3 slots" in findings["workers"].fact
 
@@ -159,55 +158,54 @@ class TestWork:
 class TestRest:
     def test_missing_engines_are_only_mentioned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "")
-        finding = doctor.look_at_office()
+        finding = doctor.check_office()
         assert finding.verdict is Verdict.INFO
         assert finding.fact == "not found: needed for office documents as PDF"
 
     def test_ffmpeg_and_the_languages_of_the_speech_engine_are_told(self) -> None:
-        ffmpeg, speech = doctor.look_at_media(MediaOptions())
+        ffmpeg, speech = doctor.check_media(MediaSettings())
         assert (ffmpeg.verdict, speech.verdict) == (Verdict.OK, Verdict.OK)
         assert speech.fact == "whisper, understands en"
 
     def test_missing_engines_for_media_are_warnings(self, tmp_path: Path) -> None:
-        options = MediaOptions(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
-        findings = list(doctor.look_at_media(options))
+        options = MediaSettings(ffmpeg="/no/ffmpeg", speech_model_directory=str(tmp_path))
+        findings = list(doctor.check_media(options))
         assert [finding.verdict for finding in findings] == [Verdict.WARNING, Verdict.WARNING]
 
     def test_the_program_for_sites_is_told(self) -> None:
-        finding = doctor.look_at_sites()
+        finding = doctor.check_sites()
         assert (finding.verdict, finding.fact.endswith("yt_dlp")) == (Verdict.OK, True)
 
     def test_the_languages_of_the_ocr_engine_are_told(self) -> None:
-        finding = doctor.look_at_ocr(DocumentOptions())
+        finding = doctor.check_ocr(DocumentSettings())
         assert finding.verdict is Verdict.OK
         assert "deu" in finding.fact
         assert "eng" in finding.fact
 
     def test_a_missing_ocr_engine_is_a_warning(self) -> None:
-        assert (
-            doctor.look_at_ocr(DocumentOptions(ocr_engine="goose-quill")).verdict is Verdict.WARNING
-        )
+        settings = DocumentSettings.model_construct(ocr_engine="goose-quill")
+        assert doctor.check_ocr(settings).verdict is Verdict.WARNING
 
     def test_missing_models_are_only_mentioned(self) -> None:
-        findings = list(doctor.look_at_models(LlmOptions()))
+        findings = list(doctor.check_models(LlmOptions()))
         assert [each.subject for each in findings] == ["chat", "vision", "transcription"]
         assert {each.verdict for each in findings} == {Verdict.INFO}
         assert "no model is set (llm.transcription_model)" in findings[-1].fact
 
     def test_templates_are_counted_and_faulty_ones_named(self, tmp_path: Path) -> None:
-        assert doctor.look_at_templates(Library()).verdict is Verdict.OK
+        assert doctor.check_templates(Library()).verdict is Verdict.OK
         (tmp_path / "Mine.md").write_text("{{a|A}}")
-        assert doctor.look_at_templates(Library(tmp_path)).fact.endswith(", 1 of your own")
+        assert doctor.check_templates(Library(tmp_path)).fact.endswith(", 1 of your own")
         (tmp_path / "Torn.md").write_text("{{a")
-        finding = doctor.look_at_templates(Library(tmp_path))
+        finding = doctor.check_templates(Library(tmp_path))
         assert (finding.verdict, finding.fact) == (Verdict.WARNING, "cannot be used: Torn")
-        missing = doctor.look_at_templates(Library(tmp_path / "no"))
+        missing = doctor.check_templates(Library(tmp_path / "no"))
         assert missing.verdict is Verdict.PROBLEM
 
     def test_a_model_is_told_without_its_key(self) -> None:
         provider = Provider(setting="llm", base_url="https://llm.example/v1", api_key="SECRET")
         model = Model(provider=provider, name="seer")
-        _, finding, _ = doctor.look_at_models(LlmOptions({"vision": model}))
+        _, finding, _ = doctor.check_models(LlmOptions({"vision": model}))
         assert finding.verdict == "ok"
         assert finding.fact == "seer at https://llm.example/v1, with a key"
 
@@ -216,7 +214,7 @@ class TestRest:
 
         registry = Registry()
         registry.register("audio", audio)
-        assert doctor.look_at_handlers(registry).fact == "audio"
+        assert doctor.check_handlers(registry).fact == "audio"
 
     def test_the_worst_verdict_counts(self) -> None:
         found = [Finding("a", verdict, "") for verdict in (Verdict.OK, Verdict.WARNING)]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from secretary.event_data import event_data
-from secretary.job import Job, JobStatus
+from secretary.core.job import Job, JobStatus
+from secretary.jobs.events import event_payload
 
 RESULTS: dict[str, Any] = {
     "markdown_file": "/api/files/x.md",
@@ -25,37 +25,37 @@ def completed(job_type: str, results: dict[str, Any] | None) -> Job:
 @pytest.mark.parametrize("job_type", ["pdf", "office", "imageocr"])
 def test_of_documents_the_text_is_told(job_type: str) -> None:
     data = {name: RESULTS[name] for name in ("extracted_text", "metadata")}
-    assert event_data(completed(job_type, RESULTS)) == data
+    assert event_payload(completed(job_type, RESULTS)) == data
 
 
 def test_archives_are_told_of_if_there_are_any() -> None:
-    data = event_data(completed("pdf", {"extracted_text": "X", "pages_archive_url": "/api/x"}))
+    data = event_payload(completed("pdf", {"extracted_text": "X", "pages_archive_url": "/api/x"}))
     assert data == {"extracted_text": "X", "metadata": None, "pages_archive_url": "/api/x"}
 
 
 @pytest.mark.parametrize("job_type", ["audio", "video"])
 def test_of_speech_the_transcription_is_told(job_type: str) -> None:
     data = {"transcription": RESULTS["transcription"]}
-    assert event_data(completed(job_type, RESULTS)) == data
+    assert event_payload(completed(job_type, RESULTS)) == data
 
 
 def test_of_a_transformer_the_text_is_told() -> None:
     data = {"text": "# X", "structured_data": {"a": 1}}
-    assert event_data(completed("transformer", RESULTS)) == data
+    assert event_payload(completed("transformer", RESULTS)) == data
     results = RESULTS | {"text": "X"}
-    assert event_data(completed("transformer", results)) == data | {"text": "X"}
+    assert event_payload(completed("transformer", results)) == data | {"text": "X"}
 
 
 def test_of_a_session_the_markdown_is_told() -> None:
     data = {"markdown_content": "# X", "markdown_file": "/api/files/x.md"}
-    assert event_data(completed("session", RESULTS)) == data
+    assert event_payload(completed("session", RESULTS)) == data
 
 
 def test_of_other_types_all_results_are_told() -> None:
-    assert event_data(completed("other", {"x": 1})) == {"x": 1}
-    assert event_data(completed("other", None)) == {}
+    assert event_payload(completed("other", {"x": 1})) == {"x": 1}
+    assert event_payload(completed("other", None)) == {}
 
 
 @pytest.mark.parametrize("status", sorted(set(JobStatus) - {JobStatus.COMPLETED}))
 def test_a_job_that_is_not_completed_has_none(status: JobStatus) -> None:
-    assert event_data(Job(job_type="pdf", status=status, results=RESULTS)) is None
+    assert event_payload(Job(job_type="pdf", status=status, results=RESULTS)) is None

@@ -11,17 +11,16 @@ import pytest
 from pydantic import BaseModel
 
 from secretary import JobContext, Registry, handles
-from secretary.engines.llm import Endpoints
-from secretary.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
-from secretary.executor import Executor, Stop, backoff
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Job, JobError, JobStatus, Progress, Webhook
-from secretary.resources import ResourceCalculator
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
-from secretary.store import JobStore
-from secretary.templates import Library
+from secretary.core.errors import FileCorrupt, StoreUnavailable, UpstreamFailed, WorkerCrashed
+from secretary.core.job import Job, JobError, JobStatus, Progress, ResourceCalculator, Webhook
+from secretary.jobs.handler import AnyParameters
+from secretary.llm import Endpoints
+from secretary.llm.templates import Library
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
+from secretary.store import Store
+from secretary.worker.executor import Executor, Stop, backoff
+from secretary.worker.sandbox import Sandbox
 
 from ..contract.given import LAPSED, LEASE, claim
 from ..llm_server import llm_server, says
@@ -31,7 +30,7 @@ Context = JobContext[AnyParameters]
 
 
 @pytest.fixture
-def executor(store: JobStore, tmp_path: Path) -> Executor:
+def executor(store: Store, tmp_path: Path) -> Executor:
     return Executor(
         store=store,
         registry=Registry(),
@@ -45,14 +44,14 @@ async def run(executor: Executor, job: Job, *, lease: timedelta = LEASE) -> Job:
     """The job as it is stored after one attempt."""
     await executor.store.add([job])
     (claimed,) = await claim(executor.store, lease=lease)
-    await executor.start(claimed, on_worked=lambda: None).task
+    await executor.start(claimed).task
     return await executor.store.get(job.job_id)
 
 
 async def start(executor: Executor, job_type: str) -> Any:
     await executor.store.add([Job(job_type=job_type)])
     (claimed,) = await claim(executor.store)
-    return executor.start(claimed, on_worked=lambda: None)
+    return executor.start(claimed)
 
 
 async def test_what_a_handler_returns_becomes_the_results(executor: Executor) -> None:
@@ -198,7 +197,7 @@ async def test_a_retryable_failure_is_tried_again_until_the_last_attempt(
     assert (waiting.status, waiting.failures) == (JobStatus.PENDING, 1)
     assert waiting.error is not None and waiting.error.details == {"service": "ocr"}
     (again,) = await claim(executor.store)
-    await executor.start(again, on_worked=lambda: None).task
+    await executor.start(again).task
     failed = await executor.store.get(waiting.job_id)
     assert (failed.status, failed.failures, len(failed.attempts)) == (JobStatus.FAILED, 2, 2)
 
@@ -212,7 +211,7 @@ async def test_work_for_which_the_disk_has_no_room_is_tried_again(executor: Exec
     waiting = await run(executor, Job(job_type="large"))
     assert waiting.error is not None
     assert (waiting.status, waiting.error.code) == (JobStatus.PENDING, "FILE_TOO_LARGE")
-    assert "no room on the disk" in waiting.error.message
+    assert "disk is full" in waiting.error.message
 
 
 async def test_a_failure_that_no_retry_can_mend_is_final(executor: Executor) -> None:
@@ -236,7 +235,7 @@ async def test_a_job_that_takes_its_process_down_twice_fails(executor: Executor)
     waiting = await run(executor, Job(job_type="deadly", max_attempts=1))
     assert (waiting.status, waiting.crashes, waiting.failures) == (JobStatus.PENDING, 1, 0)
     (again,) = await claim(executor.store)
-    await executor.start(again, on_worked=lambda: None).task
+    await executor.start(again).task
     failed = await executor.store.get(waiting.job_id)
     assert failed.error is not None
     assert (failed.status, failed.error.code) == (JobStatus.FAILED, "WORKER_CRASHED")

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from secretary.app import download_limits, make_network
-from secretary.config import Settings
-from secretary.download_limits import DownloadLimits
-from secretary.errors import AddressRefused, DownloadFailed
-from secretary.fetch import download
+from secretary.app import Application
+from secretary.config import DownloadLimits, Settings
+from secretary.core.errors import AddressRefused, DownloadFailed
 from secretary.network.client import Network
+from secretary.network.downloads import download
 
 
 @pytest.mark.parametrize(
@@ -40,12 +39,12 @@ async def test_a_name_that_is_unknown_may_be_known_later(tmp_path: Path) -> None
 
 def test_the_settings_say_how_much_and_how_long() -> None:
     values = {"network": {"download_max_mb": 2, "download_timeout_sec": 5}}
-    limits = download_limits(Settings.model_validate(values))
+    limits = Settings.model_validate(values).network.download_limits
     assert (limits.max_bytes, limits.total) == (2 * 1024 * 1024, timedelta(seconds=5))
 
 
 def test_the_settings_say_which_hosts_are_allowed() -> None:
     settings = Settings.model_validate({"network": {"allow_hosts": ["10.0.0.1"]}})
-    make_network(settings).check("http://10.0.0.1/")
+    Application(settings).network.check("http://10.0.0.1/")
     with pytest.raises(AddressRefused):
-        make_network(settings).check("http://10.0.0.2/")
+        Application(settings).network.check("http://10.0.0.2/")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.file_kinds import HEAD, MAX_CONTENTS, kind_of
+from secretary.core.file_types import HEAD, MAX_CONTENTS, detect_file_type
 
 from ..documents import MP4, PNG, WAV, office, open_document, pdf, zipped
 
@@ -96,7 +96,7 @@ KINDS = {
 def kind(tmp_path: Path, content: bytes, name: str = "file") -> str | None:
     path = tmp_path / name
     path.write_bytes(content)
-    return kind_of(path)
+    return detect_file_type(path)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def _memory_of_kind(path: Path) -> str | None:
     """What it is; to find out must not take the memory that the file asks for."""
     tracemalloc.start()
     try:
-        found = kind_of(path)
+        found = detect_file_type(path)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
         return found
     finally:
@@ -186,7 +186,7 @@ def test_whatever_comes_it_answers(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(beginning + rest)
-    assert kind_of(path) in {None, *KINDS}
+    assert detect_file_type(path) in {None, *KINDS}
 
 
 @settings(max_examples=200, deadline=None)
@@ -198,4 +198,4 @@ def test_a_zip_with_a_wrong_byte_is_answered_too(
     content[place % len(content)] = value
     path = tmp_path_factory.getbasetemp() / "torn"
     path.write_bytes(content)
-    assert kind_of(path) in {None, *KINDS}
+    assert detect_file_type(path) in {None, *KINDS}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import NotFound
-from secretary.files import JobFiles
-from secretary.job import Job, JobStatus
+from secretary.core.errors import NotFound
+from secretary.core.job import Job, JobStatus
+from secretary.storage.artifacts import JobFiles
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from secretary import processes
-from secretary.sandbox.guard import Guard
+from secretary.core import processes
+from secretary.worker.sandbox.watchdog import Watchdog
 
 
 def guards(token: str) -> list[int]:
@@ -32,25 +32,25 @@ async def until_there_is_one(token: str) -> int:
 
 
 async def test_a_guard_that_died_is_replaced() -> None:
-    guard = Guard("test-of-a-guard")
+    guard = Watchdog("test-of-a-guard")
     first = await until_there_is_one("test-of-a-guard")
     os.kill(first, signal.SIGKILL)
     async with asyncio.timeout(20):
         while guards("test-of-a-guard") in ([first], []):
-            guard.show_life()
+            guard.heartbeat()
             await asyncio.sleep(0.01)
-    guard.show_life()
+    guard.heartbeat()
     await guard.close()
     assert guards("test-of-a-guard") == []
 
 
 async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_more() -> None:
     token = "test-of-a-new-guard"
-    guard = Guard(token, patience=0.5)
+    guard = Watchdog(token, timeout=0.5)
     first = await until_there_is_one(token)
-    guard.show_life()
+    guard.heartbeat()
     os.kill(first, signal.SIGKILL)
-    work = subprocess.Popen(["sleep", "60"], env={**os.environ, processes.MARK: token})
+    work = subprocess.Popen(["sleep", "60"], env={**os.environ, processes.SANDBOX_VARIABLE: token})
     try:
         code = await asyncio.to_thread(work.wait, 20)
     finally:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from secretary.handlers import BUILTIN
-from secretary.registry import Registry
+from secretary.jobs.registry import Registry
 
 DASHBOARD = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
 
 
 def described() -> Iterator[str]:
     """What the form of a job type tells, without the fields that it leaves to the file."""
-    own = re.search(r"OWN = new Set\(\[(.*)\]\)", (DASHBOARD / "forms.js").read_text())
+    own = re.search(r"HIDDEN_FIELDS = new Set\(\[(.*)\]\)", (DASHBOARD / "forms.js").read_text())
     assert own is not None
     hidden = set(re.findall(r'"(\w+)"', own[1]))
     registry = Registry(BUILTIN)
@@ -23,6 +23,6 @@ def described() -> Iterator[str]:
 
 
 def test_every_hint_has_its_german() -> None:
-    text = (DASHBOARD / "hints.js").read_text()
+    text = (DASHBOARD / "i18n_de.js").read_text()
     told = set(re.findall(r'(?m)^  "([^"]+)": "[^"]+",$', text))
     assert set(described()) <= told

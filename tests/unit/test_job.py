@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from secretary.job import (
-    AccessControl,
-    Batch,
-    Job,
-    JobStatus,
-    Webhook,
-    new_id,
-    utc_now,
-)
-from secretary.parameters import flat_parameters, tidy_parameters
+from secretary.core.job import AccessControl, Batch, Job, JobStatus, Webhook, new_id, utc_now
+from secretary.core.parameters import flatten_parameters, normalize_parameters
 
 KNOWN = frozenset({"url", "pages"})
 
@@ -50,38 +42,38 @@ def values_by_name(document: Any) -> Iterator[tuple[str, Any]]:
 class TestParameters:
     @given(parameters)
     def test_tidying_twice_changes_nothing_more(self, sent: dict[str, Any]) -> None:
-        once = tidy_parameters(sent, KNOWN)
-        assert tidy_parameters(once, KNOWN) == once
+        once = normalize_parameters(sent, KNOWN)
+        assert normalize_parameters(once, KNOWN) == once
 
     @given(parameters)
     def test_tidying_loses_no_name_and_no_value(self, sent: dict[str, Any]) -> None:
-        kept = dict(values_by_name(tidy_parameters(sent, KNOWN)))
+        kept = dict(values_by_name(normalize_parameters(sent, KNOWN)))
         # An empty or missing `extra` says nothing.
         said = {k: v for k, v in values_by_name(sent) if (k, v) != ("extra", None)}
         assert {k: v for k, v in kept.items() if (k, v) != ("extra", None)} == said
 
     @given(parameters)
     def test_a_handler_reads_the_same_before_and_after_tidying(self, sent: dict[str, Any]) -> None:
-        assert flat_parameters(tidy_parameters(sent, KNOWN)) == flat_parameters(sent)
+        assert flatten_parameters(normalize_parameters(sent, KNOWN)) == flatten_parameters(sent)
 
     @given(parameters)
     def test_without_declared_parameters_nothing_moves_into_extra(
         self, sent: dict[str, Any]
     ) -> None:
-        tidy = tidy_parameters(sent, None)
+        tidy = normalize_parameters(sent, None)
         assert {k for k in tidy if k != "extra"} == {k for k in sent if k != "extra"}
 
     def test_an_undeclared_name_moves_under_extra(self) -> None:
-        tidy = tidy_parameters({"url": "a", "colour": "red"}, KNOWN)
+        tidy = normalize_parameters({"url": "a", "colour": "red"}, KNOWN)
         assert tidy == {"url": "a", "extra": {"colour": "red"}}
 
     def test_the_top_level_wins_over_extra(self) -> None:
         sent = {"url": "outer", "extra": {"url": "inner", "extra": {"url": "innermost"}}}
-        assert flat_parameters(sent) == {"url": "outer"}
+        assert flatten_parameters(sent) == {"url": "outer"}
 
     def test_nested_extras_become_one(self) -> None:
         sent = {"extra": {"x": 1, "extra": {"x": 2, "y": 3}}}
-        assert tidy_parameters(sent, KNOWN) == {"extra": {"x": 1, "y": 3}}
+        assert normalize_parameters(sent, KNOWN) == {"extra": {"x": 1, "y": 3}}
 
 
 class TestIds:

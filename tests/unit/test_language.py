@@ -2,8 +2,7 @@
 
 import pytest
 
-from secretary.engines.languages import language_codes
-from secretary.processors.language import detect_language
+from secretary.core.languages import detect_language, language_codes
 
 from ..printed import ENGLISH, GERMAN
 

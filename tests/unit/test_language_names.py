@@ -2,7 +2,7 @@
 
 import pytest
 
-from secretary.engines.language_names import english_name, is_same_language, language_code
+from secretary.core.languages import english_name, is_same_language, language_code
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
-from secretary.job import JobStatus
-from secretary.legacy import Unreadable, batch_of, job_of
-from secretary.legacy.documents import WORKER
+from secretary.core.job import JobStatus
+from secretary.migration.legacy_documents import (
+    LEGACY_WORKER_ID,
+    UnreadableDocument,
+    convert_batch,
+    convert_job,
+)
 
 CREATED = datetime(2025, 3, 6, 12, 56, 36, 123000, tzinfo=UTC)
 ZIP = b"PK\x05\x06" + bytes(18)
@@ -32,7 +36,7 @@ class TestJobs:
             "assets": ["/cache/pdf/x/image_001.jpg"],
             "made": CREATED,
         }
-        job = job_of(
+        job = convert_job(
             document(
                 job_name="A talk",
                 results=results,
@@ -57,7 +61,7 @@ class TestJobs:
             ("u-9",),
         )
         assert [(e.level, e.message) for e in job.logs] == [("warning", "slow"), ("info", "a line")]
-        assert (job.attempt, job.worker_id, job.progress.percent) == (1, WORKER, 100)
+        assert (job.attempt, job.worker_id, job.progress.percent) == (1, LEGACY_WORKER_ID, 100)
 
     @pytest.mark.parametrize(
         ("told", "status"),
@@ -71,30 +75,30 @@ class TestJobs:
         ],
     )
     def test_states_have_their_counterparts(self, told: str, status: str) -> None:
-        assert job_of(document(status=told)).record.job.status.value == status
+        assert convert_job(document(status=told)).record.job.status.value == status
 
     def test_a_job_that_was_running_has_failed_and_says_why(self) -> None:
-        job = job_of(document(status="processing", processing_started_at=CREATED)).record.job
+        job = convert_job(document(status="processing", processing_started_at=CREATED)).record.job
         assert job.error is not None and job.error.code == "WORKER_CRASHED"
         assert job.completed_at is not None
 
     def test_a_job_that_was_running_may_run_again(self) -> None:
-        record = job_of(document(status="processing"), running="pending").record
+        record = convert_job(document(status="processing"), running="pending").record
         assert (record.job.status, record.job.attempt) == (JobStatus.PENDING, 0)
         assert record.job.progress.percent == 0
 
     def test_the_error_is_kept_in_whatever_form(self) -> None:
         told = {"code": "PROCESSING_TIMEOUT", "message": "2 h", "details": ["a"]}
-        error = job_of(document(status="failed", error=told)).record.job.error
+        error = convert_job(document(status="failed", error=told)).record.job.error
         assert error is not None
         assert (error.code, error.details) == ("PROCESSING_TIMEOUT", {"told": ["a"]})
         for other, message in (("boom", "boom"), (None, "The older service told no reason")):
-            error = job_of(document(status="failed", error=other)).record.job.error
+            error = convert_job(document(status="failed", error=other)).record.job.error
             assert error is not None and (error.code, error.message) == ("INTERNAL_ERROR", message)
 
     def test_nested_extras_are_folded(self) -> None:
         parameters = {"a": 1, "extra": {"b": 2, "extra": {"c": 3, "b": 0}}}
-        job = job_of(document(parameters=parameters)).record.job
+        job = convert_job(document(parameters=parameters)).record.job
         assert job.parameters == {"a": 1, "extra": {"b": 2, "c": 3}}
 
     @pytest.mark.parametrize(
@@ -106,21 +110,21 @@ class TestJobs:
         ],
     )
     def test_no_token_stays_in_the_parameters(self, parameters: dict[str, Any]) -> None:
-        job = job_of(document(status="pending", parameters=parameters)).record.job
+        job = convert_job(document(status="pending", parameters=parameters)).record.job
         assert job.webhook is not None
         assert (job.webhook.url, job.webhook.token) == ("https://x.org/h", "SECRET")
         assert "SECRET" not in str(job.parameters)
 
     def test_a_webhook_hears_of_a_job_that_waits_and_not_of_an_old_one(self) -> None:
         webhook = {"url": "https://x.org/h", "headers": {"Authorization": "Bearer x"}}
-        assert job_of(document(status="pending", webhook=webhook)).record.telling.due_at
-        ended = job_of(document(webhook=webhook)).record
-        assert ended.telling.due_at is None and ended.job.webhook is not None
+        assert convert_job(document(status="pending", webhook=webhook)).record.outbox.due_at
+        ended = convert_job(document(webhook=webhook)).record
+        assert ended.outbox.due_at is None and ended.job.webhook is not None
 
     def test_an_archive_becomes_a_file(self) -> None:
         data = base64.b64encode(ZIP).decode()
         results = {"archive_data": data, "archive_filename": "../a/talk.zip"}
-        older = job_of(document(results=results))
+        older = convert_job(document(results=results))
         job = older.record.job
         assert older.archive == ZIP
         assert job.results == {
@@ -129,26 +133,26 @@ class TestJobs:
         }
 
     def test_an_archive_that_is_none_is_left_out(self) -> None:
-        older = job_of(document(results={"archive_data": "no base64!", "x": 1}))
+        older = convert_job(document(results={"archive_data": "no base64!", "x": 1}))
         assert (older.archive, older.record.job.results) == (None, {"x": 1})
 
     def test_an_id_of_another_form_becomes_one_of_ours_always_the_same(self) -> None:
-        ids = {job_of(document(job_id=own)).record.record_id for own in ("a b", "a b", "../x")}
+        ids = {convert_job(document(job_id=own)).record.record_id for own in ("a b", "a b", "../x")}
         assert len(ids) == 2 and all(one.startswith("job-") for one in ids)
         without = document()
         del without["job_id"], without["created_at"]
-        record = job_of(without).record
+        record = convert_job(without).record
         assert record.record_id.startswith("job-")
         assert record.job.created_at == datetime(2025, 3, 6, 11, 42, 44, tzinfo=UTC)
 
     def test_a_job_of_a_batch_that_is_not_active_waits_for_it(self) -> None:
         given = document(status="pending", batch_id="batch-1")
-        assert job_of(given, inactive={"batch-1"}).record.held
-        assert not job_of(given, inactive={"batch-2"}).record.held
+        assert convert_job(given, inactive={"batch-1"}).record.paused
+        assert not convert_job(given, inactive={"batch-2"}).record.paused
 
     def test_of_very_many_log_entries_the_last_are_kept(self) -> None:
         logs = [{"timestamp": CREATED, "level": "info", "message": str(n)} for n in range(1010)]
-        record = job_of(document(logs=logs)).record
+        record = convert_job(document(logs=logs)).record
         assert (len(record.job.logs), record.dropped_logs) == (1000, 10)
         assert record.job.logs[0].message == "10"
 
@@ -164,18 +168,18 @@ class TestJobs:
         ],
     )
     def test_what_cannot_be_read_says_why(self, fields: dict[str, Any], reason: str) -> None:
-        with pytest.raises(Unreadable, match=reason):
-            job_of(document(**fields))
+        with pytest.raises(UnreadableDocument, match=reason):
+            convert_job(document(**fields))
 
     def test_times_of_other_zones_are_told_in_utc(self) -> None:
         zone = timezone(timedelta(hours=2))
         told = CREATED.astimezone(zone)
-        assert job_of(document(created_at=told)).record.job.created_at == CREATED
+        assert convert_job(document(created_at=told)).record.job.created_at == CREATED
 
 
 class TestBatches:
     def test_a_batch_keeps_what_was_told_but_its_counters(self) -> None:
-        batch = batch_of(
+        batch = convert_batch(
             {
                 "batch_id": "batch-1",
                 "batch_name": "FOSDEM ecosocial",
@@ -198,5 +202,5 @@ class TestBatches:
 
     def test_a_batch_with_jobs_that_wait_has_not_ended(self) -> None:
         given = {"batch_id": "batch-1", "status": "completed", "created_at": CREATED}
-        assert batch_of(given, still_open={"batch-1"}).batch.completed_at is None
-        assert batch_of(given).batch.completed_at == CREATED
+        assert convert_batch(given, still_open={"batch-1"}).batch.completed_at is None
+        assert convert_batch(given).batch.completed_at == CREATED

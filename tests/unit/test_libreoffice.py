@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from pptx import Presentation
 
-from secretary.errors import (
+from secretary.core.errors import (
     EngineUnavailable,
     FileCorrupt,
     FileEncrypted,
@@ -25,9 +25,9 @@ from secretary.errors import (
     UnsupportedFile,
     WorkerCrashed,
 )
-from secretary.processes import find
-from secretary.processors.libreoffice import to_pdf
-from secretary.sandbox import Sandbox
+from secretary.core.processes import find
+from secretary.documents.office.libreoffice import convert_to_pdf
+from secretary.worker.sandbox import Sandbox
 
 from ..answering import answering
 from ..documents import office, pdf, zipped
@@ -125,7 +125,7 @@ class TestConversion:
         document.add_paragraph("Grüße")
         document.save(str(source))
         before = source.read_bytes()
-        made = to_pdf(str(source), "docx", str(into), timeout_s=SECONDS)
+        made = convert_to_pdf(str(source), "docx", str(into), timeout_s=SECONDS)
         assert made == str(into / "document.pdf")
         assert text_of(made) == ["Grüße"]
         assert [path.name for path in into.iterdir()] == ["document.pdf"]
@@ -139,19 +139,19 @@ class TestConversion:
             slide = presentation.slides.add_slide(presentation.slide_layouts[5])
             slide.shapes.title.text = title
         presentation.save(str(tmp_path / "file"))
-        made = to_pdf(str(tmp_path / "file"), "pptx", str(into), timeout_s=SECONDS)
+        made = convert_to_pdf(str(tmp_path / "file"), "pptx", str(into), timeout_s=SECONDS)
         assert text_of(made) == ["One", "Two"]
 
     def test_sheets_become_pages(self, tmp_path: Path, into: Path) -> None:
         book = openpyxl.Workbook()
         book.active["A1"] = "=1+1"
         book.save(tmp_path / "file")
-        made = to_pdf(str(tmp_path / "file"), "xlsx", str(into), timeout_s=SECONDS)
+        made = convert_to_pdf(str(tmp_path / "file"), "xlsx", str(into), timeout_s=SECONDS)
         assert "2" in text_of(made)[0].split()
 
     def test_a_text_keeps_its_letters(self, tmp_path: Path, into: Path) -> None:
         (tmp_path / "a.csv").write_bytes("Größe;1,5\n".encode("cp1252"))
-        made = to_pdf(str(tmp_path / "a.csv"), "text", str(into), timeout_s=SECONDS)
+        made = convert_to_pdf(str(tmp_path / "a.csv"), "text", str(into), timeout_s=SECONDS)
         assert "Größe" in text_of(made)[0]
         assert ";" not in text_of(made)[0]
 
@@ -170,7 +170,7 @@ class TestConversion:
                 for at, link in enumerate([f"{address}/b", (tmp_path / "secret.txt").as_uri()])
             )
             (tmp_path / "file").write_bytes(odt_of(f"<text:p>Seen{shown}</text:p>{taken}"))
-            made = to_pdf(str(tmp_path / "file"), "odt", str(into), timeout_s=SECONDS)
+            made = convert_to_pdf(str(tmp_path / "file"), "odt", str(into), timeout_s=SECONDS)
         assert asked == []
         assert text_of(made)[0].split() == ["Seen", "kept", "kept"]
         with pypdfium2.PdfDocument(made) as document:
@@ -182,20 +182,20 @@ class TestConversion:
                 f'<html><link rel="stylesheet" href="{address}/a.css"><img src="{address}/a.png">'
                 f'<iframe src="{address}/b"></iframe><p>Seen</p></html>'
             )
-            made = to_pdf(str(tmp_path / "file"), "html", str(into), timeout_s=SECONDS)
+            made = convert_to_pdf(str(tmp_path / "file"), "html", str(into), timeout_s=SECONDS)
         assert asked == []
         assert "Seen" in text_of(made)[0]
 
     def test_what_cannot_be_loaded_is_corrupt_not_a_text(self, tmp_path: Path, into: Path) -> None:
         (tmp_path / "file").write_bytes(office("word"))
         with pytest.raises(FileCorrupt, match="cannot read the document"):
-            to_pdf(str(tmp_path / "file"), "docx", str(into), timeout_s=SECONDS)
+            convert_to_pdf(str(tmp_path / "file"), "docx", str(into), timeout_s=SECONDS)
         assert list(into.iterdir()) == []
 
     def test_past_its_time_all_of_it_ends(self, tmp_path: Path, into: Path) -> None:
         source = long_document(tmp_path / "file")
         with pytest.raises(ProcessingTimeout, match="within 1 s"):
-            to_pdf(str(source), "docx", str(into), timeout_s=1.0)
+            convert_to_pdf(str(source), "docx", str(into), timeout_s=1.0)
         assert gone(into)
         assert list(into.iterdir()) == []
 
@@ -203,7 +203,7 @@ class TestConversion:
         self, tmp_path: Path, into: Path
     ) -> None:
         source = long_document(tmp_path / "file")
-        call = partial(to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
+        call = partial(convert_to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
         running = asyncio.create_task(asyncio.to_thread(call))
         workers = await until(lambda: [pid for pid, line in named(into).items() if ".bin" in line])
         os.kill(workers[0], signal.SIGKILL)
@@ -219,7 +219,7 @@ class TestConversion:
         sandbox = Sandbox(1)
         await sandbox.open()
         try:
-            call = partial(to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
+            call = partial(convert_to_pdf, str(source), "docx", str(into), timeout_s=SECONDS)
             running = asyncio.create_task(sandbox.run(call))
             await until(lambda: any("soffice.bin" in line for line in named(into).values()))
             if is_killed:
@@ -250,7 +250,7 @@ def test_what_is_no_use_to_try_is_refused_by_name(
 ) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(error):
-        to_pdf(str(tmp_path / "file"), kind, str(tmp_path), timeout_s=SECONDS)
+        convert_to_pdf(str(tmp_path / "file"), kind, str(tmp_path), timeout_s=SECONDS)
 
 
 def test_without_it_the_error_says_what_to_install(
@@ -260,4 +260,4 @@ def test_without_it_the_error_says_what_to_install(
         pytest.skip("It is where every Mac has it")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EngineUnavailable, match="install libreoffice-impress-nogui"):
-        to_pdf(str(tmp_path / "file"), "docx", str(tmp_path), timeout_s=SECONDS)
+        convert_to_pdf(str(tmp_path / "file"), "docx", str(tmp_path), timeout_s=SECONDS)

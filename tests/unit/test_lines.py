@@ -1,24 +1,24 @@
 """Words put together to lines."""
 
-from secretary.engines.speech import Said
-from secretary.processors.speech.lines import lines, within
-from secretary.processors.speech.pieces import Span
+from secretary.media.speech.chunking import Span
+from secretary.media.speech.engines import Word
+from secretary.media.speech.transcribe import lines, within
 
 
-def spoken(text: str, *, seconds: float = 0.4) -> list[Said]:
+def spoken(text: str, *, seconds: float = 0.4) -> list[Word]:
     return [
-        Said(at * seconds, (at + 1) * seconds, f" {word}") for at, word in enumerate(text.split())
+        Word(at * seconds, (at + 1) * seconds, f" {word}") for at, word in enumerate(text.split())
     ]
 
 
 def test_a_sentence_is_a_line() -> None:
     found = lines(spoken("He came. She left."))
-    assert found == [Said(0.0, 0.8, "He came."), Said(0.8, 1.6, "She left.")]
+    assert found == [Word(0.0, 0.8, "He came."), Word(0.8, 1.6, "She left.")]
 
 
 def test_a_pause_ends_a_line() -> None:
-    assert len(lines([Said(0.0, 0.4, " one"), Said(1.3, 1.7, " two")])) == 2
-    assert len(lines([Said(0.0, 0.4, " one"), Said(1.0, 1.4, " two")])) == 1
+    assert len(lines([Word(0.0, 0.4, " one"), Word(1.3, 1.7, " two")])) == 2
+    assert len(lines([Word(0.0, 0.4, " one"), Word(1.0, 1.4, " two")])) == 1
 
 
 def test_a_long_sentence_is_parted_at_a_comma() -> None:
@@ -31,21 +31,21 @@ def test_a_line_without_marks_has_an_end_too() -> None:
 
 
 def test_marks_alone_are_nothing_said() -> None:
-    assert lines([Said(0.0, 1.0, " ."), Said(1.0, 2.0, " .")]) == []
+    assert lines([Word(0.0, 1.0, " ."), Word(1.0, 2.0, " .")]) == []
 
 
 def test_a_word_that_reaches_into_silence_is_kept_to_its_speech() -> None:
     speech = [Span(1.0, 2.0), Span(6.0, 7.0)]
-    words = [Said(0.0, 1.4, " He"), Said(1.4, 4.0, " came"), Said(4.0, 6.5, " She")]
+    words = [Word(0.0, 1.4, " He"), Word(1.4, 4.0, " came"), Word(4.0, 6.5, " She")]
     assert list(within(speech, words)) == [
-        Said(1.0, 1.4, " He"), Said(1.4, 2.0, " came"), Said(6.0, 6.5, " She"),
+        Word(1.0, 1.4, " He"), Word(1.4, 2.0, " came"), Word(6.0, 6.5, " She"),
     ]  # fmt: skip
 
 
 def test_a_gap_within_a_word_does_not_shorten_it() -> None:
     speech = [Span(1.0, 1.3), Span(1.5, 2.0)]
-    assert list(within(speech, [Said(1.0, 2.0, " library")])) == [Said(1.0, 2.0, " library")]
+    assert list(within(speech, [Word(1.0, 2.0, " library")])) == [Word(1.0, 2.0, " library")]
 
 
 def test_a_word_outside_of_all_speech_keeps_its_time() -> None:
-    assert list(within([Span(1.0, 2.0)], [Said(3.0, 3.5, " oh")])) == [Said(3.0, 3.5, " oh")]
+    assert list(within([Span(1.0, 2.0)], [Word(3.0, 3.5, " oh")])) == [Word(3.0, 3.5, " oh")]

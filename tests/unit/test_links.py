@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.processors.web.links import (
+from secretary.web.links import (
     LONGEST_URL,
     Link,
     LinkKind,

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from secretary.engines.llm import Endpoints, Llm, LlmOptions
-from secretary.engines.llm.vision import page_markdown
-from secretary.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
-from secretary.resources import ResourceCalculator
+from secretary.core.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
+from secretary.core.job import ResourceCalculator
+from secretary.llm import Endpoints, Llm, LlmOptions
+from secretary.llm.vision import page_markdown
 
 from ..asking import asking
 from ..llm_server import (
@@ -211,7 +211,7 @@ class TestFailures:
         assert error.message == "The endpoint of the language model refuses the request (404)"
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
-        error, server = await failure_of(hangs, timeout_seconds=0.3)
+        error, server = await failure_of(hangs, timeout_sec=0.3)
         assert isinstance(error, UpstreamFailed) and error.retryable
         assert "did not answer in 0.3 s: see llm.timeout_sec" in error.message
         assert len(server.requests) == 1
@@ -297,12 +297,12 @@ class TestSecrets:
 def test_the_library_is_not_loaded_before_it_is_needed() -> None:
     program = f"""
 import sys; sys.path[:] = {sys.path!r}
-import secretary.engines.llm, secretary.isolation, secretary.app, secretary.api
+import secretary.llm, secretary.worker.isolation, secretary.app, secretary.api
 print(*sys.modules)"""
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "secretary.engines.llm" in result.stdout.split()
+    assert "secretary.llm" in result.stdout.split()
     assert not {"jsonschema_rs", "openai", "httpx2"} & set(result.stdout.split())
 
 

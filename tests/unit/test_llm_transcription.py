@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from secretary.engines.llm import Endpoints, Llm, Price
-from secretary.engines.speech import Heard
-from secretary.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
-from secretary.resources import ResourceCalculator
+from secretary.core.errors import EngineUnavailable, JobFailed, UpstreamFailed, UpstreamRefused
+from secretary.core.job import ResourceCalculator
+from secretary.llm import Endpoints, Llm, Price
+from secretary.media.speech.engines import Transcription
 
 from ..asking import asking
 from ..llm_server import (
@@ -37,7 +37,7 @@ NO_VERBOSE = fails(
 BARE = gives(b'{"text": " Hello there. "}')
 
 
-async def listen(llm: Llm, **options: Any) -> Heard:
+async def listen(llm: Llm, **options: Any) -> Transcription:
     return await llm.transcribe(WAV, **{"file_name": "piece.wav", "seconds": 10, **options})
 
 
@@ -110,7 +110,7 @@ class TestAnEndpointWithoutTimes:
     async def test_is_asked_for_the_bare_text(self) -> None:
         async with asking(NO_VERBOSE, BARE) as (server, llm):
             found = await listen(llm, language="en")
-        assert found == Heard(language="en", said=((0, 10, "Hello there."),), confidence=0)  # type: ignore[arg-type]
+        assert found == Transcription(language="en", said=((0, 10, "Hello there."),), confidence=0)  # type: ignore[arg-type]
         formats = [request["response_format"] for request in server.requests]
         assert formats == ["verbose_json", "json"]
         assert "timestamp_granularities[]" not in server.requests[1]
@@ -215,7 +215,7 @@ class TestFailures:
         assert len(server.requests) == 1
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
-        error, _ = await failure_of(hangs, timeout_seconds=0.3)
+        error, _ = await failure_of(hangs, timeout_sec=0.3)
         assert isinstance(error, UpstreamFailed) and error.retryable
         assert "did not answer in 0.3 s" in error.message
 

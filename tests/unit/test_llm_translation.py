@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import ContextExceeded, EngineUnavailable, UpstreamFailed
+from secretary.core.errors import ContextExceeded, EngineUnavailable, UpstreamFailed
 
 from ..asking import asking
 from ..llm_server import KEY, Reads, Reply, fails, says

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from secretary import JobContext, Registry, handles, logs
-from secretary.executor import Executor
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Job
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
-from secretary.store import JobStore
+from secretary import JobContext, Registry, handles
+from secretary.core.job import Job
+from secretary.jobs.handler import AnyParameters
+from secretary.observability import logging as logs
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
+from secretary.store import Store
+from secretary.worker.executor import Executor
+from secretary.worker.sandbox import Sandbox
 
 from ..contract.given import claim
 
@@ -28,7 +29,7 @@ logger = logging.getLogger("tests.handler")
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     written = io.StringIO()
-    handler = logs.handler(written, as_json=True)
+    handler = logs.log_handler(written, as_json=True)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     yield written
@@ -41,7 +42,7 @@ async def talks(ctx: JobContext[AnyParameters]) -> None:
 
 
 async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
-    store: JobStore, tmp_path: Path, lines: io.StringIO
+    store: Store, tmp_path: Path, lines: io.StringIO
 ) -> None:
     executor = Executor(
         store=store,
@@ -52,7 +53,7 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
     )
     job = Job(job_type="talks", traceparent=TRACE)
     await store.add([job])
-    await executor.start((await claim(store))[0], on_worked=lambda: None).task
+    await executor.start((await claim(store))[0]).task
     logger.info("Afterwards")
     during, after = (json.loads(line) for line in lines.getvalue().splitlines())
     assert (during["job_id"], during["trace_id"]) == (job.job_id, TRACE.split("-")[1])
@@ -61,7 +62,7 @@ async def test_while_a_job_runs_each_record_has_its_id_and_its_trace(
 
 def test_nobody_can_write_a_record_of_their_own() -> None:
     written = io.StringIO()
-    handler = logs.handler(written, as_json=False)
+    handler = logs.log_handler(written, as_json=False)
     text = "a\n2026-11-16 INFO [job-1] secretary: All is well\r\x1b[2J\x00\u2028b"
     try:
         raise ValueError(text)

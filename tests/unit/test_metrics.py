@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from secretary import JobContext, Registry, handles
-from secretary.desk import Desk
-from secretary.errors import FileCorrupt, StoreUnavailable, UpstreamFailed
-from secretary.executor import Executor, Stop
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Job
-from secretary.metrics import Metrics
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
-from secretary.store import JobStore
-from secretary.upkeep import Upkeep, UpkeepOptions
-from secretary.vitals import Vitals
+from secretary.core.errors import FileCorrupt, StoreUnavailable, UpstreamFailed
+from secretary.core.job import Job
+from secretary.jobs.handler import AnyParameters
+from secretary.jobs.service import JobService
+from secretary.observability.metrics import Metrics
+from secretary.observability.service_stats import ServiceStats
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
+from secretary.store import Store
+from secretary.worker.executor import Executor, Stop
+from secretary.worker.maintenance import Maintenance, MaintenanceOptions
+from secretary.worker.sandbox import Sandbox
 
 from ..contract.given import LAPSED, LEASE, claim, worker
 
@@ -45,22 +45,22 @@ async def slow(ctx: Context) -> None:
 
 
 @pytest.fixture
-def desk(store: JobStore, tmp_path: Path) -> Desk:
-    return Desk(store, Registry([good, bad, flaky, slow]), JobFiles(tmp_path))
+def job_service(store: Store, tmp_path: Path) -> JobService:
+    return JobService(store, Registry([good, bad, flaky, slow]), JobFiles(tmp_path))
 
 
 @pytest.fixture
-def metrics(desk: Desk) -> Metrics:
-    return Metrics(desk.registry.job_types, Vitals(desk))
+def metrics(job_service: JobService) -> Metrics:
+    return Metrics(job_service.registry.job_types, ServiceStats(job_service))
 
 
 @pytest.fixture
-def executor(desk: Desk, metrics: Metrics, tmp_path: Path) -> Executor:
+def executor(job_service: JobService, metrics: Metrics, tmp_path: Path) -> Executor:
     return Executor(
-        store=desk.store,
-        registry=desk.registry,
+        store=job_service.store,
+        registry=job_service.registry,
         sandbox=Sandbox(1),
-        files=desk.files,
+        files=job_service.files,
         sources=Sources(tmp_path),
         observer=metrics,
     )
@@ -71,7 +71,7 @@ async def run(
 ) -> None:
     await executor.store.add([Job(job_type=job_type)])
     (job,) = await claim(executor.store, lease=lease)
-    execution = executor.start(job, on_worked=lambda: None)
+    execution = executor.start(job)
     if stop is not None:
         await asyncio.sleep(0)
         execution.stop(stop)
@@ -101,20 +101,20 @@ async def test_it_tells_how_jobs_ended(executor: Executor, metrics: Metrics) -> 
 
 
 async def test_it_tells_which_leases_were_lost_and_which_jobs_rescued(
-    executor: Executor, metrics: Metrics, desk: Desk
+    executor: Executor, metrics: Metrics, job_service: JobService
 ) -> None:
     await run(executor, "slow", stop=Stop.LOST, lease=LAPSED)
-    await Upkeep(desk.store, desk.files, UpkeepOptions(), metrics).rescue()
+    await Maintenance(job_service.store, job_service.files, MaintenanceOptions(), metrics).rescue()
     found = await told(metrics)
     assert found['secretary_leases_lost_total{job_type="slow"}'] == 1
     assert found['secretary_jobs_rescued_total{end="queued"}'] == 1
     assert 'secretary_job_run_seconds_count{job_type="slow"}' not in found
 
 
-async def test_it_tells_what_the_store_holds(metrics: Metrics, store: JobStore) -> None:
+async def test_it_tells_what_the_store_holds(metrics: Metrics, store: Store) -> None:
     for job_type in ("good", "good", "bad"):
         await store.add([Job(job_type=job_type)])
-    await store.enlist(worker(), LEASE)
+    await store.register_worker(worker(), LEASE)
     found = await told(metrics)
     assert found['secretary_jobs{job_type="good",status="pending"}'] == 2
     assert found['secretary_jobs{job_type="bad",status="pending"}'] == 1
@@ -124,7 +124,7 @@ async def test_it_tells_what_the_store_holds(metrics: Metrics, store: JobStore) 
 
 
 async def test_types_that_clients_make_up_share_one_series(
-    executor: Executor, metrics: Metrics, store: JobStore
+    executor: Executor, metrics: Metrics, store: Store
 ) -> None:
     for n in range(3):
         await run(executor, f"made-up-{n}")
@@ -141,10 +141,10 @@ async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
         async def counts(self) -> None:
             raise StoreUnavailable("away")
 
-        workers = waiting_since = events_due_since = counts
+        workers = waiting_since = next_event_due_at = counts
 
-    desk = Desk(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
-    metrics = Metrics((), Vitals(desk))
+    job_service = JobService(Away(), Registry(), JobFiles(tmp_path))  # type: ignore[arg-type]  # it only breaks
+    metrics = Metrics((), ServiceStats(job_service))
     metrics.answered("GET", "/api/jobs", 503, 0.1)
     found = await told(metrics)
     assert found["secretary_store_up"] == 0
@@ -152,8 +152,8 @@ async def test_without_the_store_it_tells_what_it_knows(tmp_path: Path) -> None:
     assert found[requests] == 1
 
 
-async def test_two_in_one_process_do_not_meet(desk: Desk) -> None:
-    one, other = (Metrics(["good"], Vitals(desk)) for _ in range(2))
+async def test_two_in_one_process_do_not_meet(job_service: JobService) -> None:
+    one, other = (Metrics(["good"], ServiceStats(job_service)) for _ in range(2))
     one.answered("GET", "/api/jobs", 200, 0.1)
     assert "secretary_http_requests_total{" in (await one.exposition()).decode()
     assert "secretary_http_requests_total{" not in (await other.exposition()).decode()
@@ -164,8 +164,8 @@ async def test_it_tells_how_much_room_there_is(metrics: Metrics, tmp_path: Path)
     assert 0 < found["secretary_disk_free_bytes"] < found["secretary_disk_total_bytes"]
 
 
-async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: JobStore) -> None:
-    desk = Desk(store, Registry(), JobFiles(Path("/nowhere/at/all")))
-    found = await told(Metrics((), Vitals(desk)))
+async def test_a_data_directory_that_went_away_is_no_reason_to_be_silent(store: Store) -> None:
+    job_service = JobService(store, Registry(), JobFiles(Path("/nowhere/at/all")))
+    found = await told(Metrics((), ServiceStats(job_service)))
     assert "secretary_disk_free_bytes" not in found
     assert found["secretary_store_up"] == 1

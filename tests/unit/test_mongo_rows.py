@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from secretary.job import AccessControl, Job, JobError, JobStatus, Progress, Webhook
+from secretary.core.job import AccessControl, Job, JobError, JobStatus, Progress, Webhook
 from secretary.store.mongo.rows import (
     error_from,
     error_to,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.errors import AddressRefused, DownloadFailed
+from secretary.core.errors import AddressRefused, DownloadFailed
 from secretary.network.client import Network
 from tests.unit.test_addresses import private_addresses, spelling
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileCorrupt, FileEncrypted
+from secretary.core.errors import FileCorrupt, FileEncrypted
 
 from ..documents import PNG, zipped
 from ..office_files import markdown, read

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from secretary.processors.office.blocks import (
+from secretary.documents.office.blocks import (
     Block,
     Code,
     Heading,
@@ -18,7 +18,7 @@ from secretary.processors.office.blocks import (
     Style,
     Table,
 )
-from secretary.processors.office.markdown import to_markdown
+from secretary.documents.office.markdown import to_markdown
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 #: Signs that mean something to Markdown, among letters.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileCorrupt, FileEncrypted, FileTooLarge
+from secretary.core.errors import FileCorrupt, FileEncrypted, FileTooLarge
 
 from ..documents import PNG
 from ..office_files import ODF_NAMES, markdown, odf_of, odt_of, read

@@ -8,8 +8,8 @@ from pathlib import Path
 import docx
 from PIL import Image
 
-from secretary.processors.office.reading import read_office
-from secretary.sandbox import Sandbox
+from secretary.documents.office.pages import read_office
+from secretary.worker.sandbox import Sandbox
 
 
 async def test_a_document_is_read_in_a_sandbox(tmp_path: Path) -> None:
@@ -33,11 +33,11 @@ async def test_a_document_is_read_in_a_sandbox(tmp_path: Path) -> None:
 
 def test_who_only_sends_the_work_loads_no_parsers() -> None:
     program = (
-        f"import sys; sys.path[:] = {sys.path!r}; import secretary.processors.office.reading;"
-        " import secretary.processors.libreoffice; print(*sys.modules)"
+        f"import sys; sys.path[:] = {sys.path!r}; import secretary.documents.office.pages;"
+        " import secretary.documents.office.libreoffice; print(*sys.modules)"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "secretary.processors.office.reading" in result.stdout.split()
+    assert "secretary.documents.office.pages" in result.stdout.split()
     assert not {"lxml", "PIL"} & set(result.stdout.split())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileCorrupt
+from secretary.core.errors import FileCorrupt
 
 from ..documents import PNG
 from ..office_files import markdown, read

@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pptx import Presentation
 
-from secretary.errors import (
+from secretary.core.errors import (
     FileCorrupt,
     FileEncrypted,
     FileTooLarge,
     SecretaryError,
     UnsupportedFile,
 )
-from secretary.file_kinds import kind_of
+from secretary.core.file_types import detect_file_type
 
 from ..documents import PNG, zipped
 from ..good_files import saved
@@ -366,7 +366,7 @@ def test_macros_are_passed_over(tmp_path: Path) -> None:
 def test_a_page_that_is_called_docx_is_read_as_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "letter.docx"
     path.write_bytes(b"<!DOCTYPE html><h1>Page</h1>")
-    kind = kind_of(path)
+    kind = detect_file_type(path)
     assert kind == "html"
     assert markdown(path, kind, tmp_path) == "# Page\n"
 

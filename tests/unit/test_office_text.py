@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileTooLarge
+from secretary.core.errors import FileTooLarge
 
 from ..office_files import markdown, read
 

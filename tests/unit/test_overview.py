@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from secretary.api import create_api
-from secretary.api.overview import Span, series
-from secretary.desk import Desk
-from secretary.files import JobFiles
+from secretary.api.system import Span, series
+from secretary.core.job import Completed, Failed, JobError, new_id
 from secretary.handlers import BUILTIN
-from secretary.job import Completed, Failed, JobError, new_id
-from secretary.registry import Registry
-from secretary.store import JobStore
-from secretary.store.activity import Activity, rung_of
+from secretary.jobs.registry import Registry
+from secretary.jobs.service import JobService
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Store
+from secretary.store.stats import Throughput, bucket_of
 from tests.no_tls import NO_TLS
 from tests.serving import serving
 
@@ -27,10 +27,10 @@ CORRUPT = JobError(code="FILE_CORRUPT", message="It is damaged")
 
 
 @pytest.fixture
-async def client(store: JobStore, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    desk = Desk(store, Registry(BUILTIN), JobFiles(tmp_path))
+async def client(store: Store, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    job_service = JobService(store, Registry(BUILTIN), JobFiles(tmp_path))
     async with (
-        serving(create_api(desk, api_keys=["all", "anns:ann"])) as url,
+        serving(create_api(job_service, api_keys=["all", "anns:ann"])) as url,
         httpx.AsyncClient(base_url=url, verify=NO_TLS, trust_env=False) as client,
     ):
         yield client
@@ -58,11 +58,11 @@ class TestSpans:
         assert (span.since.second, span.since.minute % min(step, 60)) == (0, 0)
 
     def test_every_part_is_told_all_together_and_by_type(self) -> None:
-        second, minute = (rung_of(timedelta(seconds=n)) for n in (1, 60))
+        second, minute = (bucket_of(timedelta(seconds=n)) for n in (1, 60))
         ended = [
-            Activity(part=0, job_type="pdf", completed=3, waits={second: 3}),
-            Activity(part=0, job_type="audio", failed={"X": 2, "Y": 1}, waits={minute: 3}),
-            Activity(part=29, job_type="pdf", cancelled=1, failed={"X": 1}),
+            Throughput(interval=0, job_type="pdf", completed=3, waits={second: 3}),
+            Throughput(interval=0, job_type="audio", failed={"X": 2, "Y": 1}, waits={minute: 3}),
+            Throughput(interval=29, job_type="pdf", cancelled=1, failed={"X": 1}),
         ]
         told = series(ended, Span.up_to(NOON, timedelta(minutes=60)))
         assert len(told) == 30
@@ -80,7 +80,7 @@ class TestSpans:
 
 class TestOverview:
     async def test_it_adds_up_however_many_jobs_ended(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         for _ in range(3):
             await store.finish(await claimed(store), Completed())
@@ -96,7 +96,7 @@ class TestOverview:
         assert (told["part_s"], told["of_user"]) == (120, None)
 
     async def test_a_user_is_told_of_his_own_jobs(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await store.finish(await claimed(store, user_id="ann"), Completed())
         await store.finish(await claimed(store, user_id="bob"), Completed())
@@ -107,10 +107,10 @@ class TestOverview:
         assert everything["jobs"]["completed"] == 2
 
     async def test_each_worker_is_told_with_the_slots_it_uses(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         await claimed(store)
-        await store.enlist(worker("worker-2"), timedelta(seconds=60))
+        await store.register_worker(worker("worker-2"), timedelta(seconds=60))
         told = await ask(client, "/api/overview")
         crew = {one["worker_id"]: (one["busy"], one["slots"]) for one in told["crew"]}
         assert crew == {"worker-1": (1, 3), "worker-2": (0, 3)}
@@ -118,7 +118,7 @@ class TestOverview:
 
 class TestSearching:
     async def test_a_whole_id_finds_its_job_or_the_jobs_of_its_batch(
-        self, client: httpx.AsyncClient, store: JobStore
+        self, client: httpx.AsyncClient, store: Store
     ) -> None:
         batch, jobs = await add_batch(store, 3)
         await add_batch(store, 2)

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from secretary.engines.ocr import Line, Word, open_engine
-from secretary.processors.paragraphs import as_markdown, as_text
-from secretary.processors.recognition import recognise
+from secretary.documents.ocr.engines import OcrLine, OcrWord, open_engine
+from secretary.documents.ocr.paragraphs import as_markdown, as_text
+from secretary.documents.ocr.recognition import recognise
 
 from ..printed import GERMAN, Print, sheet
 
 
-def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) -> list[Line]:
+def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) -> list[OcrLine]:
     """Below each other; an empty one leaves a gap, a `#` makes one high."""
     found = []
     for index, text in enumerate(texts):
@@ -21,7 +21,7 @@ def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) ->
         box = (100, int(baseline - height), 100 + 10 * len(text), int(baseline + 4))
         if text:
             found.append(
-                Line(
+                OcrLine(
                     text=text,
                     words=words(text),
                     confidence=95,
@@ -34,10 +34,10 @@ def lines(*texts: str, pitch: float = 30, height: float = 15, block: int = 1) ->
     return found
 
 
-def words(text: str, left: int = 100) -> tuple[Word, ...]:
+def words(text: str, left: int = 100) -> tuple[OcrWord, ...]:
     """Each letter and each space is ten pixels wide."""
     return tuple(
-        Word(match[0], left + 10 * match.start(), left + 10 * match.end())
+        OcrWord(match[0], left + 10 * match.start(), left + 10 * match.end())
         for match in re.finditer(r"\S+", text)
     )
 
@@ -118,7 +118,7 @@ def test_items_become_a_list(texts: list[str], markdown: str) -> None:
     ],
 )
 def test_print_that_looks_like_markup_stays_print(text: str, markdown: str) -> None:
-    only = Line(
+    only = OcrLine(
         text=text, words=(), confidence=95, box=(1, 1, 9, 9), baseline=9, height=15, block=1
     )
     assert as_markdown([only]) == markdown

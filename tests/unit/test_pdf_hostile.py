@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.errors import FileCorrupt, FileEncrypted
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.drawing import draw_page
-from secretary.processors.pdf.native import NativePage, read_page
-from secretary.processors.pdf.pages import inspect_pdf
+from secretary.core.errors import FileCorrupt, FileEncrypted
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.pages import NativePage, inspect_pdf, read_page, render_page
 
 from ..documents import pdf, written
 from ..pdf_files import PROSE, lines_of, pdf_of, write
@@ -23,7 +21,7 @@ def page_of(tmp_path: Path, content: bytes) -> NativePage:
     path = tmp_path / "a.pdf"
     path.write_bytes(content)
     started = time.monotonic()
-    with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
+    with open_pdf(str(path)) as document, open_page(document, 1) as page:
         read = read_page(page)
     assert time.monotonic() - started < LIMIT_S
     return read
@@ -70,8 +68,8 @@ def test_a_page_of_any_size(tmp_path: Path, box: bytes) -> None:
     content = with_stream(b"BT /F1 12 Tf 0 0 Td (Here) Tj ET", box)
     assert page_of(tmp_path, content).text == "Here"
     path = tmp_path / "a.pdf"
-    with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
-        picture = draw_page(page, dpi=150, max_pixels=100_000)
+    with open_pdf(str(path)) as document, open_page(document, 1) as page:
+        picture = render_page(page, dpi=150, max_pixels=100_000)
     assert 0 < picture.width * picture.height <= 110_000
 
 
@@ -98,8 +96,8 @@ def test_a_page_that_is_not_there_is_named(tmp_path: Path) -> None:
     path.write_bytes(pdf("One").replace(b"/Kids [5 0 R]", b"/Kids [9 0 R]"))
     with (
         pytest.raises(FileCorrupt, match="Page 1"),
-        opened_pdf(str(path)) as document,
-        opened_page(document, 1),
+        open_pdf(str(path)) as document,
+        open_page(document, 1),
     ):
         pass
 
@@ -111,9 +109,9 @@ def test_a_file_under_a_password_says_so(tmp_path: Path) -> None:
     with pikepdf.open(path) as document:
         document.save(locked, encryption=pikepdf.Encryption(user="open", owner="all"))
     for password in (None, "wrong"):
-        with pytest.raises(FileEncrypted), opened_pdf(locked, password):
+        with pytest.raises(FileEncrypted), open_pdf(locked, password):
             pass
-    with opened_pdf(locked, "open") as document, opened_page(document, 1) as page:
+    with open_pdf(locked, "open") as document, open_page(document, 1) as page:
         assert read_page(page).text == "Secret"
 
 

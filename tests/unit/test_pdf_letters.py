@@ -2,8 +2,8 @@
 
 import pytest
 
-from secretary.processors.pdf.layout.letters import clean, is_clean, joined_lines
-from secretary.processors.pdf.layout.lists import item_mark
+from secretary.documents.pdf.layout.blocks import parse_list_marker
+from secretary.documents.pdf.layout.runs import clean_text, is_clean, join_lines
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from secretary.processors.pdf.layout.lists import item_mark
 )
 def test_what_no_one_typed_is_replaced(text: str, cleaned: str) -> None:
     assert not is_clean(text)
-    assert clean(text) == cleaned
+    assert clean_text(text) == cleaned
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_what_was_typed_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "cut", "whole"),
+    ("before", "after", "hyphenated", "whole"),
     [
         ("a word", "and another", False, "a word and another"),
         ("impor", "tance", True, "importance"),
@@ -42,12 +42,12 @@ def test_what_was_typed_stays(text: str) -> None:
         ("漢字", "かな", False, "漢字かな"),
     ],
 )
-def test_lines_are_joined_to_words(before: str, after: str, cut: bool, whole: str) -> None:
-    assert joined_lines(before, after, cut) == whole
+def test_lines_are_joined_to_words(before: str, after: str, hyphenated: bool, whole: str) -> None:
+    assert join_lines(before, after, hyphenated) == whole
 
 
 @pytest.mark.parametrize(
-    ("text", "mark"),
+    ("text", "marker"),
     [
         ("\u2022 apples", ("-", "apples")),
         ("\u2013 apples", ("-", "apples")),
@@ -60,5 +60,5 @@ def test_lines_are_joined_to_words(before: str, after: str, cut: bool, whole: st
         ("plain", None),
     ],
 )
-def test_items_are_told_by_their_marks(text: str, mark: tuple[str, str] | None) -> None:
-    assert item_mark(text) == mark
+def test_items_are_told_by_their_marks(text: str, marker: tuple[str, str] | None) -> None:
+    assert parse_list_marker(text) == marker

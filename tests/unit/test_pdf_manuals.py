@@ -7,9 +7,9 @@ import pytest
 from reportlab.lib.colors import lightgrey
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.font_stats import FontStats
+from secretary.documents.pdf.pages import read_page
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 
@@ -21,8 +21,8 @@ def read(tmp_path: Path) -> Read:
     def read(draw: Draw) -> str:
         path = tmp_path / "a.pdf"
         path.write_bytes(pdf_of(draw))
-        with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
-            return read_page(page, Typography(document)).markdown
+        with open_pdf(str(path)) as document, open_page(document, 1) as page:
+            return read_page(page, FontStats(document)).markdown
 
     return read
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.pages import read_page
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 
 
-def markdown_of(tmp_path: Path, draw: Draw) -> str:
+def to_markdown(tmp_path: Path, draw: Draw) -> str:
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(draw))
-    with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
+    with open_pdf(str(path)) as document, open_page(document, 1) as page:
         return read_page(page).markdown
 
 
@@ -25,7 +25,7 @@ def test_numbers_of_lines_are_left_out(tmp_path: Path) -> None:
             write(canvas, [str(number)], x=40, y=760 - 14 * number, size=6)
             write(canvas, [line], y=760 - 14 * number)
 
-    assert markdown_of(tmp_path, draw) == " ".join(lines)
+    assert to_markdown(tmp_path, draw) == " ".join(lines)
 
 
 def test_raised_numbers_beside_the_lines_are_text(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_raised_numbers_beside_the_lines_are_text(tmp_path: Path) -> None:
             write(canvas, ["\N{SUPERSCRIPT TWO}"], x=40, y=760 - 14 * number, size=6)
             write(canvas, [line], y=760 - 14 * number)
 
-    assert lines[0] in markdown_of(tmp_path, draw)
+    assert lines[0] in to_markdown(tmp_path, draw)
 
 
 def test_numbers_of_rows_stay(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_numbers_of_rows_stay(tmp_path: Path) -> None:
             for x, text in [(40, str(number)), (90, f"thing {number % 4}"), (200, "12.50")]:
                 write(canvas, [text], x=x, y=760 - 14 * number)
 
-    assert markdown_of(tmp_path, draw).splitlines()[0] == "| 1 | thing 1 | 12.50 |"
+    assert to_markdown(tmp_path, draw).splitlines()[0] == "| 1 | thing 1 | 12.50 |"
 
 
 def test_a_running_head_is_read_before_both_columns(tmp_path: Path) -> None:
@@ -56,6 +56,6 @@ def test_a_running_head_is_read_before_both_columns(tmp_path: Path) -> None:
         write(canvas, lines_of(PROSE * 2, 44), x=310, size=10)
         write(canvas, ["17"], x=295, y=40, size=9)
 
-    first, text = markdown_of(tmp_path, draw).split("\n\n", 1)
+    first, text = to_markdown(tmp_path, draw).split("\n\n", 1)
     assert first == "The ledger Chapter two"
     assert text.split() == (PROSE * 4).split()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import NativePage, read_page
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.font_stats import FontStats
+from secretary.documents.pdf.pages import NativePage, read_page
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, picture, table, write
 
@@ -20,8 +20,8 @@ def read(tmp_path: Path) -> Read:
     def read(*pages: Draw, number: int = 1, size: tuple[float, float] = (595, 842)) -> NativePage:
         path = tmp_path / "a.pdf"
         path.write_bytes(pdf_of(*pages, size=size))
-        with opened_pdf(str(path)) as document, opened_page(document, number) as page:
-            return read_page(page, Typography(document))
+        with open_pdf(str(path)) as document, open_page(document, number) as page:
+            return read_page(page, FontStats(document))
 
     return read
 

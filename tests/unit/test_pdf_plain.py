@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf import pdfium
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.layout.analysis import analyse
-from secretary.processors.pdf.layout.drawings import Box
-from secretary.processors.pdf.layout.markdown import markdown_of
-from secretary.processors.pdf.layout.plain import plain_blocks
-from secretary.processors.pdf.text_layer import opened_text
+from secretary.documents.pdf import pdfium
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.layout.analysis import analyse_page
+from secretary.documents.pdf.layout.blocks import to_markdown
+from secretary.documents.pdf.layout.drawings import Box
+from secretary.documents.pdf.layout.plain_pages import read_plain_page
+from secretary.documents.pdf.pdfium import open_text_layer
 
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
@@ -22,15 +22,15 @@ def both(tmp_path: Path, draw: Callable[[Canvas], object]) -> tuple[str | None, 
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf_of(draw))
     with (
-        opened_pdf(str(path)) as document,
-        opened_page(document, 1) as page,
-        opened_text(page) as layer,
+        open_pdf(str(path)) as document,
+        open_page(document, 1) as page,
+        open_text_layer(page) as layer,
     ):
         box = Box(*page.get_bbox())
-        blocks = plain_blocks(pdfium.handle(page), layer, box)
+        blocks = read_plain_page(pdfium.handle(page), layer, box)
         # A tagged file is never read the quick way.
-        analysed = analyse(pdfium.handle(page), layer, box, tagged=True)
-        return None if blocks is None else markdown_of(blocks), markdown_of(analysed.blocks)
+        analysed = analyse_page(pdfium.handle(page), layer, box, tagged=True)
+        return None if blocks is None else to_markdown(blocks), to_markdown(analysed.blocks)
 
 
 def paragraphs(canvas: Canvas) -> None:
@@ -52,11 +52,11 @@ def headed(canvas: Canvas) -> None:
     write(canvas, lines_of(PROSE * 3, 70))
 
 
-def cut(canvas: Canvas) -> None:
+def hyphenated(canvas: Canvas) -> None:
     write(canvas, ["It is of great impor-", "tance to us", *lines_of(PROSE * 2, 70)])
 
 
-@pytest.mark.parametrize("draw", [paragraphs, indented, headed, cut])
+@pytest.mark.parametrize("draw", [paragraphs, indented, headed, hyphenated])
 def test_a_plain_page_is_read_the_same_either_way(
     tmp_path: Path, draw: Callable[[Canvas], None]
 ) -> None:

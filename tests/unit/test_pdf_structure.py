@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.font_stats import FontStats
+from secretary.documents.pdf.pages import read_page
 
 from ..documents import FONT, written
 
@@ -19,7 +19,7 @@ def tagged(kinds: list[str], texts: list[str], parents: list[int], kids: dict[in
     )
     first = 7
     held = {
-        n: kids.get(n) or " ".join(str(mark) for mark, p in enumerate(parents) if p == n)
+        n: kids.get(n) or " ".join(str(marker) for marker, p in enumerate(parents) if p == n)
         for n in range(len(kinds))
     }
     above = {int(name): first + n for n, held in kids.items() for name in held.split()[::3]}
@@ -45,17 +45,17 @@ def tagged(kinds: list[str], texts: list[str], parents: list[int], kids: dict[in
     )
 
 
-def markdown_of(tmp_path: Path, content: bytes) -> str:
+def to_markdown(tmp_path: Path, content: bytes) -> str:
     path = tmp_path / "a.pdf"
     path.write_bytes(content)
-    with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
-        return read_page(page, Typography(document)).markdown
+    with open_pdf(str(path)) as document, open_page(document, 1) as page:
+        return read_page(page, FontStats(document)).markdown
 
 
 def test_headings_are_those_that_are_tagged(tmp_path: Path) -> None:
     kinds = ["H2", "P", "H3", "P"]
     texts = ["Small but a heading", "Then text.", "Another heading", "And more text."]
-    assert markdown_of(tmp_path, tagged(kinds, texts, [0, 1, 2, 3], {})) == (
+    assert to_markdown(tmp_path, tagged(kinds, texts, [0, 1, 2, 3], {})) == (
         "## Small but a heading\n\nThen text.\n\n### Another heading\n\nAnd more text."
     )
 
@@ -64,7 +64,7 @@ def test_an_item_needs_no_mark_of_its_own(tmp_path: Path) -> None:
     kinds = ["P", "LI", "LI"]
     texts = ["There are:", "apples", "pears"]
     content = tagged(kinds, texts, [0, 1, 2], {})
-    assert markdown_of(tmp_path, content) == "There are:\n\n- apples\n- pears"
+    assert to_markdown(tmp_path, content) == "There are:\n\n- apples\n- pears"
 
 
 def test_cells_are_those_that_are_tagged(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_cells_are_those_that_are_tagged(tmp_path: Path) -> None:
     content = tagged(kinds, texts, [3, 4, 5, 6], kids)
     # Each cell stands on a line of its own: by its looks alone this is no table.
     expected = "| Ship | Cargo |\n| --- | --- |\n| Anna | salt |"
-    assert markdown_of(tmp_path, content) == expected
+    assert to_markdown(tmp_path, content) == expected
 
 
 def test_tags_that_leave_out_most_of_the_text_are_not_believed(tmp_path: Path) -> None:
     texts = ["One", "A line of text that no tag mentions.", "And one more of them."]
     content = tagged(["H1"], texts, [0], {}).replace(b"/MCID 1", b"/MCID 7")
-    assert not markdown_of(tmp_path, content).startswith("#")
+    assert not to_markdown(tmp_path, content).startswith("#")

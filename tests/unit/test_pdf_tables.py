@@ -7,8 +7,8 @@ import pytest
 from reportlab.lib.colors import lightgrey
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_page, opened_pdf
-from secretary.processors.pdf.native import read_page
+from secretary.documents.pdf.document import open_page, open_pdf
+from secretary.documents.pdf.pages import read_page
 
 from ..pdf_files import PROSE, lines_of, pdf_of, write
 
@@ -26,7 +26,7 @@ def tables(tmp_path: Path) -> Tables:
     def read(draw: Callable[[Canvas], object]) -> list[list[str]]:
         path = tmp_path / "a.pdf"
         path.write_bytes(pdf_of(draw))
-        with opened_pdf(str(path)) as document, opened_page(document, 1) as page:
+        with open_pdf(str(path)) as document, open_page(document, 1) as page:
             blocks = read_page(page).markdown.split("\n\n")
         return [block.splitlines() for block in blocks if block.startswith("|")]
 

@@ -4,17 +4,17 @@ from pathlib import Path
 
 from reportlab.pdfgen.canvas import Canvas
 
-from secretary.processors.pdf.document import opened_pdf
-from secretary.processors.pdf.layout.headings import Scale
-from secretary.processors.pdf.typography import Typography
+from secretary.documents.pdf.document import open_pdf
+from secretary.documents.pdf.font_stats import FontStats
+from secretary.documents.pdf.layout.headings import FontSizes
 
 from ..pdf_files import PROSE, Draw, lines_of, pdf_of, write
 
 
-def scale_of(path: Path, *pages: Draw) -> Scale | None:
+def scale_of(path: Path, *pages: Draw) -> FontSizes | None:
     path.write_bytes(pdf_of(*pages))
-    with opened_pdf(str(path)) as document:
-        return Typography(document).scale
+    with open_pdf(str(path)) as document:
+        return FontStats(document).font_sizes
 
 
 def page(*heads: float, body: float = 10, font: str = "Helvetica") -> Draw:
@@ -28,22 +28,22 @@ def page(*heads: float, body: float = 10, font: str = "Helvetica") -> Draw:
 
 
 def test_the_body_is_what_most_of_the_text_is_set_in(tmp_path: Path) -> None:
-    assert scale_of(tmp_path / "a.pdf", page(24, 14), page(14)) == Scale(10, (24, 14))
+    assert scale_of(tmp_path / "a.pdf", page(24, 14), page(14)) == FontSizes(10, (24, 14))
 
 
 def test_of_the_front_only_the_largest_counts(tmp_path: Path) -> None:
-    assert scale_of(tmp_path / "a.pdf", page(30, 20, 18), page(14)) == Scale(10, (30, 14))
+    assert scale_of(tmp_path / "a.pdf", page(30, 20, 18), page(14)) == FontSizes(10, (30, 14))
 
 
 def test_listings_are_not_the_body(tmp_path: Path) -> None:
     listing = page(body=8, font="Courier")
-    assert scale_of(tmp_path / "a.pdf", page(14), listing, listing) == Scale(10, (14,))
+    assert scale_of(tmp_path / "a.pdf", page(14), listing, listing) == FontSizes(10, (14,))
 
 
 def test_a_file_that_changed_is_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
-    assert scale_of(path, page(24)) == Scale(10, (24,))
-    assert scale_of(path, page(20, body=12)) == Scale(12, (20,))
+    assert scale_of(path, page(24)) == FontSizes(10, (24,))
+    assert scale_of(path, page(20, body=12)) == FontSizes(12, (20,))
 
 
 def test_a_document_without_text_has_none(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import numpy
 import pytest
 from PIL import Image
 
-from secretary.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
-from secretary.processors.pictures import count_frames, dpi_of, open_frame, save_jpeg
+from secretary.core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
+from secretary.documents.ocr.images import count_frames, dpi_of, open_frame, save_jpeg
 
 LIMIT = 1_000_000
 HEIC = Path(__file__).parents[1] / "pictures" / "words.heic"

@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 
-from secretary.processors.speech.pieces import LONGEST, Activity, Piece, Span, Window, cut
+from secretary.media.speech.chunking import LONGEST, Activity, Chunk, Span, Window, cut
 
 
 def windows(*speech: tuple[float, float], duration: float = 10_000.0) -> list[Window]:
@@ -72,5 +72,5 @@ def test_all_speech_is_in_some_window_once_and_in_order() -> None:
 
 def test_a_piece_knows_how_long_it_is() -> None:
     window = Window(1.0, 4.0, (Span(1.2, 2.2), Span(3.0, 3.5)))
-    assert Piece(0, (window,)).end == 4.0
+    assert Chunk(0, (window,)).end == 4.0
     assert round(window.seconds_of_speech, 2) == 1.5

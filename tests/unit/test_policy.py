@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from secretary.store import AGEING, Wanted
-from secretary.store.policy import Candidate, JobClass, Running, Turns
+from secretary.store import Capacity
+from secretary.store.scheduling import AGEING, Candidate, FairScheduler, JobClass, Running
 
 Waiting = Mapping[JobClass, list[Candidate]]
 
@@ -29,14 +29,16 @@ def jobs(prefix: str, count: int, *, first: int = 0, user_id: str | None = None)
 
 
 def chosen(
-    turns: Turns, waiting: Waiting, running: Running | None = None, **wanted: Any
+    turns: FairScheduler, waiting: Waiting, running: Running | None = None, **wanted: Any
 ) -> list[str]:
     lines = {line: iter(candidates) for line, candidates in waiting.items()}
-    taken = turns.choose(lines, Wanted(**{"slots": 1, **wanted}), running or Running())
+    taken = turns.choose(lines, Capacity(**{"slots": 1, **wanted}), running or Running())
     return [candidate.key for candidate in taken]
 
 
-def one_by_one(turns: Turns, waiting: dict[JobClass, list[Candidate]], count: int) -> list[str]:
+def one_by_one(
+    turns: FairScheduler, waiting: dict[JobClass, list[Candidate]], count: int
+) -> list[str]:
     """Claim so many times one job, as a worker with one slot does."""
     order: list[str] = []
     for _ in range(count):
@@ -51,24 +53,24 @@ def one_by_one(turns: Turns, waiting: dict[JobClass, list[Candidate]], count: in
 
 class TestOrder:
     def test_nothing_waits_nothing_is_chosen(self) -> None:
-        assert chosen(Turns(), {}, slots=5) == []
-        assert chosen(Turns(), {("pdf", 0): []}, slots=5) == []
+        assert chosen(FairScheduler(), {}, slots=5) == []
+        assert chosen(FairScheduler(), {("pdf", 0): []}, slots=5) == []
 
     def test_no_slot_no_job(self) -> None:
-        assert chosen(Turns(), {("pdf", 0): jobs("p", 2)}, slots=0) == []
+        assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 2)}, slots=0) == []
 
     def test_a_line_is_served_from_its_head(self) -> None:
-        assert chosen(Turns(), {("pdf", 0): jobs("p", 5)}, slots=3) == ["p0", "p1", "p2"]
+        assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 5)}, slots=3) == ["p0", "p1", "p2"]
 
     def test_a_line_ends_without_harm(self) -> None:
-        assert chosen(Turns(), {("pdf", 0): jobs("p", 2)}, slots=9) == ["p0", "p1"]
+        assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 2)}, slots=9) == ["p0", "p1"]
 
     def test_lines_of_equal_priority_are_first_in_first_out_together(self) -> None:
         waiting = {
             ("pdf", 0): [job("p1", 1), job("p4", 4)],
             ("audio", 0): [job("a2", 2), job("a3", 3)],
         }
-        assert chosen(Turns(), waiting, slots=4) == ["p1", "a2", "a3", "p4"]
+        assert chosen(FairScheduler(), waiting, slots=4) == ["p1", "a2", "a3", "p4"]
 
     def test_higher_priority_goes_first_though_it_came_last(self) -> None:
         waiting = {
@@ -76,13 +78,13 @@ class TestOrder:
             ("pdf", 0): [job("normal", 2)],
             ("audio", 7): [job("high", 3)],
         }
-        assert chosen(Turns(), waiting, slots=3) == ["high", "normal", "low"]
+        assert chosen(FairScheduler(), waiting, slots=3) == ["high", "normal", "low"]
 
 
 class TestAgeing:
     def test_a_waiting_line_gains_a_level_with_time_and_wins_in_the_end(self) -> None:
         clock = Clock()
-        turns = Turns(clock)
+        turns = FairScheduler(clock)
         waiting = {("pdf", 0): jobs("low", 9), ("pdf", 3): jobs("high", 9, first=100)}
         assert chosen(turns, waiting) == ["high0"]
         clock.pass_levels(2.9)
@@ -93,7 +95,7 @@ class TestAgeing:
 
     def test_a_served_line_starts_to_wait_anew(self) -> None:
         clock = Clock()
-        turns = Turns(clock)
+        turns = FairScheduler(clock)
         waiting = {("pdf", 0): jobs("low", 9), ("pdf", 2): jobs("high", 9, first=100)}
         chosen(turns, waiting)
         clock.pass_levels(3)
@@ -102,7 +104,7 @@ class TestAgeing:
 
     def test_time_before_a_line_had_jobs_does_not_count(self) -> None:
         clock = Clock()
-        turns = Turns(clock)
+        turns = FairScheduler(clock)
         high = {("pdf", 2): jobs("high", 9)}
         chosen(turns, high)
         clock.pass_levels(50)
@@ -116,7 +118,7 @@ class TestUsers:
             ("pdf", 0): jobs("ann", 4, user_id="ann"),
             ("audio", 0): jobs("bob", 2, first=100, user_id="bob"),
         }
-        order = one_by_one(Turns(), waiting, 6)
+        order = one_by_one(FairScheduler(), waiting, 6)
         assert order == ["ann0", "bob0", "ann1", "bob1", "ann2", "ann3"]
 
     def test_one_claim_of_many_serves_users_in_turn_too(self) -> None:
@@ -124,10 +126,10 @@ class TestUsers:
             ("pdf", 0): jobs("ann", 4, user_id="ann"),
             ("audio", 0): jobs("bob", 2, first=100, user_id="bob"),
         }
-        assert chosen(Turns(), waiting, slots=4) == ["ann0", "bob0", "ann1", "bob1"]
+        assert chosen(FairScheduler(), waiting, slots=4) == ["ann0", "bob0", "ann1", "bob1"]
 
     def test_a_user_never_seen_goes_before_one_just_served(self) -> None:
-        turns = Turns()
+        turns = FairScheduler()
         chosen(turns, {("pdf", 0): jobs("ann", 1, user_id="ann")})
         waiting = {
             ("pdf", 0): jobs("ann", 3, user_id="ann"),
@@ -136,7 +138,7 @@ class TestUsers:
         assert chosen(turns, waiting) == ["new0"]
 
     def test_priority_counts_more_than_whose_turn_it_is(self) -> None:
-        turns = Turns()
+        turns = FairScheduler()
         waiting = {
             ("pdf", 1): jobs("ann", 3, user_id="ann"),
             ("audio", 0): jobs("bob", 1, user_id="bob"),
@@ -150,28 +152,32 @@ class TestLimits:
         running.per_type["pdf"] = 1
         waiting = {("pdf", 9): jobs("p", 5), ("audio", 0): jobs("a", 5)}
         limits = {"max_per_type": {"pdf": 2}, "slots": 4}
-        assert chosen(Turns(), waiting, running, **limits) == ["p0", "a0", "a1", "a2"]
+        assert chosen(FairScheduler(), waiting, running, **limits) == ["p0", "a0", "a1", "a2"]
 
     def test_a_type_may_be_shut_altogether(self) -> None:
-        assert chosen(Turns(), {("pdf", 0): jobs("p", 5)}, max_per_type={"pdf": 0}) == []
+        assert chosen(FairScheduler(), {("pdf", 0): jobs("p", 5)}, max_per_type={"pdf": 0}) == []
 
     def test_the_lines_of_one_type_share_its_limit(self) -> None:
         waiting = {("pdf", 1): jobs("high", 2), ("pdf", 0): jobs("low", 2)}
-        assert chosen(Turns(), waiting, max_per_type={"pdf": 1}, slots=4) == ["high0"]
+        assert chosen(FairScheduler(), waiting, max_per_type={"pdf": 1}, slots=4) == ["high0"]
 
     def test_a_user_at_his_limit_is_stepped_over(self) -> None:
         running = Running()
         running.per_user["ann"] = 1
         line = [*jobs("ann", 3, user_id="ann"), *jobs("bob", 3, first=10, user_id="bob")]
         limits = {"max_per_user": 2, "slots": 9}
-        assert chosen(Turns(), {("pdf", 0): line}, running, **limits) == ["ann0", "bob0", "bob1"]
+        assert chosen(FairScheduler(), {("pdf", 0): line}, running, **limits) == [
+            "ann0",
+            "bob0",
+            "bob1",
+        ]
 
     def test_jobs_without_a_user_know_no_limit_per_user(self) -> None:
         waiting = {("pdf", 0): jobs("p", 3)}
-        assert chosen(Turns(), waiting, max_per_user=1, slots=9) == ["p0", "p1", "p2"]
+        assert chosen(FairScheduler(), waiting, max_per_user=1, slots=9) == ["p0", "p1", "p2"]
 
     def test_what_was_chosen_counts_as_running(self) -> None:
         running = Running()
         line = jobs("ann", 2, user_id="ann")
-        chosen(Turns(), {("pdf", 0): line}, running, slots=2)
+        chosen(FairScheduler(), {("pdf", 0): line}, running, slots=2)
         assert (running.per_type["pdf"], running.per_user["ann"]) == (2, 2)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from secretary import processes
-from secretary.processes import MARK
+from secretary.core import processes
+from secretary.core.processes import SANDBOX_VARIABLE
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024
@@ -31,7 +31,7 @@ class Program:
     """A Python program of ours, ended with all its kin when the test is over."""
 
     def __init__(self, source: str, *arguments: str, mark: str | None = None) -> None:
-        environment = dict(os.environ) if mark is None else {**os.environ, MARK: mark}
+        environment = dict(os.environ) if mark is None else {**os.environ, SANDBOX_VARIABLE: mark}
         self.process = subprocess.Popen(
             [sys.executable, "-c", source, *arguments],
             env=environment,
@@ -144,9 +144,11 @@ def test_a_marked_process_is_found_by_its_token_or_the_one_above(
     twelfth = start(FAMILY, mark=f"{token}.12")
     first_pids = {first.says_pid() for _ in range(3)}
     twelfth_pids = {twelfth.says_pid() for _ in range(3)}
-    assert {process.pid for process in processes.marked(f"{token}.1")} == first_pids
-    assert {process.pid for process in processes.marked(token)} == first_pids | twelfth_pids
-    assert processes.marked(token[:-1]) == []
+    assert {process.pid for process in processes.processes_with_token(f"{token}.1")} == first_pids
+    assert {
+        process.pid for process in processes.processes_with_token(token)
+    } == first_pids | twelfth_pids
+    assert processes.processes_with_token(token[:-1]) == []
 
 
 GUARD = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
@@ -163,7 +165,7 @@ def test_a_guard_ends_all_that_bear_its_token_when_a_sign_of_life_fails_to_come(
     assert guard.process.stdin is not None
     guard.process.stdin.write(b".")
     guard.process.stdin.flush()
-    wait_until(lambda: processes.marked(token) == [], seconds=10)
+    wait_until(lambda: processes.processes_with_token(token) == [], seconds=10)
     assert guard.process.poll() is None
 
 
@@ -176,8 +178,8 @@ def test_a_guard_ends_all_that_bear_its_token_when_its_lifeline_breaks(
         program.says_pid()
     guard = start(GUARD, processes.__file__, token, "60")
     assert guard.process.stdin is not None
-    assert len(processes.marked(token)) == 3
+    assert len(processes.processes_with_token(token)) == 3
     guard.process.stdin.close()
     guard.process.stdin = None
     assert guard.process.wait(10) == 0
-    assert processes.marked(token) == []
+    assert processes.processes_with_token(token) == []

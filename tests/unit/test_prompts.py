@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from secretary.handlers.prompts import (
+from secretary.handlers.text_generation import (
     Messages,
     notes_messages,
     rewriting_messages,

@@ -10,10 +10,10 @@ import numpy
 import pytest
 from PIL import Image
 
-from secretary.engines.ocr import open_engine
-from secretary.engines.rapid import FINDER, READER, Rapid
-from secretary.errors import EngineUnavailable
-from secretary.processors.recognition import recognise
+from secretary.core.errors import EngineUnavailable
+from secretary.documents.ocr.engines import open_engine
+from secretary.documents.ocr.rapidocr import DETECTION_MODEL, RECOGNITION_MODEL, RapidOcr
+from secretary.documents.ocr.recognition import recognise
 
 from ..error_rate import character_error_rate
 from ..printed import ENGLISH, GERMAN, Print, page, sheet
@@ -96,23 +96,23 @@ def test_a_language_that_it_does_not_know_is_named() -> None:
 
 @needs_it
 def test_a_missing_model_is_named_and_not_fetched(tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match=FINDER):
-        Rapid(tmp_path).languages()
+    with pytest.raises(EngineUnavailable, match=DETECTION_MODEL):
+        RapidOcr(tmp_path).languages()
 
 
 @needs_it
 def test_damaged_models_are_no_text(tmp_path: Path) -> None:
-    for name in (FINDER, READER):
+    for name in (DETECTION_MODEL, RECOGNITION_MODEL):
         (tmp_path / name).write_bytes(b"nothing" * 100)
     with pytest.raises(EngineUnavailable, match="damaged"):
-        Rapid(tmp_path).read(page(ENGLISH[:1]), languages="eng", dpi=None)
+        RapidOcr(tmp_path).read(page(ENGLISH[:1]), languages="eng", dpi=None)
 
 
 @needs_it
 def test_its_version_tells_its_models(tmp_path: Path) -> None:
-    for name in (FINDER, READER):
+    for name in (DETECTION_MODEL, RECOGNITION_MODEL):
         (tmp_path / name).write_bytes(b"another")
-    other, usual = Rapid(tmp_path).version, open_engine("rapidocr").version
+    other, usual = RapidOcr(tmp_path).version, open_engine("rapidocr").version
     assert other != usual
     assert other.rpartition("-")[0] == usual.rpartition("-")[0]
 
@@ -126,7 +126,7 @@ def test_it_starts_no_threads_and_tells_nobody_what_it_does(tmp_path: Path) -> N
         "outside = ('socket.connect', 'socket.getaddrinfo', 'socket.sendto', 'urllib.Request')\n"
         "sys.addaudithook(lambda name, _: name in outside and asked.append(name))\n"
         "from PIL import Image\n"
-        "from secretary.engines.ocr import open_engine\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
         "open_engine('rapidocr').version\n"
         "print(sorted({'rapidocr', 'onnxruntime', 'numpy'} & set(sys.modules)))\n"
         "picture = Image.open(sys.argv[1])\n"
@@ -145,8 +145,8 @@ def test_without_its_package_it_says_what_to_install(tmp_path: Path) -> None:
         "found = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name: None if name == 'rapidocr' else found(name)\n"
         "from PIL import Image\n"
-        "from secretary.engines.ocr import open_engine\n"
-        "from secretary.errors import EngineUnavailable\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
+        "from secretary.core.errors import EngineUnavailable\n"
         "picture = Image.open(sys.argv[1])\n"
         "for use in (lambda engine: engine.languages(), lambda engine: engine.version,\n"
         "            lambda engine: engine.read(picture, languages='eng', dpi=None)):\n"

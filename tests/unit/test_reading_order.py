@@ -3,23 +3,23 @@
 import math
 import random
 
-from secretary.engines.reading_order import Piece, Point, in_reading_order
+from secretary.documents.ocr.rapidocr import Point, TextBox, in_reading_order
 
 HEIGHT = 20.0
 
 
-def piece(text: str, x: float, y: float, *, height: float = HEIGHT) -> Piece:
+def piece(text: str, x: float, y: float, *, height: float = HEIGHT) -> TextBox:
     """Ten pixels for each letter, as wide as its text."""
     width = 10.0 * len(text)
     corners = ((x, y), (x + width, y), (x + width, y + height), (x, y + height))
-    return Piece(text, 90.0, corners, ((text, 0.0, 1.0),))
+    return TextBox(text, 90.0, corners, ((text, 0.0, 1.0),))
 
 
-def column(name: str, x: float, *, count: int, y: float = 0, pitch: float = 28) -> list[Piece]:
+def column(name: str, x: float, *, count: int, y: float = 0, pitch: float = 28) -> list[TextBox]:
     return [piece(f"{name} line number {i:02d} of it", x, y + pitch * i) for i in range(count)]
 
 
-def turned(pieces: list[Piece], degrees: float) -> list[Piece]:
+def turned(pieces: list[TextBox], degrees: float) -> list[TextBox]:
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
 
     def point(place: Point) -> Point:
@@ -27,7 +27,7 @@ def turned(pieces: list[Piece], degrees: float) -> list[Piece]:
         return x * cosine - y * sine, x * sine + y * cosine
 
     return [
-        Piece(
+        TextBox(
             piece.text,
             piece.confidence,
             (
@@ -42,14 +42,14 @@ def turned(pieces: list[Piece], degrees: float) -> list[Piece]:
     ]
 
 
-def read(pieces: list[Piece]) -> list[str]:
+def read(pieces: list[TextBox]) -> list[str]:
     """In whatever order they are found."""
     shuffled = pieces[:]
     random.Random(4).shuffle(shuffled)
     return [line.text for line in in_reading_order(shuffled)]
 
 
-def texts(pieces: list[Piece]) -> list[str]:
+def texts(pieces: list[TextBox]) -> list[str]:
     return [piece.text for piece in pieces]
 
 
@@ -94,7 +94,7 @@ def test_cells_beside_each_other_stay_in_their_row() -> None:
 def test_words_have_their_place_in_the_line() -> None:
     corners = ((100.0, 0.0), (300.0, 0.0), (300.0, 20.0), (100.0, 20.0))
     words = (("one", 0.0, 0.25), ("two", 0.5, 0.75))
-    (line,) = in_reading_order([Piece("one two", 80.0, corners, words)])
+    (line,) = in_reading_order([TextBox("one two", 80.0, corners, words)])
     assert line.words == (("one", 100, 150), ("two", 200, 250))
     assert line.box == (100, 0, 300, 20)
 
@@ -107,6 +107,6 @@ def test_lines_that_run_aslant_are_levelled() -> None:
 
 def test_the_confidence_of_a_line_is_that_of_its_letters() -> None:
     sure, unsure = piece("surely", 0, 0), piece("no", 100, 0)
-    unsure = Piece(unsure.text, 50.0, unsure.corners, unsure.words)
+    unsure = TextBox(unsure.text, 50.0, unsure.corners, unsure.words)
     (line,) = in_reading_order([sure, unsure])
     assert line.confidence == 80

@@ -6,10 +6,10 @@ import numpy
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from secretary.engines.ocr import open_engine
-from secretary.errors import EngineUnavailable
-from secretary.processors.pictures import open_frame
-from secretary.processors.recognition import Recognised, recognise, recognise_upright
+from secretary.core.errors import EngineUnavailable
+from secretary.documents.ocr.engines import open_engine
+from secretary.documents.ocr.images import open_frame
+from secretary.documents.ocr.recognition import OcrResult, recognise, recognise_upright
 
 from ..error_rate import character_error_rate
 from ..printed import ENGLISH, GERMAN, Print, page, sheet
@@ -18,7 +18,7 @@ PRINTED = {"eng": "\n".join(ENGLISH), "deu": "\n".join(GERMAN)}
 LINES = {"eng": ENGLISH, "deu": GERMAN}
 
 
-def read(picture: Image.Image, languages: str | None = "eng", dpi: int | None = None) -> Recognised:
+def read(picture: Image.Image, languages: str | None = "eng", dpi: int | None = None) -> OcrResult:
     return recognise(picture, engine=open_engine(), languages=languages, dpi=dpi)
 
 

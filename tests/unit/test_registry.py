@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from secretary.errors import InvalidSettings, UnknownJobType
-from secretary.handler import AnyParameters, JobContext, handles
-from secretary.registry import Registry
+from secretary.core.errors import InvalidSettings, UnknownJobType
+from secretary.jobs.handler import AnyParameters, JobContext, handles
+from secretary.jobs.registry import Registry
 
 MODULE = """
 from secretary import handles

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from secretary import handlers
-from secretary.remote import Remote
+from secretary.core.callables import LazyCallable
 
 from ..documents import pdf
 
@@ -23,18 +23,18 @@ NAMED = [
     value
     for info in iter_modules(handlers.__path__)
     for value in vars(import_module(f"secretary.handlers.{info.name}")).values()
-    if isinstance(value, Remote)
+    if isinstance(value, LazyCallable)
 ]
 
 
 @pytest.mark.parametrize("remote", NAMED, ids=lambda remote: str(remote.name))
-def test_what_handlers_name_is_there(remote: Remote[Any]) -> None:
+def test_what_handlers_name_is_there(remote: LazyCallable[Any]) -> None:
     assert callable(remote.resolved())
     assert pickle.loads(pickle.dumps(remote)) == remote
 
 
 def test_a_remote_function_is_called_like_any_other() -> None:
-    join: Remote[str] = Remote("file_names", "safe_name")
+    join: LazyCallable[str] = LazyCallable("core.file_types", "safe_name")
     assert join("../a.pdf") == "a.pdf"
 
 

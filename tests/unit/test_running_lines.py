@@ -1,11 +1,11 @@
 """Lines that come back at the edges of pages."""
 
-from secretary.processors.running_lines import running_lines, without_running_lines
+from secretary.documents.assembly import find_headers_footers, strip_headers_footers
 
 
 def cleaned(pages: list[str]) -> list[str]:
-    lines = running_lines(pages)
-    return [without_running_lines(page, lines) for page in pages]
+    lines = find_headers_footers(pages)
+    return [strip_headers_footers(page, lines) for page in pages]
 
 
 def test_a_line_at_the_head_of_three_pages_is_left_out() -> None:

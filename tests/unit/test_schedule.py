@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import (
+from secretary.core.errors import (
     FileCorrupt,
     FileTooLarge,
     InvalidParameters,
@@ -15,10 +15,9 @@ from secretary.errors import (
     UnsupportedFile,
 )
 from secretary.handlers.session import SessionParameters
-from secretary.processors.web import schedule
-from secretary.processors.web.choice import Choice
-from secretary.processors.web.paths import file_stem, key_of
-from secretary.processors.web.schedule import read_schedule
+from secretary.web import schedule
+from secretary.web.paths import file_stem, key_of
+from secretary.web.schedule import Choice, read_schedule
 
 from ..schedules import FOSDEM, FRAB, pretalx, pretalx_json
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from secretary.core.job import Job
+from secretary.core.parameters import MASK, has_secrets, mask_secrets, remove_secrets
 from secretary.handlers import BUILTIN
-from secretary.job import Job
-from secretary.secret_parameters import HIDDEN, has_secrets, masked, without_secrets
 
 GIVEN: dict[str, Any] = {
     "url": "https://example.org/a.pdf",
@@ -17,30 +17,30 @@ GIVEN: dict[str, Any] = {
 
 
 def test_they_are_masked_wherever_they_stand() -> None:
-    assert masked(GIVEN) == {
+    assert mask_secrets(GIVEN) == {
         "url": "https://example.org/a.pdf",
         "page_end": 3,
-        "password": HIDDEN,
-        "extra": {"tokens": 5, "note": "n", "apiKey": HIDDEN, "callback_token": HIDDEN},
+        "password": MASK,
+        "extra": {"tokens": 5, "note": "n", "apiKey": MASK, "callback_token": MASK},
     }
-    assert Job(parameters=GIVEN).document()["parameters"] == masked(GIVEN)
+    assert Job(parameters=GIVEN).document()["parameters"] == mask_secrets(GIVEN)
 
 
 def test_or_left_out() -> None:
     kept = {"url": "https://example.org/a.pdf", "page_end": 3, "extra": {"tokens": 5, "note": "n"}}
-    assert without_secrets(GIVEN) == kept
+    assert remove_secrets(GIVEN) == kept
     assert (has_secrets(GIVEN), has_secrets(kept)) == (True, False)
 
 
 def test_all_else_stays_as_it_is() -> None:
     plain = {"use_cache": True, "password": None, "secret": False, "context": {"password": "mine"}}
-    assert masked(plain) == without_secrets(plain) == plain
+    assert mask_secrets(plain) == remove_secrets(plain) == plain
     assert not has_secrets(plain)
 
 
 @pytest.mark.parametrize("extra", [None, 7, "password", ["password"]])
 def test_an_odd_extra_is_left_alone(extra: Any) -> None:
-    assert masked({"extra": extra, "token": "t"}) == {"extra": extra, "token": HIDDEN}
+    assert mask_secrets({"extra": extra, "token": "t"}) == {"extra": extra, "token": MASK}
 
 
 def test_what_a_schema_marks_as_one_is_one_and_nothing_else_is() -> None:

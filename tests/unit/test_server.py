@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from secretary.errors import InvalidSettings
-from secretary.server import MAX_HEAD_BYTES, HttpServer, listen
+from secretary.core.errors import InvalidSettings
+from secretary.serve import MAX_HEAD_BYTES, HttpServer, listen
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

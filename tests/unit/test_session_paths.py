@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from secretary.processors.web.paths import (
+from secretary.web.paths import (
     LONGEST_FOLDER,
     LONGEST_STEM,
     SessionPaths,

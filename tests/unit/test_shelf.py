@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from secretary.processors import records
-from secretary.processors.page import Page
-from secretary.processors.records import Place
-from secretary.processors.shelf import Shelf, load_all
+from secretary.documents.page_store import Page, PageStore, load_pages
+from secretary.storage import append_log as records
+from secretary.storage.append_log import RecordRef
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def page_store(tmp_path: Path) -> PageStore:
     for name in ("kept", "shown"):
         (tmp_path / name).mkdir()
-    return Shelf(str(tmp_path / "kept"), str(tmp_path / "shown"))
+    return PageStore(str(tmp_path / "kept"), str(tmp_path / "shown"))
 
 
 def page(number: int, text: str = "Hello") -> Page:
@@ -36,79 +35,79 @@ def page(number: int, text: str = "Hello") -> Page:
     )
 
 
-def load(place: Place) -> Page:
-    return next(load_all([place]))
+def load(place: RecordRef) -> Page:
+    return next(load_pages([place]))
 
 
-def test_a_page_is_found_as_it_was_saved(shelf: Shelf) -> None:
-    shelf.save(page(7))
-    places = shelf.places()
+def test_a_page_is_found_as_it_was_saved(page_store: PageStore) -> None:
+    page_store.save(page(7))
+    places = page_store.find_pages()
     assert list(places) == [7]
     assert load(places[7]) == page(7)
 
 
-def test_its_text_can_be_read_at_once(shelf: Shelf) -> None:
-    shelf.save(page(7, "Grüße"))
-    assert Path(shelf.shown, "page_007.txt").read_text() == "Grüße"
+def test_its_text_can_be_read_at_once(page_store: PageStore) -> None:
+    page_store.save(page(7, "Grüße"))
+    assert Path(page_store.job_directory, "page_007.txt").read_text() == "Grüße"
 
 
-def test_a_page_without_text_has_no_text_file(shelf: Shelf) -> None:
-    shelf.save(page(7, ""))
-    assert os.listdir(shelf.shown) == []
-    assert list(shelf.places()) == [7]
+def test_a_page_without_text_has_no_text_file(page_store: PageStore) -> None:
+    page_store.save(page(7, ""))
+    assert os.listdir(page_store.job_directory) == []
+    assert list(page_store.find_pages()) == [7]
 
 
-def test_the_thousandth_page_has_a_longer_name(shelf: Shelf) -> None:
-    shelf.save(page(1000))
-    assert os.listdir(shelf.shown) == ["page_1000.txt"]
+def test_the_thousandth_page_has_a_longer_name(page_store: PageStore) -> None:
+    page_store.save(page(1000))
+    assert os.listdir(page_store.job_directory) == ["page_1000.txt"]
 
 
-def test_a_record_that_was_cut_short_is_none(shelf: Shelf) -> None:
-    shelf.save(page(1))
-    shelf.save(page(2))
-    records = next(Path(shelf.directory).glob("records-*"))
+def test_a_record_that_was_cut_short_is_none(page_store: PageStore) -> None:
+    page_store.save(page(1))
+    page_store.save(page(2))
+    records = next(Path(page_store.directory).glob("records-*"))
     records.write_bytes(records.read_bytes()[:-5])
-    assert list(shelf.places()) == [1]
+    assert list(page_store.find_pages()) == [1]
 
 
-def test_the_page_that_was_made_last_counts(shelf: Shelf) -> None:
-    shelf.save(page(1, "old"))
-    shelf.save(page(1, "new"))
-    assert load(shelf.places()[1]).text == "new"
+def test_the_page_that_was_made_last_counts(page_store: PageStore) -> None:
+    page_store.save(page(1, "old"))
+    page_store.save(page(1, "new"))
+    assert load(page_store.find_pages()[1]).text == "new"
 
 
-def test_pages_of_an_earlier_time_can_be_left_out(shelf: Shelf) -> None:
-    shelf.save(page(1))
-    since = shelf.places()[1].made_at + 0.000001
-    assert shelf.places(made_after=since) == {}
-    shelf.save(page(2))
-    assert list(shelf.places(made_after=since)) == [2]
+def test_pages_of_an_earlier_time_can_be_left_out(page_store: PageStore) -> None:
+    page_store.save(page(1))
+    since = page_store.find_pages()[1].made_at + 0.000001
+    assert page_store.find_pages(made_after=since) == {}
+    page_store.save(page(2))
+    assert list(page_store.find_pages(made_after=since)) == [2]
 
 
-def test_pages_of_several_processes_stand_together(shelf: Shelf) -> None:
-    shelf.save(page(1))
+def test_pages_of_several_processes_stand_together(page_store: PageStore) -> None:
+    page_store.save(page(1))
     if os.fork() == 0:
-        shelf.save(page(2))
+        page_store.save(page(2))
         os._exit(0)
     os.wait()
-    assert sorted(shelf.places()) == [1, 2]
-    assert len(list(Path(shelf.directory).glob("records-*"))) == 2
+    assert sorted(page_store.find_pages()) == [1, 2]
+    assert len(list(Path(page_store.directory).glob("records-*"))) == 2
 
 
 def test_what_a_job_shows_does_not_change_when_the_page_is_made_again(
-    shelf: Shelf, tmp_path: Path
+    page_store: PageStore, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    shelf.save(page(1, "old"))
-    Shelf(shelf.directory, str(tmp_path / "other")).save(page(1, "new"))
-    assert Path(shelf.shown, "page_001.txt").read_text() == "old"
+    page_store.save(page(1, "old"))
+    PageStore(page_store.directory, str(tmp_path / "other")).save(page(1, "new"))
+    assert Path(page_store.job_directory, "page_001.txt").read_text() == "old"
     assert (tmp_path / "other" / "page_001.txt").read_text() == "new"
 
 
-def test_half_a_character_does_no_harm(shelf: Shelf) -> None:
-    shelf.save(page(1, "a\ud800b"))
-    assert load(shelf.places()[1]).text == "a?b"
-    assert Path(shelf.shown, "page_001.txt").read_text() == "a?b"
+def test_half_a_character_does_no_harm(page_store: PageStore) -> None:
+    page_store.save(page(1, "a\ud800b"))
+    assert load(page_store.find_pages()[1]).text == "a?b"
+    assert Path(page_store.job_directory, "page_001.txt").read_text() == "a?b"
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
@@ -116,16 +115,16 @@ def test_where_no_links_can_be_made_there_are_copies(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         if os.stat(elsewhere).st_dev == tmp_path.stat().st_dev:
             pytest.skip("no second file system")
-        shelf = Shelf(str(tmp_path), elsewhere)
-        shelf.save(page(1))
+        page_store = PageStore(str(tmp_path), elsewhere)
+        page_store.save(page(1))
         assert Path(elsewhere, "page_001.txt").read_text() == "Hello"
 
 
-def test_what_is_given_up_halfway_leaves_nothing(shelf: Shelf) -> None:
-    with pytest.raises(ValueError, match="enough"), shelf.writing("document.md") as path:
+def test_what_is_given_up_halfway_leaves_nothing(page_store: PageStore) -> None:
+    with pytest.raises(ValueError, match="enough"), page_store.atomic_write("document.md") as path:
         Path(path).write_text("half of it")
         raise ValueError("enough")
-    assert os.listdir(shelf.directory) == []
+    assert os.listdir(page_store.directory) == []
 
 
 @contextmanager
@@ -148,18 +147,18 @@ def test_a_record_that_a_full_disk_cuts_short_is_none_and_does_not_spoil_the_nex
     with files_of(file.stat().st_size + 15), pytest.raises(OSError, match="No space left"):
         records.append(directory, 2, b'"second"' * 10)
     records.append(directory, 3, b'"third"')
-    found = records.places(directory)
+    found = records.index(directory)
     assert sorted(found) == [1, 3]
-    assert [line.strip() for line in records.load([found[1], found[3]])] == [b'"first"', b'"third"']
+    assert [line.strip() for line in records.read([found[1], found[3]])] == [b'"first"', b'"third"']
 
 
 def test_what_is_made_anew_is_found_though_the_clock_of_this_machine_is_behind(
-    tmp_path: Path, shelf: Shelf
+    tmp_path: Path, page_store: PageStore
 ) -> None:
     # By the clock of the machine that took the job, and finer than a millionth of a second.
     wanted_at = int(time.time()) + 60 + 2**-22
-    shelf.save(page(7, "old"))
-    anew = Shelf(shelf.directory, shelf.shown, wanted_at)
-    assert anew.places(made_after=wanted_at) == {}
+    page_store.save(page(7, "old"))
+    anew = PageStore(page_store.directory, page_store.job_directory, wanted_at)
+    assert anew.find_pages(made_after=wanted_at) == {}
     anew.save(page(7, "new"))
-    assert load(anew.places(made_after=wanted_at)[7]).text == "new"
+    assert load(anew.find_pages(made_after=wanted_at)[7]).text == "new"

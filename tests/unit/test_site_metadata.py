@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from secretary.download_limits import DownloadLimits
-from secretary.errors import DownloadRefused, FileTooLarge
-from secretary.processors.media.recording import Chapter
-from secretary.sites.media import SiteRequest
-from secretary.sites.metadata import MAX_BYTES, described, read, refuse, sizes, subtitles_wanted
+from secretary.config import DownloadLimits
+from secretary.core.errors import DownloadRefused, FileTooLarge
+from secretary.media.recording import Chapter
+from secretary.media.ytdlp.media import SiteRequest
+from secretary.media.ytdlp.metadata import (
+    MAX_BYTES,
+    described,
+    read,
+    refuse,
+    sizes,
+    subtitles_wanted,
+)
 
 REQUEST = SiteRequest(
     url="https://site.example/watch?v=1",

@@ -4,14 +4,14 @@ from datetime import date
 
 import pytest
 
-from secretary.errors import (
+from secretary.core.errors import (
     DownloadFailed,
     DownloadRefused,
     EngineUnavailable,
     JobFailed,
     UnsupportedFile,
 )
-from secretary.sites.refusals import is_stale, reason, unknown
+from secretary.media.ytdlp.metadata import is_stale, reason, unknown
 
 HIDDEN = "/data/scratch/site"
 

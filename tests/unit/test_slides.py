@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from secretary.processors.media.recording import PictureTrack
-from secretary.processors.media.slides import Seen, Slide, choose, draw, look, read, windows
+from secretary.media.recording import PictureTrack
+from secretary.media.slides import Seen, Slide, choose, draw, look, read, windows
 
 from ..video_files import (
     H264,

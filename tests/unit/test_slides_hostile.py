@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy
 import pytest
 
-from secretary.errors import (
+from secretary.core.errors import (
     FileCorrupt,
     FileTooLarge,
     InvalidParameters,
     ProcessingTimeout,
     UnsupportedFile,
 )
-from secretary.processors.media.recording import PictureTrack
-from secretary.processors.media.slides import Candidate, Slide, choose, draw, look, read
+from secretary.media.recording import PictureTrack
+from secretary.media.slides import Candidate, Slide, choose, draw, look, read
 
 from .. import hostile_videos
 from ..video_files import ffmpeg, film, five_slides, shown, slide

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.errors import (
+from secretary.core.errors import (
     EngineUnavailable,
     FileCorrupt,
     FileEncrypted,
@@ -20,15 +20,9 @@ from secretary.errors import (
     ProcessingTimeout,
     UnsupportedFile,
 )
-from secretary.processors.media.probe import probe
-from secretary.processors.media.recording import Recording, SoundTrack
-from secretary.processors.media.sound import (
-    Decoded,
-    chosen_track,
-    decode,
-    decoded_seconds,
-    samples,
-)
+from secretary.media.pcm import Decoded, chosen_track, decode, decoded_seconds, samples
+from secretary.media.probe import probe
+from secretary.media.recording import Recording, SoundTrack
 
 from ..sound_files import (
     RATE,

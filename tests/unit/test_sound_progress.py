@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from secretary.handler import JobContext
-from secretary.handlers.listening import SoundProgress
+from secretary.handlers.progress import MediaProgress
+from secretary.jobs.handler import JobContext
 
 
 @dataclass
@@ -17,15 +17,15 @@ class Told:
         self.steps.append((step, percent, message))
 
 
-def progress_of(told: Told, **options: Any) -> SoundProgress:
+def progress_of(told: Told, **options: Any) -> MediaProgress:
     ctx = cast(JobContext[Any], told)
-    return SoundProgress(ctx, "transcribing", 600.0, first_percent=10, last_percent=90, **options)
+    return MediaProgress(ctx, "transcribing", 600.0, first_percent=10, last_percent=90, **options)
 
 
 async def test_it_is_told_in_seconds_of_the_recording() -> None:
     told = Told()
     progress = progress_of(told)
-    await progress.tell()
+    await progress.report()
     await progress.advance(150.0)
     await progress.advance(9999.0)
     assert [(step, percent) for step, percent, _ in told.steps] == [
@@ -39,7 +39,7 @@ async def test_the_time_that_is_left_goes_by_the_pace_of_this_attempt() -> None:
     """Half was known before and took no time; 100 s of sound took 10 s, 200 are left."""
     told = Told()
     progress = progress_of(told, done=300.0)
-    progress._began -= 10
+    progress._started -= 10
     await progress.advance(100.0)
     assert told.steps[-1][2] == "06:40 of 10:00 is done, about 00:20 left"
 

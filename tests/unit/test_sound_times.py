@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from secretary.processors.media.sound_times import Piece, Timeline, laid_out
+from secretary.media.pcm import Piece, Timeline, laid_out
 
 RATE = 100
 FRAME = 5

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import AddressRefused, DownloadRefused, InvalidParameters
-from secretary.sources import SourceFile, Sources, url_of
+from secretary.core.errors import AddressRefused, DownloadRefused, InvalidParameters
+from secretary.storage.sources import SourceFile, Sources, url_of
 
 
 @dataclass

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from secretary.app import make_spans
+from secretary.app import make_tracer
 
 
 @pytest.mark.parametrize(
@@ -18,14 +18,14 @@ from secretary.app import make_spans
     ],
 )
 def test_without_a_collector_there_are_none(environment: dict[str, str]) -> None:
-    assert make_spans(environment) is None
+    assert make_tracer(environment) is None
 
 
 def test_then_nothing_of_it_is_loaded() -> None:
     program = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
-        "import secretary.api, secretary.app, secretary.running\n"
-        "secretary.app.make_spans({})\n"
+        "import secretary.api, secretary.app, secretary.serve\n"
+        "secretary.app.make_tracer({})\n"
         "print(*sys.modules)"
     )
     done = subprocess.run(
@@ -33,9 +33,11 @@ def test_then_nothing_of_it_is_loaded() -> None:
     )
     # Its bare interface is loaded by FastAPI, where it is installed.
     loaded = done.stdout.split()
-    assert "secretary.running" in loaded
+    assert "secretary.serve" in loaded
     assert not [
         name
         for name in loaded
-        if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter", "secretary.spans"))
+        if name.startswith(
+            ("opentelemetry.sdk", "opentelemetry.exporter", "secretary.observability.otel")
+        )
     ]

@@ -1,7 +1,7 @@
 """How far a work is, told so that it never goes backwards."""
 
-from secretary.handlers.steps import ShareOfProgress
-from secretary.job import LogEntry, Progress
+from secretary.core.job import LogEntry, Progress
+from secretary.handlers.progress import ScaledReporter
 
 
 class Told:
@@ -18,7 +18,7 @@ class Told:
 
 def test_a_work_that_is_a_part_of_another_has_its_share() -> None:
     told = Told()
-    share = ShareOfProgress(told, 5, 20)
+    share = ScaledReporter(told, 5, 20)
     for percent in (0, 10, 50, 100):
         share.progress(Progress(step="reading", percent=percent))
     share.log(LogEntry(level="info", message="x"))

@@ -3,9 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.processors.media.metadata import read_metadata
-from secretary.processors.media.recording import Chapter, PictureTrack, SoundTrack, SubtitleTrack
-from secretary.processors.media.stream_lines import read_streams
+from secretary.media.probe import read_metadata, read_streams
+from secretary.media.recording import Chapter, PictureTrack, SoundTrack, SubtitleTrack
 
 SAID = """\
 [mov,mp4,m4a,3gp,3g2,mj2 @ 0x1] some warning

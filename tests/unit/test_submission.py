@@ -4,11 +4,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from secretary.errors import AccessDenied, AddressRefused, InvalidParameters
-from secretary.handler import JobContext, handles
-from secretary.job import Job
-from secretary.registry import Registry
-from secretary.submission import BatchRequest, JobRequest, fingerprint, make_batch, make_job, read
+from secretary.core.errors import AccessDenied, AddressRefused, InvalidParameters
+from secretary.core.job import Job
+from secretary.jobs.handler import JobContext, handles
+from secretary.jobs.registry import Registry
+from secretary.jobs.submission import (
+    BatchRequest,
+    JobRequest,
+    fingerprint,
+    make_batch,
+    make_job,
+    parse_request,
+)
 
 
 class PdfParameters(BaseModel):
@@ -25,12 +32,12 @@ HOOK = {"url": "https://example.org/hook", "token": "t"}
 
 
 def job_from(document: Any, *, user: str | None = None) -> Job:
-    return make_job(read(JobRequest, document), REGISTRY, user=user)
+    return make_job(parse_request(JobRequest, document), REGISTRY, user=user)
 
 
 def problems(document: Any, kind: type[JobRequest | BatchRequest] = JobRequest) -> dict[str, str]:
     with pytest.raises(InvalidParameters) as caught:
-        request = read(kind, document)
+        request = parse_request(kind, document)
         if isinstance(request, JobRequest):
             make_job(request, REGISTRY, user=None)
         else:
@@ -122,7 +129,7 @@ class TestWebhooks:
         self, document: Any, field: str
     ) -> None:
         with pytest.raises(InvalidParameters) as caught:
-            request = read(JobRequest, document)
+            request = parse_request(JobRequest, document)
             make_job(request, REGISTRY, user=None, check_url=self.refuse_private)
         assert [problem["field"] for problem in caught.value.details["problems"]] == [field]
         assert "SECRET" not in str(caught.value)
@@ -134,14 +141,14 @@ class TestWebhooks:
             ({"jobs": [{}, {"webhook": private}]}, "jobs.1.webhook.url"),
         ):
             with pytest.raises(InvalidParameters) as caught:
-                request = read(BatchRequest, document)
+                request = parse_request(BatchRequest, document)
                 make_batch(request, REGISTRY, user=None, check_url=self.refuse_private)
             assert [one["field"] for one in caught.value.details["problems"]] == [field]
 
     def test_a_jobs_own_webhook_wins_over_that_of_its_batch_wherever_it_is(self) -> None:
         own = {"url": "https://own.example/"}
         jobs = [{}, {"webhook": own}, {"parameters": {"webhook": own}}]
-        request = read(BatchRequest, {"jobs": jobs, "webhook": HOOK})
+        request = parse_request(BatchRequest, {"jobs": jobs, "webhook": HOOK})
         _, made = make_batch(request, REGISTRY, user=None)
         urls = [job.webhook and job.webhook.url for job in made]
         assert urls == [HOOK["url"], own["url"], own["url"]]
@@ -216,7 +223,9 @@ class TestBatches:
             "colour": "red",
             "jobs": [{}, {"webhook": other, "access_control": {}, "colour": "blue"}],
         }
-        batch, (first, second) = make_batch(read(BatchRequest, document), REGISTRY, user=None)
+        batch, (first, second) = make_batch(
+            parse_request(BatchRequest, document), REGISTRY, user=None
+        )
         assert (batch.batch_name, batch.user_id) == ("Import", "ann")
         assert first.batch_id == second.batch_id == batch.batch_id
         assert (first.user_id, first.access_control.visibility) == ("ann", "public")
@@ -228,7 +237,7 @@ class TestBatches:
 
     def test_a_batch_may_come_wrapped(self) -> None:
         document = {"batch": {"batch_name": "Import", "jobs": [{}]}, "user_id": "ann"}
-        request = read(BatchRequest, document)
+        request = parse_request(BatchRequest, document)
         assert (request.batch_name, request.user_id, len(request.jobs)) == ("Import", "ann", 1)
 
     def test_the_wrong_field_of_one_of_its_jobs_is_named(self) -> None:
@@ -242,10 +251,12 @@ class TestBatches:
 
 class TestFingerprint:
     def test_the_order_of_keys_does_not_count(self) -> None:
-        one = read(JobRequest, {"parameters": {"a": 1, "b": 2}})
-        two = read(JobRequest, {"parameters": {"b": 2, "a": 1}})
+        one = parse_request(JobRequest, {"parameters": {"a": 1, "b": 2}})
+        two = parse_request(JobRequest, {"parameters": {"b": 2, "a": 1}})
         assert fingerprint(one) == fingerprint(two)
 
     def test_every_value_counts(self) -> None:
         documents: list[dict[str, Any]] = [{}, {"x": 1}, {"priority": 1}, {"parameters": {"x": 1}}]
-        assert len({fingerprint(read(JobRequest, document)) for document in documents}) == 4
+        assert (
+            len({fingerprint(parse_request(JobRequest, document)) for document in documents}) == 4
+        )

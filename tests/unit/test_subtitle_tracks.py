@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileCorrupt
-from secretary.processors.media.probe import probe
-from secretary.processors.media.recording import SubtitleTrack
-from secretary.processors.media.subtitle_tracks import subtitles_of
+from secretary.core.errors import FileCorrupt
+from secretary.media.probe import probe
+from secretary.media.recording import SubtitleTrack
+from secretary.media.subtitles import subtitles_of
 
 from ..sound_files import made, moving, speech
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secretary.engines.speech import Said
-from secretary.errors import FileCorrupt, FileTooLarge
-from secretary.processors.subtitles import MAX_BYTES, as_srt, as_vtt, clock, read_subtitles
+from secretary.core.errors import FileCorrupt, FileTooLarge
+from secretary.media.speech.engines import Word
+from secretary.media.subtitles import MAX_BYTES, as_srt, as_vtt, clock, read_subtitles
 
 VTT = """WEBVTT - made by someone
 Kind: captions
@@ -39,12 +39,12 @@ SRT = (
 class TestReading:
     def test_webvtt_with_styles_notes_names_and_tags(self) -> None:
         assert read_subtitles(VTT) == [
-            Said(1.0, 2.5, "Hello, world & all"),
-            Said(3603.0, 3604.0, "Line one line two"),
+            Word(1.0, 2.5, "Hello, world & all"),
+            Word(3603.0, 3604.0, "Line one line two"),
         ]
 
     def test_subrip_with_tags_and_short_fractions(self) -> None:
-        assert read_subtitles(SRT) == [Said(1.0, 2.5, "Hello"), Said(3.5, 4.25, "again")]
+        assert read_subtitles(SRT) == [Word(1.0, 2.5, "Hello"), Word(3.5, 4.25, "again")]
 
     def test_captions_that_roll_up_say_each_line_once(self) -> None:
         rolling = (
@@ -58,7 +58,7 @@ class TestReading:
 
     def test_cues_are_sorted_and_never_end_before_they_begin(self) -> None:
         text = "00:05.000 --> 00:01.000\nlater\n\n00:01.000 --> 00:02.000\nearlier\n"
-        assert read_subtitles(text) == [Said(1.0, 2.0, "earlier"), Said(5.0, 5.0, "later")]
+        assert read_subtitles(text) == [Word(1.0, 2.0, "earlier"), Word(5.0, 5.0, "later")]
 
     @pytest.mark.parametrize("text", ["", "WEBVTT\n\n", "just a text\nof two lines"])
     def test_what_holds_none_is_refused(self, text: str) -> None:
@@ -97,14 +97,14 @@ sentences = st.lists(
     max_size=5,
 ).map(
     lambda parts: [
-        Said(start, start + length, " ".join(text.split())) for start, length, text in parts
+        Word(start, start + length, " ".join(text.split())) for start, length, text in parts
     ]
 )
 
 
 class TestWriting:
     def test_a_short_sentence_is_one_screen(self) -> None:
-        said = [Said(0.5, 61.25, "Tom & Jerry --> <b>")]
+        said = [Word(0.5, 61.25, "Tom & Jerry --> <b>")]
         assert "".join(as_vtt(said)) == (
             "WEBVTT\n\n00:00:00.500 --> 00:01:01.250\nTom &amp; Jerry --&gt; &lt;b&gt;\n\n"
         )
@@ -112,14 +112,14 @@ class TestWriting:
 
     def test_a_long_one_becomes_several_that_follow_each_other(self) -> None:
         text = " ".join(f"word{number}" for number in range(60))
-        cues = read_subtitles("".join(as_vtt([Said(10.0, 40.0, text)])))
+        cues = read_subtitles("".join(as_vtt([Word(10.0, 40.0, text)])))
         assert len(cues) > 3
         assert (cues[0].start, cues[-1].end) == (10.0, 40.0)
         assert all(one.end == other.start for one, other in itertools.pairwise(cues))
         assert " ".join(cue.text for cue in cues) == text
 
     @given(sentences)
-    def test_what_is_written_has_the_words_of_what_was_said(self, said: list[Said]) -> None:
+    def test_what_is_written_has_the_words_of_what_was_said(self, said: list[Word]) -> None:
         written = "".join(as_vtt(said))
         told = "".join(" ".join(one.text.split()) for one in said)
         lines = [line for line in written.splitlines()[1:] if line and " --> " not in line]

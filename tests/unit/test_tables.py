@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from secretary.cli import tables
-from secretary.cli.output import complain, printable, say
-from secretary.job import Batch, Job, JobError
+from secretary.cli.output import echo, echo_err, printable
+from secretary.core.job import Batch, Job, JobError
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[link=file:///etc/passwd]b[/link][/]"
 SHOWN = "[link=file:///etc/passwd]b[/link][/]"
@@ -49,12 +49,12 @@ class Terminal(io.StringIO):
 def test_nor_is_a_text_but_a_pipe_gets_it_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    say(EVIL)
+    echo(EVIL)
     assert capsys.readouterr().out == EVIL + "\n"
-    complain(EVIL)
+    echo_err(EVIL)
     assert capsys.readouterr().err == printable(EVIL) + "\n"
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    say(f"{EVIL}\tand\nmore")
+    echo(f"{EVIL}\tand\nmore")
     assert terminal.getvalue() == f"{printable(EVIL)}\tand\nmore\n"
     assert not set(terminal.getvalue()) & set("\x1b\x07\x9b\u202e")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.errors import FileCorrupt, FileTooLarge, JobFailed
-from secretary.processors.web import markup
-from secretary.processors.web.links import Link, LinkKind
-from secretary.processors.web.page import page_of, read_talk_page
-from secretary.processors.web.talk_page import TalkPage
-from secretary.sandbox import Sandbox
+from secretary.core.errors import FileCorrupt, FileTooLarge, JobFailed
+from secretary.web import markup
+from secretary.web.links import Link, LinkKind
+from secretary.web.page import page_of, read_talk_page
+from secretary.web.talk import TalkPage
+from secretary.worker.sandbox import Sandbox
 
 from .. import talk_pages
 
@@ -269,7 +269,7 @@ import sys; sys.path[:] = {sys.path!r}
 def refuse(event, arguments):
     if event.startswith(("socket.", "urllib.")):
         raise SystemExit(f"it reached for the network: {{event}} {{arguments}}")
-from secretary.processors.web.page import page_of
+from secretary.web.page import page_of
 import trafilatura
 from tests.talk_pages import GENERIC
 sys.addaudithook(refuse)
@@ -292,11 +292,11 @@ async def test_a_page_is_read_in_a_sandbox(tmp_path: Path) -> None:
 
 def test_who_only_sends_the_work_loads_no_parsers() -> None:
     program = (
-        f"import sys; sys.path[:] = {sys.path!r}; import secretary.processors.web.talk_page;"
-        " import secretary.processors.web.paths; print(*sys.modules)"
+        f"import sys; sys.path[:] = {sys.path!r}; import secretary.web.talk;"
+        " import secretary.web.paths; print(*sys.modules)"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "secretary.processors.web.talk_page" in result.stdout.split()
+    assert "secretary.web.talk" in result.stdout.split()
     assert not {"lxml", "trafilatura"} & set(result.stdout.split())

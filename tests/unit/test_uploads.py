@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from secretary.errors import FileTooLarge, NotFound
-from secretary.uploads import MEBIBYTE, Uploads
+from secretary.core.errors import FileTooLarge, NotFound
+from secretary.storage.uploads import MEBIBYTE, Uploads
 
 from ..documents import pdf
 

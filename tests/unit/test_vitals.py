@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from secretary.errors import StoreUnavailable
-from secretary.vitals import Shared
+from secretary.core.errors import StoreUnavailable
+from secretary.observability.service_stats import CachedQuery
 
 
 class Count:
@@ -23,7 +23,7 @@ class Count:
 
 async def test_who_asks_at_the_same_time_shares_the_answer() -> None:
     count = Count()
-    shared = Shared(count)
+    shared = CachedQuery(count)
     asking = [asyncio.create_task(shared.get()) for _ in range(3)]
     await asyncio.sleep(0)
     count.go_on.set()
@@ -32,7 +32,7 @@ async def test_who_asks_at_the_same_time_shares_the_answer() -> None:
 
 async def test_who_gives_up_does_not_spoil_it_for_the_others() -> None:
     count = Count()
-    shared = Shared(count)
+    shared = CachedQuery(count)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(shared.get(), 0.01)
     count.go_on.set()
@@ -41,7 +41,7 @@ async def test_who_gives_up_does_not_spoil_it_for_the_others() -> None:
 
 async def test_what_took_long_is_used_for_longer() -> None:
     count = Count()
-    shared = Shared(count)
+    shared = CachedQuery(count)
     asking = asyncio.create_task(shared.get())
     asyncio.get_running_loop().call_later(0.5, count.go_on.set)
     assert await asking == 1
@@ -50,11 +50,11 @@ async def test_what_took_long_is_used_for_longer() -> None:
 
 async def test_what_grew_old_is_found_out_anew_however_long_it_took() -> None:
     count = Count()
-    shared = Shared(count)
+    shared = CachedQuery(count)
     asking = asyncio.create_task(shared.get())
     asyncio.get_running_loop().call_later(0.2, count.go_on.set)
     assert await asking == 1
-    shared.grow_old()
+    shared.expire()
     assert await shared.get() == 2
 
 
@@ -66,7 +66,7 @@ async def test_a_failure_is_told_and_not_kept() -> None:
             raise error
         return 7
 
-    shared = Shared(count)
+    shared = CachedQuery(count)
     with pytest.raises(StoreUnavailable):
         await shared.get()
     assert await shared.get() == 7
@@ -74,13 +74,13 @@ async def test_a_failure_is_told_and_not_kept() -> None:
 
 async def test_who_is_in_a_hurry_gets_what_is_known() -> None:
     count = Count()
-    shared = Shared(count)
+    shared = CachedQuery(count)
     count.go_on.set()
-    first = await shared.get_soon(0.01)
+    first = await shared.get_or_stale(0.01)
     count.go_on.clear()
     async with asyncio.timeout(10):
         while count.begun < 2:  # it is used for a moment before it is counted again
-            assert await shared.get_soon(0.001) == first
+            assert await shared.get_or_stale(0.001) == first
     assert first.value == 1
     count.go_on.set()
     assert await shared.get() == 2
@@ -88,6 +88,6 @@ async def test_who_is_in_a_hurry_gets_what_is_known() -> None:
 
 async def test_the_first_answer_is_waited_for() -> None:
     count = Count()
-    shared = Shared(count)
+    shared = CachedQuery(count)
     asyncio.get_running_loop().call_later(0.05, count.go_on.set)
-    assert (await shared.get_soon(0.001)).value == 1
+    assert (await shared.get_or_stale(0.001)).value == 1

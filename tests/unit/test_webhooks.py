@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
-from secretary.files import JobFiles
-from secretary.job import (
-    NO_RESULTS,
+from secretary.core.http_headers import read_retry_after, signing_keys, webhook_signature
+from secretary.core.job import (
+    EMPTY_RESULTS,
     Batch,
     Job,
     JobError,
@@ -20,13 +20,18 @@ from secretary.job import (
     Webhook,
     utc_now,
 )
-from secretary.retry_after import read_retry_after
-from secretary.signatures import keys_of, signature
-from secretary.webhooks import BreakerOptions, Schedule
-from secretary.webhooks.archive import read_archive
-from secretary.webhooks.breaker import Breakers
-from secretary.webhooks.headers import as_bytes, headers_for
-from secretary.webhooks.payload import batch_payload, body, job_payload, phase_of
+from secretary.storage.artifacts import JobFiles
+from secretary.webhooks import BreakerOptions, RetrySchedule
+from secretary.webhooks.request import (
+    batch_payload,
+    body,
+    encode_headers,
+    headers_for,
+    job_payload,
+    phase_of,
+    read_archive,
+)
+from secretary.webhooks.sender import CircuitBreakers
 
 HOOK = Webhook(url="https://example.org/hook")
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -81,7 +86,7 @@ class TestPayload:
                 "extracted_text": "--- Seite 1 ---\nHallo",
                 "metadata": {"text_contents": [{"page": 1, "content": "Hallo"}]},
             },
-            "results": {**NO_RESULTS, **RESULTS},
+            "results": {**EMPTY_RESULTS, **RESULTS},
             "error": None,
         }
 
@@ -216,7 +221,7 @@ class TestHeaders:
     def test_the_signature_is_the_one_of_the_standard(self) -> None:
         """The example of the specification."""
         secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-        told = signature(
+        told = webhook_signature(
             secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}'
         )
         assert told == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -230,10 +235,10 @@ class TestHeaders:
 
     @pytest.mark.parametrize("secret", ["plain text", "whsec_", "whsec_!!", "c2VjcmV0"])
     def test_a_secret_of_another_form_is_the_key_itself(self, secret: str) -> None:
-        assert keys_of(secret) == [secret.encode()]
+        assert signing_keys(secret) == [secret.encode()]
 
     def test_base64_may_lack_its_padding(self) -> None:
-        assert keys_of("whsec_a2V5MQ") == [b"key1"]
+        assert signing_keys("whsec_a2V5MQ") == [b"key1"]
 
     def test_without_a_secret_there_is_no_signature(self) -> None:
         headers = headers_for(HOOK, message_id="msg_1", at=NOW, body=b"{}")
@@ -254,7 +259,7 @@ class TestHeaders:
         assert headers["authorization"] == "Basic x"
 
     def test_what_no_header_can_hold_is_taken_off_its_ends(self) -> None:
-        assert as_bytes({"x-own": " ärger\t"}) == [(b"x-own", "ärger".encode())]
+        assert encode_headers({"x-own": " ärger\t"}) == [(b"x-own", "ärger".encode())]
 
     def test_a_trace_is_carried_on(self) -> None:
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -263,43 +268,43 @@ class TestHeaders:
 
 
 class TestSchedule:
-    def tries(self, schedule: Schedule) -> list[timedelta]:
+    def tries(self, schedule: RetrySchedule) -> list[timedelta]:
         """When all tries are made, after the first, if none succeeds."""
         now, tried, times = NOW, 1, []
-        while (again := schedule.next_try(tried, since=NOW, now=now)) is not None:
+        while (again := schedule.next_attempt(tried, since=NOW, now=now)) is not None:
             times.append(again - NOW)
             now, tried = again, tried + 1
         return times
 
     def test_the_tries_spread_over_a_day(self) -> None:
-        times = self.tries(Schedule(jitter=0))
+        times = self.tries(RetrySchedule(jitter=0))
         assert [time.total_seconds() for time in times] == [
             5, 35, 335, 2135, 9335, 27335, 52535, 84935,
         ]  # fmt: skip
 
     def test_with_jitter_it_is_still_over_within_a_day(self) -> None:
         for _ in range(200):
-            times = self.tries(Schedule())
+            times = self.tries(RetrySchedule())
             assert len(times) == 8
             assert times[-1] <= DAY
 
     def test_jitter_keeps_tries_apart(self) -> None:
-        first = {Schedule().next_try(1, since=NOW, now=NOW) for _ in range(50)}
+        first = {RetrySchedule().next_attempt(1, since=NOW, now=NOW) for _ in range(50)}
         assert len(first) > 40
 
     def test_a_receiver_may_ask_for_more_time(self) -> None:
-        again = Schedule().next_try(1, since=NOW, now=NOW, retry_after=timedelta(hours=1))
+        again = RetrySchedule().next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(hours=1))
         assert again == NOW + timedelta(hours=1)
 
     def test_but_not_for_less_nor_for_more_than_the_day_has(self) -> None:
-        schedule = Schedule(jitter=0)
-        soon = schedule.next_try(3, since=NOW, now=NOW, retry_after=timedelta(seconds=1))
+        schedule = RetrySchedule(jitter=0)
+        soon = schedule.next_attempt(3, since=NOW, now=NOW, retry_after=timedelta(seconds=1))
         assert soon == NOW + timedelta(minutes=5)
-        late = schedule.next_try(1, since=NOW, now=NOW, retry_after=timedelta(days=7))
+        late = schedule.next_attempt(1, since=NOW, now=NOW, retry_after=timedelta(days=7))
         assert late == NOW + DAY
 
     def test_after_a_day_it_is_over(self) -> None:
-        assert Schedule().next_try(1, since=NOW, now=NOW + DAY) is None
+        assert RetrySchedule().next_attempt(1, since=NOW, now=NOW + DAY) is None
 
     @pytest.mark.parametrize(
         ("header", "seconds"),
@@ -326,12 +331,12 @@ class TestSchedule:
 
 class TestBreaker:
     OPTIONS = BreakerOptions(
-        failures=3, pause=timedelta(seconds=10), longest_pause=timedelta(seconds=25)
+        failures=3, pause=timedelta(seconds=10), max_pause=timedelta(seconds=25)
     )
 
-    def breakers(self) -> tuple[Breakers, list[float]]:
+    def breakers(self) -> tuple[CircuitBreakers, list[float]]:
         time = [0.0]
-        return Breakers(self.OPTIONS, clock=lambda: time[0]), time
+        return CircuitBreakers(self.OPTIONS, clock=lambda: time[0]), time
 
     def test_a_few_failures_change_nothing(self) -> None:
         breakers, _ = self.breakers()

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secretary.engines.speech import RATE, open_speech_engine
-from secretary.engines.whisper import Whisper
-from secretary.errors import EngineUnavailable
+from secretary.core.errors import EngineUnavailable
+from secretary.media.speech.engines import RATE, open_speech_engine
+from secretary.media.speech.whisper import Whisper
 
 from ..speech import BECKETT, noise, real_voice, silence, tones, word_error_rate
 
@@ -38,7 +38,7 @@ def test_an_engine_is_opened_once() -> None:
 def test_to_ask_for_languages_and_version_loads_nothing() -> None:
     program = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
-        "from secretary.engines.speech import open_speech_engine\n"
+        "from secretary.media.speech.engines import open_speech_engine\n"
         "engine = open_speech_engine()\n"
         "print(engine.languages(), engine.version, *sys.modules)"
     )

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from secretary import JobContext, Registry, handles
-from secretary.executor import Executor
-from secretary.files import JobFiles
-from secretary.handler import AnyParameters
-from secretary.job import Batch, Job, JobStatus
-from secretary.sandbox import Sandbox
-from secretary.sources import Sources
-from secretary.store import JobQuery, JobStore
-from secretary.worker import Worker, WorkerOptions
+from secretary.core.job import Batch, Job, JobStatus
+from secretary.jobs.handler import AnyParameters
+from secretary.storage.artifacts import JobFiles
+from secretary.storage.sources import Sources
+from secretary.store import JobQuery, Store
+from secretary.worker.executor import Executor
+from secretary.worker.sandbox import Sandbox
+from secretary.worker.worker import Worker, WorkerOptions
 from tests.waiting import until
 
 Context = JobContext[AnyParameters]
@@ -50,7 +50,7 @@ def stage() -> Stage:
 
 @asynccontextmanager
 async def working(
-    store: JobStore, stage: Stage, tmp_path: Path, **options: Any
+    store: Store, stage: Stage, tmp_path: Path, **options: Any
 ) -> AsyncIterator[tuple[Worker, "asyncio.Task[None]"]]:
     executor = Executor(
         store=store,
@@ -70,7 +70,7 @@ async def working(
         await task
 
 
-async def add(store: JobStore, count: int, **fields: Any) -> list[str]:
+async def add(store: Store, count: int, **fields: Any) -> list[str]:
     batch = Batch()
     fields = {"job_type": "wait", **fields}
     jobs = [Job(batch_id=batch.batch_id, **fields) for _ in range(count)]
@@ -78,12 +78,12 @@ async def add(store: JobStore, count: int, **fields: Any) -> list[str]:
     return [job.job_id for job in jobs]
 
 
-async def count(store: JobStore, status: JobStatus) -> int:
+async def count(store: Store, status: JobStatus) -> int:
     return (await store.counts()).get("wait", {}).get(status, 0)
 
 
 async def test_never_more_jobs_run_than_there_are_slots(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     await add(store, 100)
     async with working(store, stage, tmp_path, slots=3):
@@ -100,7 +100,7 @@ async def test_never_more_jobs_run_than_there_are_slots(
 
 
 async def test_a_job_starts_as_soon_as_it_is_added(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     async with working(store, stage, tmp_path, poll_interval=timedelta(hours=1)):
         await until(lambda: _is_idle(store))
@@ -108,12 +108,12 @@ async def test_a_job_starts_as_soon_as_it_is_added(
         await until(lambda: stage.running == 1)
 
 
-async def _is_idle(store: JobStore) -> bool:
+async def _is_idle(store: Store) -> bool:
     return len(await store.workers()) == 1
 
 
 async def test_a_job_with_a_start_time_starts_then(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     stage.may_end.set()
     async with working(store, stage, tmp_path, poll_interval=timedelta(seconds=0.05)):
@@ -127,7 +127,7 @@ async def test_a_job_with_a_start_time_starts_then(
 
 
 async def test_a_running_job_is_cancelled_within_two_seconds(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     (job_id,) = await add(store, 1)
     async with working(store, stage, tmp_path):
@@ -139,12 +139,12 @@ async def test_a_running_job_is_cancelled_within_two_seconds(
         await until(lambda: _has_status(store, job_id, JobStatus.CANCELLED))
 
 
-async def _has_status(store: JobStore, job_id: str, status: JobStatus) -> bool:
+async def _has_status(store: Store, job_id: str, status: JobStatus) -> bool:
     return (await store.get(job_id)).status is status
 
 
 async def test_draining_claims_nothing_more_and_waits_for_what_runs(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     ids = await add(store, 2)
     async with working(store, stage, tmp_path, slots=1) as (worker, task):
@@ -159,12 +159,12 @@ async def test_draining_claims_nothing_more_and_waits_for_what_runs(
         assert await store.workers() == []
 
 
-async def _drains(store: JobStore) -> bool:
+async def _drains(store: Store) -> bool:
     return any(worker.draining for worker in await store.workers())
 
 
 async def test_a_job_that_outlasts_the_drain_goes_back_at_no_cost(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     (job_id,) = await add(store, 1)
     options = {"grace": timedelta(seconds=0.05)}
@@ -177,7 +177,7 @@ async def test_a_job_that_outlasts_the_drain_goes_back_at_no_cost(
 
 
 async def test_a_second_request_to_drain_does_not_wait(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     (job_id,) = await add(store, 1)
     async with working(store, stage, tmp_path, grace=timedelta(hours=1)) as (worker, task):
@@ -189,7 +189,7 @@ async def test_a_second_request_to_drain_does_not_wait(
 
 
 async def test_a_worker_taken_for_dead_stops_its_jobs_and_comes_back_as_a_new_one(
-    store: JobStore, stage: Stage, tmp_path: Path
+    store: Store, stage: Stage, tmp_path: Path
 ) -> None:
     (job_id,) = await add(store, 1)
     async with working(store, stage, tmp_path) as (worker, _):
@@ -205,7 +205,7 @@ async def test_a_worker_taken_for_dead_stops_its_jobs_and_comes_back_as_a_new_on
     assert [attempt.worker_id for attempt in job.attempts] == [before, worker.worker_id]
 
 
-async def test_limits_by_type_and_user_hold(store: JobStore, stage: Stage, tmp_path: Path) -> None:
+async def test_limits_by_type_and_user_hold(store: Store, stage: Stage, tmp_path: Path) -> None:
     await add(store, 4, user_id="ann")
     await add(store, 4, user_id="bob")
     options: dict[str, Any] = {"slots": 8, "max_per_type": {"wait": 3}, "max_per_user": 2}
@@ -221,5 +221,5 @@ async def test_limits_by_type_and_user_hold(store: JobStore, stage: Stage, tmp_p
 PROCESSING = JobQuery(status=frozenset({JobStatus.PROCESSING}))
 
 
-async def _all_done(store: JobStore, number: int) -> bool:
+async def _all_done(store: Store, number: int) -> bool:
     return await count(store, JobStatus.COMPLETED) == number

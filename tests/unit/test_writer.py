@@ -7,9 +7,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from secretary.errors import Conflict
-from secretary.store.sqlite.connection import connect
-from secretary.store.sqlite.writer import Writer
+from secretary.core.errors import Conflict
+from secretary.store.sqlite.connection import Writer, connect
 
 
 @pytest.fixture

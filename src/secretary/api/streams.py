@@ -1,91 +1,417 @@
-"""The routes that tell of changes as they happen."""
+"""Server-sent events: a job, a batch or everything the caller may see, as it changes."""
 
-from typing import Annotated, NamedTuple
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
+from pydantic.json_schema import SkipJsonSchema
+from starlette.types import Receive, Scope, Send
 
-from ..errors import NotFound
-from ..events import Hub
-from ..job import FINAL
-from .access import Caller
-from .asked import desk_of
-from .events import job_event, job_event_id
-from .feeds import Feed
-from .listening import Listener
-from .sse import HEARTBEAT, EventStream, Pieces, encoded
+from ..core.errors import NotFound, StoreUnavailable
+from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
+from ..core.json_codec import encode_json
+from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
+from ..jobs.service import JobService
+from ..store import Change, JobQuery
+from .auth import Caller
+from .dependencies import BatchId, JobId, job_service_of
+from .openapi import Responses, make_router
 
-router = APIRouter(prefix="/api", tags=["streams"])
+router = make_router("streams")
+
+T = TypeVar("T")
+#: What a stream sends. The first chunk, which may be empty, starts the response.
+Chunks = AsyncGenerator[bytes, None]
 
 LastEventId = Annotated[
-    str | None,
-    Header(alias="Last-Event-ID", description="The last `id` that the client has seen"),
+    str | SkipJsonSchema[None],
+    Header(alias="Last-Event-ID", description="The last `id` the client has seen"),
 ]
+STREAM: Responses = {
+    200: {
+        "description": "Server-sent events: `event`, `id`, and `data` as JSON",
+        "content": {"text/event-stream": {"schema": {}}},
+    }
+}
+ENDING_STREAM: Responses = STREAM | {
+    204: {"description": "The final event has already been received"}
+}
 
 
-@router.get("/jobs/{job_id}/stream")
+@router.get("/jobs/{job_id}/stream", response_class=Response, responses=ENDING_STREAM)
 async def stream_job(
-    request: Request, job_id: str, user: Caller, seen: LastEventId = None
+    request: Request, job_id: JobId, user: Caller, last_event_id: LastEventId = None
 ) -> Response:
-    """A job as it is now and each change of it, until it has ended."""
+    """Stream the current state of a job and every change, until it finishes."""
     listener = _listener(request, user, job_id=job_id)
-    return EventStream(listener.subscription, job_pieces(listener, job_id, seen))
+    return EventStream(listener.subscription, _stream_job(listener, job_id, last_event_id))
 
 
-@router.get("/batches/{batch_id}/stream")
+@router.get("/batches/{batch_id}/stream", response_class=Response, responses=ENDING_STREAM)
 async def stream_batch(
-    request: Request, batch_id: str, user: Caller, seen: LastEventId = None
+    request: Request, batch_id: BatchId, user: Caller, last_event_id: LastEventId = None
 ) -> Response:
-    """A batch as it is now, each change of its jobs and of itself, until it has ended."""
+    """Stream the current state of a batch and every change to it and its jobs, until it
+    finishes."""
     listener = _listener(request, user, batch_id=batch_id)
-    return EventStream(listener.subscription, Feed(listener, batch_id).pieces(seen))
+    return EventStream(listener.subscription, ChangeFeed(listener, batch_id).chunks(last_event_id))
 
 
-@router.get("/events")
-async def stream_events(request: Request, user: Caller, seen: LastEventId = None) -> Response:
-    """The jobs that have not ended, then each change of anything that the caller may see."""
+@router.get("/events", response_class=Response, responses=ENDING_STREAM)
+async def stream_events(
+    request: Request, user: Caller, last_event_id: LastEventId = None
+) -> Response:
+    """Stream the unfinished jobs, then every change to anything the caller may see."""
     listener = _listener(request, user)
-    return EventStream(listener.subscription, Feed(listener).pieces(seen))
+    return EventStream(listener.subscription, ChangeFeed(listener).chunks(last_event_id))
 
 
-def _listener(request: Request, user: str | None, **subject: str) -> Listener:
+def _listener(request: Request, user: str | None, **subject: str) -> "Listener":
     state = request.app.state
-    hub: Hub = state.hub
-    return Listener(desk_of(request), hub.subscription(**subject), user, state.heartbeat_seconds)
+    hub: EventHub = state.hub
+    return Listener(
+        job_service_of(request), hub.subscription(**subject), user, state.heartbeat_seconds
+    )
 
 
-async def job_pieces(listener: Listener, job_id: str, seen: str | None) -> Pieces:
+# Events
+
+#: The event name and the phase of each status.
+NAMES = {
+    JobStatus.PENDING: ("pending", "pending"),
+    JobStatus.PROCESSING: ("progress", "running"),
+    JobStatus.COMPLETED: ("completed", "completed"),
+    JobStatus.FAILED: ("error", "error"),
+    JobStatus.CANCELLED: ("cancelled", "error"),
+}
+HEARTBEAT = b": heartbeat\n\n"
+#: How long a client should wait before it reconnects.
+RETRY_MILLISECONDS = 2000
+#: Non-ASCII characters that some clients treat as line ends: U+0085, U+2028, U+2029.
+LINE_ENDS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    document: dict[str, Any]
+
+
+def job_event(job: Job) -> Event:
+    name, phase = NAMES[job.status]
+    is_final = job.status in FINAL_STATUSES
+    document: dict[str, Any] = {
+        "job": {"id": job.job_id},
+        "process": {"id": job.job_id, "main_processor": job.job_type},
+        "phase": phase,
+        "message": job.progress.message or job.progress.step,
+        "data": event_payload(job) if is_final else {"progress": job.progress.percent},
+    }
+    if job.error is not None and phase == "error":
+        document |= {"message": job.error.message, "error": job.error.model_dump(mode="json")}
+    return Event(name, document)
+
+
+def job_event_id(job: Job, event: Event) -> str:
+    """Identifies a state of a job: the same in every process, different after each change."""
+    state = encode_json([job.attempt, str(job.completed_at), event.name, event.document])
+    return hashlib.blake2b(state, digest_size=9).hexdigest()
+
+
+def batch_event(batch: Batch) -> Event:
+    name, phase = NAMES[batch.status]
+    finished = sum(batch.counts.get(status, 0) for status in FINAL_STATUSES)
+    total = batch.total_jobs
+    progress = 100 * finished // total if total else 100
+    document: dict[str, Any] = {
+        "batch": {"id": batch.batch_id},
+        "process": {"id": batch.batch_id, "main_processor": "batch"},
+        "phase": phase,
+        "message": f"{finished} of {total} jobs have finished",
+        "data": {"progress": progress, **batch.document()},
+    }
+    return Event(name, document)
+
+
+def encode_event(event: Event, event_id: str) -> bytes:
+    head = f"id: {event_id}\nevent: {event.name}\nretry: {RETRY_MILLISECONDS}\ndata: "
+    return b"%b%b\n\n" % (head.encode("ascii"), _encode_on_one_line(event.document))
+
+
+def _encode_on_one_line(document: dict[str, Any]) -> bytes:
+    data = encode_json(document)
+    if any(mark in data for mark in LINE_ENDS):
+        return json.dumps(document, separators=(",", ":")).encode("ascii")
+    return data
+
+
+# The response
+
+
+class StreamClosed(Exception):
+    """The client has disconnected, or the service is shutting down."""
+
+
+class EventStream(Response):
+    """Sends chunks as they come, until there are no more or the client disconnects.
+
+    An error before the first chunk is an error of the request. Without any chunk the response is
+    a 204, which tells browsers not to reconnect.
+    """
+
+    def __init__(self, subscription: Subscription, chunks: Chunks) -> None:
+        self.background = None
+        self.raw_headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        self._subscription = subscription
+        self._chunks = chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        watching = asyncio.create_task(self._close_on_disconnect(receive))
+        try:
+            async with aclosing(self._chunks) as chunks:
+                first = await anext(chunks, None)
+                status = 204 if first is None else 200
+                headers = self.raw_headers
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                if first is not None:
+                    await _send_chunk(send, first)
+                    with suppress(StreamClosed):
+                        async for chunk in chunks:
+                            await _send_chunk(send, chunk)
+                await _send_chunk(send, b"", more=False)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _close_on_disconnect(self, receive: Receive) -> None:
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            self._subscription.close()
+
+
+async def _send_chunk(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+#: How long an open stream waits before it asks an unavailable store again.
+STORE_RETRY_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Listener:
+    """A client with an open stream."""
+
+    job_service: JobService
+    subscription: Subscription
+    user: str | None
+    heartbeat_seconds: float
+    #: The response has started, so it is too late for an error status.
+    started: bool = False
+
+    async def wait(self) -> bool:
+        """Wait for changes; False when a heartbeat is due."""
+        return await self.subscription.wait(self.heartbeat_seconds)
+
+    async def job(self, job_id: str) -> Job | None:
+        """None if it does not exist or the client may not see it."""
+        return await self.retrying(partial(self.job_service.peek, job_id, user=self.user))
+
+    async def batch(self, batch_id: str) -> Batch | None:
+        return await self.retrying(partial(self.job_service.peek_batch, batch_id, user=self.user))
+
+    async def retrying(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Call `read` until the store responds: an open stream outlives an outage of the store.
+        Raises `StreamClosed` once the stream is closed."""
+        while not (self.started and self.subscription.closed):
+            try:
+                return await read()
+            except StoreUnavailable:
+                if not self.started:
+                    raise
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+        raise StreamClosed
+
+
+# One job
+
+
+async def _stream_job(listener: Listener, job_id: str, last_event_id: str | None) -> Chunks:
+    """Job events are identified by the state they show, so a client that reconnects gets only
+    what it has not seen."""
     async with listener.subscription as subscription:
-        state = await _state(listener, job_id)
+        state = await _read_state(listener, job_id)
         if state is None:
             raise NotFound(f"There is no job {job_id}")
-        if not state.final:
+        if not state.is_final:
             listener.started = True
             yield b""
         while state is not None:
-            if state.event_id != seen:
-                seen = state.event_id
-                yield state.piece
-            if state.final:
+            if state.event_id != last_event_id:
+                last_event_id = state.event_id
+                yield state.chunk
+            if state.is_final:
                 return
-            state = None  # a stream that waits holds no job
-            while not await listener.is_news():
+            state = None  # free the memory while waiting
+            while not await listener.wait():
                 yield HEARTBEAT
             subscription.take()
-            state = await _state(listener, job_id)
+            state = await _read_state(listener, job_id)
 
 
-class State(NamedTuple):
-    """A job as a stream tells it."""
-
+@dataclass(frozen=True, slots=True)
+class _JobState:
     event_id: str
-    piece: bytes
-    final: bool
+    chunk: bytes
+    is_final: bool
 
 
-async def _state(listener: Listener, job_id: str) -> State | None:
+async def _read_state(listener: Listener, job_id: str) -> _JobState | None:
     job = await listener.job(job_id)
     if job is None:
         return None
     event = job_event(job)
     event_id = job_event_id(job, event)
-    return State(event_id, encoded(event, event_id), job.status in FINAL)
+    return _JobState(event_id, encode_event(event, event_id), job.status in FINAL_STATUSES)
+
+
+# A batch, or everything
+
+#: How many unfinished jobs, newest first, a stream of everything starts with.
+MAX_UNFINISHED = 1000
+UNFINISHED = frozenset({JobStatus.PENDING, JobStatus.PROCESSING})
+
+#: Not a position: a client that has seen only this must start over.
+START = "start"
+
+#: The pause between two rounds, so that a job that changes quickly is sent once, and a batch not
+#: for each of its jobs. Counting the jobs of a big batch takes time, so slow rounds pause longer.
+MIN_ROUND_SECONDS, MAX_ROUND_SECONDS = 0.05, 1.0
+
+
+class ChangeFeed:
+    """Streams changes in rounds. The `id` of an event is a position in the store's change feed:
+    everything up to there was sent. Only the last event of a round has its position, so a client
+    that misses it gets the round again."""
+
+    def __init__(self, listener: Listener, batch_id: str | None = None) -> None:
+        self._listener = listener
+        self._batch_id = batch_id
+        self._finished = False
+
+    async def chunks(self, since: str | None) -> Chunks:
+        async with self._listener.subscription, aclosing(self._rounds(since)) as rounds:
+            sent_up_to = since or START
+            async for pending in rounds:
+                if pending is None:
+                    yield HEARTBEAT
+                    continue
+                before = START if pending.lost else sent_up_to
+                async for chunk in _encode_round(self._events(pending), before, pending.position):
+                    self._listener.started = True
+                    yield chunk
+                sent_up_to = pending.position
+                if self._finished:
+                    return
+                if not self._listener.started:
+                    self._listener.started = True
+                    # Lets the client resume from here although nothing has happened yet.
+                    yield f"id: {pending.position}\n\n".encode()
+
+    async def _rounds(self, since: str | None) -> AsyncGenerator[PendingChanges | None, None]:
+        """Changes, first those the client missed; `lost` means it has to start over. None is a
+        heartbeat."""
+        subscription = self._listener.subscription
+        position = subscription.take().position
+        if since is None:
+            yield PendingChanges([], position, lost=True)
+        else:
+            async for missed in self._missed(since):
+                position = missed.position
+                yield missed
+        while not subscription.closed:
+            if not await self._listener.wait():
+                yield None
+            elif not subscription.closed:
+                started = time.monotonic()
+                async for pending in self._pending(position):
+                    position = pending.position
+                    yield pending
+                pause = 4 * (time.monotonic() - started)
+                await asyncio.sleep(min(MAX_ROUND_SECONDS, max(MIN_ROUND_SECONDS, pause)))
+
+    async def _pending(self, position: str) -> AsyncIterator[PendingChanges]:
+        pending = self._listener.subscription.take()
+        if not pending.lost:
+            yield pending
+            return
+        async for missed in self._missed(position):
+            yield missed
+
+    async def _missed(self, since: str) -> AsyncIterator[PendingChanges]:
+        store = self._listener.job_service.store
+        while True:
+            page = await self._listener.retrying(partial(store.changes, since, limit=PAGE_SIZE))
+            yield PendingChanges(page.items, page.position, lost=page.gap)
+            since = page.position
+            if not page.items:
+                return
+
+    async def _events(self, pending: PendingChanges) -> AsyncIterator[Event]:
+        changes = [change for change in pending.changes if self._is_relevant(change)]
+        if pending.lost and self._batch_id is None:
+            async for event in self._unfinished_jobs():
+                yield event
+        for job_id in dict.fromkeys(change.job_id for change in changes):
+            job = await self._listener.job(job_id) if job_id is not None else None
+            if job is not None:
+                yield job_event(job)
+        for batch_id in self._batch_ids(changes):
+            batch = await self._listener.batch(batch_id)
+            if batch_id == self._batch_id:
+                self._check_finished(batch)
+            if batch is not None and (changes or pending.lost):
+                yield batch_event(batch)
+
+    def _is_relevant(self, change: Change) -> bool:
+        return self._batch_id is None or change.batch_id == self._batch_id
+
+    def _batch_ids(self, changes: Iterable[Change]) -> list[str]:
+        if self._batch_id is not None:
+            return [self._batch_id]
+        return list(dict.fromkeys(change.batch_id for change in changes if change.batch_id))
+
+    def _check_finished(self, batch: Batch | None) -> None:
+        if batch is None and not self._listener.started:
+            raise NotFound(f"There is no batch {self._batch_id}")
+        self._finished = batch is None or batch.completed_at is not None
+
+    async def _unfinished_jobs(self) -> AsyncIterator[Event]:
+        query = JobQuery(status=UNFINISHED, limit=MAX_UNFINISHED)
+        read = partial(self._listener.job_service.jobs, query, user=self._listener.user)
+        page = await self._listener.retrying(read)
+        for job in reversed(page.items):
+            yield job_event(job)
+
+
+async def _encode_round(events: AsyncIterator[Event], before: str, position: str) -> Chunks:
+    """All events but the last get the position before the round."""
+    previous: Event | None = None
+    async for event in events:
+        if previous is not None:
+            yield encode_event(previous, before)
+        previous = event
+    if previous is not None:
+        yield encode_event(previous, position)

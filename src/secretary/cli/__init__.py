@@ -1,4 +1,4 @@
-"""The command line: `secretary --help` shows what there is."""
+"""The command line; `secretary --help` lists the commands."""
 
 import os
 import sys
@@ -7,25 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ..errors import SecretaryError
+from ..core.errors import SecretaryError
 from ..version import __version__
-from . import (
-    batches,
-    completion,
-    convert,
-    doctor,
-    imports,
-    jobs,
-    legacy,
-    mcp,
-    start,
-    store,
-    submit,
-    templates,
-    workers,
-)
-from .exit_codes import ExitCode, exit_code
-from .output import complain
+from . import batches, conferences, convert, jobs, migrate, serve, submit, system, templates
+from .output import ExitCode, echo_err, exit_code
 
 app = typer.Typer(
     help="Durable background jobs behind one HTTP API.",
@@ -33,23 +18,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-convert.add_to(app)
-start.add_to(app)
-submit.add_to(app)
-imports.add_to(app)
-legacy.add_to(app)
-doctor.add_to(app)
-mcp.add_to(app)
-completion.add_to(app)
+app.command()(convert.convert)
+app.command("serve")(serve.start_service)
+app.command("worker")(serve.start_worker)
+app.command()(submit.submit)
+app.command("import")(conferences.import_schedule)
+app.command("import-legacy")(migrate.import_legacy)
+app.command()(system.doctor)
+app.command("mcp")(serve.start_mcp_server)
+app.command()(system.completion)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(batches.app, name="batches")
 app.add_typer(templates.app, name="template")
-app.add_typer(workers.app, name="workers")
-app.add_typer(store.app, name="store")
+app.add_typer(system.workers_app, name="workers")
+app.add_typer(migrate.app, name="store")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"secretary {__version__}")
         raise typer.Exit
 
@@ -58,7 +44,7 @@ def _show_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
@@ -66,20 +52,20 @@ def _root(
 
 def main() -> None:
     try:
-        app(prog_name="secretary")  # also as `python -m`: completion goes by this name
+        app(prog_name="secretary")  # with `python -m`, too: shell completion needs this name
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except SecretaryError as error:
-        _trace()
-        complain(str(error))
+        _print_traceback()
+        echo_err(str(error))
         sys.exit(exit_code(error))
     except OSError as error:
-        # A disk that is full, a directory that may not be written: no fault of the program.
-        _trace()
-        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        # The disk is full or a directory is not writable: not a bug.
+        _print_traceback()
+        echo_err(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         sys.exit(ExitCode.FAILED)
 
 
-def _trace() -> None:
+def _print_traceback() -> None:
     if os.environ.get("SECRETARY_LOGGING__LEVEL") == "debug":
         traceback.print_exc()

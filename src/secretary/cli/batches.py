@@ -1,4 +1,4 @@
-"""`secretary batches …`: look at batches, make them and change them."""
+"""`secretary batches …`: create, inspect and change batches."""
 
 import sys
 from pathlib import Path
@@ -6,28 +6,30 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import Conflict, InvalidParameters
-from . import watch
-from .options import AsJson, Where, somewhere
-from .output import complain, print_json, say
-from .place import BatchFilter, BatchVerb, Document
+from ..core.errors import Conflict, InvalidParameters
+from .backend import BatchAction, Document, ListFilter
+from .options import AsJson, Cursor, IncludeArchived, Limit, Target, UserFilter, with_target
+from .output import echo, echo_err, print_json
+from .watch import watch_batch
 
-app = typer.Typer(help="Look at batches, make them and change them.", no_args_is_help=True)
+app = typer.Typer(help="Create, inspect and change batches.", no_args_is_help=True)
 
 
 @app.command("list")
-@somewhere
+@with_target
 def list_batches(
-    where: Where,
-    user: Annotated[str | None, typer.Option(help="Whose batches")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on behind an earlier list")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Archived batches too")] = False,
+    target: Target,
+    user: UserFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_archived: IncludeArchived = False,
     as_json: AsJson = False,
 ) -> None:
-    """List batches, the newest first."""
-    wanted = BatchFilter(user, everything, limit, cursor)
-    page = where.work(lambda place: place.batches(wanted))
+    """List batches, newest first."""
+    filters = ListFilter(
+        user_id=user, include_archived=include_archived, limit=limit, cursor=cursor
+    )
+    page = target.run(lambda backend: backend.batches(filters))
     if as_json:
         print_json({"batches": page.items, "next_cursor": page.next_cursor})
         return
@@ -35,92 +37,93 @@ def list_batches(
 
     print_batches(page.items)
     if page.next_cursor:
-        complain(f"There are more: --cursor {page.next_cursor}")
+        echo_err(f"For the next page: --cursor {page.next_cursor}")
 
 
 @app.command()
-@somewhere
-def show(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Show one batch."""
-    _tell(where.work(lambda place: place.batch(batch_id)), as_json=as_json)
+@with_target
+def show(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Show a batch with its job counts."""
+    _print_batch(target.run(lambda backend: backend.batch(batch_id)), as_json=as_json)
 
 
-watch.add_batches_to(app)
+app.command("watch")(watch_batch)
 
 
 @app.command()
-@somewhere
+@with_target
 def create(
-    where: Where,
+    target: Target,
     file: Annotated[
-        str, typer.Argument(help="JSON or YAML of {batch_name, jobs: […]}; - reads standard input")
+        str,
+        typer.Argument(help="JSON or YAML file with {batch_name, jobs: […]}; - reads from stdin"),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Hand in all jobs of a file, or none of them."""
+    """Submit all jobs of a file as a batch, or none of them."""
     request = _read_document(file)
-    batch = where.work(lambda place: place.submit_batch(request))
+    batch = target.run(lambda backend: backend.submit_batch(request))
     if as_json:
         print_json(batch)
     else:
-        say(batch["batch_id"])
+        echo(batch["batch_id"])
 
 
 @app.command()
-@somewhere
-def pause(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Start no more of its jobs; those that run go on."""
-    _tell(_changed(where, batch_id, "pause"), as_json=as_json)
+@with_target
+def pause(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Stop starting jobs of a batch; running jobs continue."""
+    _print_batch(_change(target, batch_id, "pause"), as_json=as_json)
 
 
 @app.command()
-@somewhere
-def resume(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Start its jobs again."""
-    _tell(_changed(where, batch_id, "resume"), as_json=as_json)
+@with_target
+def resume(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Resume a paused batch."""
+    _print_batch(_change(target, batch_id, "resume"), as_json=as_json)
 
 
 @app.command()
-@somewhere
-def archive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
+@with_target
+def archive(target: Target, batch_id: str, as_json: AsJson = False) -> None:
     """Hide a batch and its jobs from lists; nothing is deleted."""
-    _tell(_changed(where, batch_id, "archive"), as_json=as_json)
+    _print_batch(_change(target, batch_id, "archive"), as_json=as_json)
 
 
 @app.command()
-@somewhere
-def unarchive(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Show a batch and its jobs in lists again."""
-    _tell(_changed(where, batch_id, "unarchive"), as_json=as_json)
+@with_target
+def unarchive(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Show an archived batch and its jobs in lists again."""
+    _print_batch(_change(target, batch_id, "unarchive"), as_json=as_json)
 
 
 @app.command()
-@somewhere
-def cancel(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Cancel all its jobs that have not ended."""
-    _tell_jobs(_changed(where, batch_id, "cancel"), "cancelled", as_json=as_json)
+@with_target
+def cancel(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Cancel all unfinished jobs of a batch."""
+    _print_changed_jobs(_change(target, batch_id, "cancel"), "cancelled", as_json=as_json)
 
 
 @app.command("restart-failed")
-@somewhere
-def restart_failed(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Run its failed jobs again."""
-    _tell_jobs(_changed(where, batch_id, "restart-failed"), "restarted", as_json=as_json)
+@with_target
+def restart_failed(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Run the failed jobs of a batch again."""
+    _print_changed_jobs(_change(target, batch_id, "restart-failed"), "restarted", as_json=as_json)
 
 
 @app.command()
-@somewhere
-def delete(where: Where, batch_id: str) -> None:
-    """Delete a batch that has ended, its jobs and their files."""
-    where.work(lambda place: place.delete_batch(batch_id))
-    say(f"{batch_id} is deleted")
+@with_target
+def delete(target: Target, batch_id: str) -> None:
+    """Delete a finished batch with its jobs and their files."""
+    target.run(lambda backend: backend.delete_batch(batch_id))
+    echo(f"{batch_id} is deleted")
 
 
-def _changed(where: Where, batch_id: str, verb: BatchVerb) -> Document:
-    return where.work(lambda place: place.change_batch(batch_id, verb))
+def _change(target: Target, batch_id: str, action: BatchAction) -> Document:
+    return target.run(lambda backend: backend.change_batch(batch_id, action))
 
 
-def _tell(batch: Document, *, as_json: bool) -> None:
+def _print_batch(batch: Document, *, as_json: bool) -> None:
     if as_json:
         print_json(batch)
     else:
@@ -129,14 +132,14 @@ def _tell(batch: Document, *, as_json: bool) -> None:
         print_batch(batch)
 
 
-def _tell_jobs(batch: Document, verb: str, *, as_json: bool) -> None:
+def _print_changed_jobs(batch: Document, change: str, *, as_json: bool) -> None:
     job_ids = batch["job_ids"]
     if as_json:
         print_json({"job_ids": job_ids})
     elif job_ids:
-        say(f"{len(job_ids)} jobs {verb}")
+        echo(f"{len(job_ids)} jobs {change}")
     if not job_ids:
-        raise Conflict(f"There was nothing to be {verb}")
+        raise Conflict(f"No jobs were {change}")
 
 
 def _read_document(file: str) -> Any:
@@ -144,8 +147,8 @@ def _read_document(file: str) -> Any:
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        return yaml.safe_load(text)  # which reads JSON too
+        return yaml.safe_load(text)  # JSON is YAML, too
     except OSError as error:
         raise InvalidParameters(f"{file}: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as a 31st of February
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as February 31
         raise InvalidParameters(f"{file} is neither JSON nor YAML: {error}") from None

@@ -1,40 +1,36 @@
-"""`secretary convert`: files to Markdown, here and now, or by a service elsewhere."""
+"""`secretary convert`: convert files to Markdown, on this machine or by a service."""
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from ..errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
-from .converted import Output, gathered
-from .exit_codes import ExitCode
-from .meter import Meter, meter
-from .options import Where, log_quietly, somewhere
-from .output import complain
-from .place import Document, Place
+from ..core.errors import InvalidParameters, JobFailed, SecretaryError, UnsupportedFile
+from .backend import Backend, Document
+from .options import Target, log_warnings_only, with_target
+from .output import ExitCode, ProgressDisplay, echo, echo_err, progress_display
 
-#: A service must protect itself; here someone is watching.
-UNLIMITED = {"max_attempts": 1, "timeout_s": 30 * 86400}
-#: So many files are on their way to a service at once.
-SENT_AT_ONCE = 4
-#: To tell a service that nobody waits any more takes no longer.
-FAREWELL_SECONDS = 5.0
-
-
-def add_to(app: typer.Typer) -> None:
-    app.command()(convert)
+#: Lifts the limits that protect a service: here the user can press Ctrl-C.
+LOCAL_LIMITS = {"max_attempts": 1, "timeout_s": 30 * 86400}
+#: How many files are sent to a service at once.
+CONCURRENT_UPLOADS = 4
+#: How long to wait for a service to cancel a job after Ctrl-C.
+CANCEL_TIMEOUT = 5.0
 
 
 class Method(StrEnum):
-    """Those of job type `pdf`; a test holds them to it."""
+    """The extraction methods of job type `pdf`; a test compares them."""
 
     AUTO = "auto"
     NATIVE = "native"
@@ -48,8 +44,8 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is wanted of every file."""
+class ConvertOptions:
+    """How to convert each file."""
 
     method: Method
     pages: tuple[int | None, int | None]
@@ -58,44 +54,48 @@ class Wish:
     images: bool
 
 
-@somewhere
+@with_target
 def convert(
-    where: Where,
+    target: Target,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Documents, pictures, sound, video")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Documents, images, audio and video files"),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The directory to write to [default: this one]"),
+        typer.Option("--output", "-o", help="Output directory [default: current directory]"),
     ] = None,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Print the Markdown instead")] = False,
-    method: Annotated[Method, typer.Option(help="How to read pages")] = Method.AUTO,
+    stdout: Annotated[
+        bool, typer.Option("--stdout", help="Print the Markdown instead of writing files")
+    ] = False,
+    method: Annotated[Method, typer.Option(help="How to extract text from pages")] = Method.AUTO,
     language: Annotated[
-        str | None, typer.Option(help="Of scans, like deu+eng; of recordings, like en")
+        str | None,
+        typer.Option(help="Language of scans, such as deu+eng, or of recordings, such as en"),
     ] = None,
-    pages: Annotated[str | None, typer.Option(help="Of PDFs, like 3-7, 5 or 3-")] = None,
-    password: Annotated[str | None, typer.Option(help="Of encrypted files")] = None,
-    images: Annotated[bool, typer.Option("--images", help="Pictures, too")] = False,
+    pages: Annotated[str | None, typer.Option(help="Pages, such as 3-7, 5 or 3-")] = None,
+    password: Annotated[str | None, typer.Option(help="Password of encrypted PDFs")] = None,
+    images: Annotated[bool, typer.Option("--images", help="Save images, too")] = False,
     subtitles: Annotated[
-        bool, typer.Option("--subtitles", help="Of recordings: NAME.srt and NAME.vtt, too")
+        bool, typer.Option("--subtitles", help="Save subtitles of recordings as .srt and .vtt")
     ] = False,
 ) -> None:
-    """Convert files to Markdown; the exit code is 1 when one of them failed."""
+    """Convert files to Markdown; exit with 1 if one of them failed."""
     if stdout and (output is not None or images or subtitles):
         text = "--stdout prints Markdown alone: it goes without -o, --images and --subtitles"
         raise InvalidParameters(text)
-    wish = Wish(method, page_range(pages), language, password, images)
-    out = Output(None if stdout else output or Path(), files, subtitles=subtitles)
+    options = ConvertOptions(method, page_range(pages), language, password, images)
+    writer = OutputWriter(None if stdout else output or Path(), files, subtitles=subtitles)
     try:
-        went_well = asyncio.run(_convert(where, files, wish, out))
+        succeeded = asyncio.run(_convert(target, files, options, writer))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    if not went_well:
+    if not succeeded:
         raise typer.Exit(ExitCode.FAILED)
 
 
 def page_range(text: str | None) -> tuple[int | None, int | None]:
-    """`3-7`, `5`, `3-` and `-7`; nothing means all."""
+    """Parse `3-7`, `5`, `3-` or `-7`; None means all pages."""
     if text is None:
         return None, None
     first, dash, last = (part.strip() for part in text.partition("-"))
@@ -110,131 +110,100 @@ def page_range(text: str | None) -> tuple[int | None, int | None]:
     return start, end
 
 
-async def _convert(where: Where, files: Sequence[Path], wish: Wish, out: Output) -> bool:
-    """Whether all went well."""
-    _stop_on_signals()
-    with meter(printing=out.is_printing) as show:
-        opened = _workshop(where, files) if where.service is None else where.opened()
-        at_once = SENT_AT_ONCE if where.service else 2 * _slots()
-        async with opened as place:
-            room = asyncio.Semaphore(at_once)  # no need to have them all in the queue
-            limits = {} if where.service else UNLIMITED
-            runs = [_run(place, file, wish, limits, room, show) for file in files]
-            return await _put_all(place, files, runs, out)
+async def _convert(
+    target: Target, files: Sequence[Path], options: ConvertOptions, writer: "OutputWriter"
+) -> bool:
+    """Return whether all files were converted."""
+    _cancel_on_signals()
+    with progress_display(printing=writer.is_printing) as display:
+        if target.service_url is None:
+            opened, limits, concurrency = (
+                _ephemeral_backend(target, files),
+                LOCAL_LIMITS,
+                2 * _cpus(),
+            )
+        else:
+            opened, limits, concurrency = target.open(), {}, CONCURRENT_UPLOADS
+        async with opened as backend:
+            slots = asyncio.Semaphore(concurrency)  # so that the queue stays short
+            runs = [_run(backend, file, options, limits, slots, display) for file in files]
+            return await _write_all(backend, files, runs, writer)
 
 
 @asynccontextmanager
-async def _workshop(where: Where, files: Sequence[Path]) -> AsyncIterator[Place]:
-    """A store and a worker for this run alone."""
-    # Loaded here: a service elsewhere has its own.
-    from ..workshop import keep_cache, run_directory, user_directory, workshop
-    from .here import Here
+async def _ephemeral_backend(target: Target, files: Sequence[Path]) -> AsyncIterator[Backend]:
+    """Open a store and a worker for this run alone."""
+    from .ephemeral_runtime import ephemeral_runtime, keep_cache, run_directory, user_cache
+    from .local import LocalBackend
 
-    home = where.data_dir or user_directory()
-    with run_directory(home) as directory:
-        keep_cache(home, directory)
+    parent = target.data_dir or user_cache()
+    with run_directory(parent) as directory:
+        keep_cache(parent, directory)
         storage = {
             "data_dir": directory,
             "mongodb_uri": None,
             "files": "directory",
             "source_roots": sorted({file.resolve().parent for file in files}),
         }
-        media = {"keep_recording_mb": 0}  # who converts a recording has it
-        settings = Where(config=where.config).settings(storage=storage, media=media)
-        log_quietly(settings)
-        async with workshop(settings, slots=_slots()) as desk:
-            yield Here(settings, desk)
+        media = {"keep_recording_mb": 0}  # the user has the recording
+        settings = Target(config=target.config).settings(storage=storage, media=media)
+        log_warnings_only(settings)
+        async with ephemeral_runtime(settings, slots=_cpus()) as job_service:
+            yield LocalBackend(settings, job_service)
 
 
-def _slots() -> int:
+def _cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _stop_on_signals() -> None:
-    """As Ctrl-C does: whoever ends this leaves nothing behind."""
+def _cancel_on_signals() -> None:
+    """Clean up on SIGTERM and SIGHUP as on Ctrl-C."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _put_all(
-    place: Place, files: Sequence[Path], runs: Sequence[Coroutine[Any, Any, Document]], out: Output
-) -> bool:
-    """In the order of the files, each as soon as it and all before it have ended."""
-    tasks = [asyncio.create_task(run) for run in runs]
-    well = True
-    try:
-        for file, task in zip(files, tasks, strict=True):
-            try:
-                await _put(place, file, await task, out)
-            except JobFailed as error:
-                complain(f"{file}: {error.message} ({error.code})")
-                well = False
-            except OSError as error:
-                complain(f"{file}: what came of it cannot be written: {error.strerror}")
-                well = False
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return well
-
-
-async def _put(place: Place, file: Path, job: Document, out: Output) -> None:
-    if (error := job["error"]) is not None:
-        failed = JobFailed(error["message"])
-        failed.code = error["code"]
-        raise failed
-    with tempfile.TemporaryDirectory() as directory:
-        out.put(await gathered(place, file, job, Path(directory)))
-
-
 async def _run(
-    place: Place,
+    backend: Backend,
     file: Path,
-    wish: Wish,
+    options: ConvertOptions,
     limits: Document,
-    room: asyncio.Semaphore,
-    show: Meter,
+    slots: asyncio.Semaphore,
+    display: ProgressDisplay,
 ) -> Document:
-    """The job when it has ended."""
-    async with room:
-        request = await asyncio.to_thread(request_for, file, wish)
-        with show.job(file.name) as tell:
-            job = await place.submit({**request, **limits}, file)
+    """Submit a file's job and return it when it has finished."""
+    async with slots:
+        request = await asyncio.to_thread(request_for, file, options)
+        with display.job(file.name) as on_progress:
+            job = await backend.submit({**request, **limits}, file)
             try:
-                return _light(await place.follow(job["job_id"], tell))
+                return _file_results(await backend.follow(job["job_id"], on_progress))
             except asyncio.CancelledError:
-                await _give_up(place, job["job_id"])
+                with suppress(SecretaryError, TimeoutError):
+                    async with asyncio.timeout(CANCEL_TIMEOUT):
+                        await backend.change_job(job["job_id"], "cancel")
                 raise
 
 
-def _light(job: Document) -> Document:
-    """Without the texts that are in a file as well: there may be many files."""
+def _file_results(job: Document) -> Document:
+    """Drop texts that are in a file as well: with many files they would fill the memory."""
     results = job["results"] or {}
     if results.get("markdown_file"):
         results = {name: results.get(name) for name in ("markdown_file", "assets", "subtitles")}
     return {**job, "results": results}
 
 
-async def _give_up(place: Place, job_id: str) -> None:
-    """Nobody would fetch what comes of it."""
-    with suppress(SecretaryError, TimeoutError):
-        async with asyncio.timeout(FAREWELL_SECONDS):
-            await place.change(job_id, "cancel")
-
-
-def request_for(file: Path, wish: Wish) -> Document:
-    """The job that converts a file: what it is says its content."""
-    from ..file_kinds import kind_of
+def request_for(file: Path, options: ConvertOptions) -> Document:
+    """Build the job request for a file from its content."""
+    from ..core.file_types import detect_file_type
 
     try:
-        kind = kind_of(file)
+        file_type = detect_file_type(file)
     except OSError as error:
         raise InvalidParameters(error.strerror or "it cannot be read") from None
-    job_type, more = _job_for(kind, wish)
-    parameters = {"include_images": wish.images, **more}
+    job_type, type_parameters = _job_for(file_type, options)
+    parameters = {"include_images": options.images, **type_parameters}
     return {
         "job_type": job_type,
         "parameters": {key: value for key, value in parameters.items() if value is not None},
@@ -242,26 +211,159 @@ def request_for(file: Path, wish: Wish) -> Document:
     }
 
 
-def _job_for(kind: str | None, wish: Wish) -> tuple[str, dict[str, Any]]:
-    """The job type, and the parameters that hold for it."""
-    from ..file_kinds import MOVING, OFFICE, PICTURES, SOUND
+def _job_for(file_type: str | None, options: ConvertOptions) -> tuple[str, dict[str, Any]]:
+    """Return the job type for a file and the parameters that apply to it."""
+    from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 
-    first, last = wish.pages
-    reading = {"extraction_method": wish.method.value, "ocr_language": wish.language}
-    paging = {"page_start": first, "page_end": last, "password": wish.password}
-    if kind == "pdf":
-        return "pdf", reading | paging
-    if kind in PICTURES:
-        return "imageocr", reading
-    if kind in OFFICE:
-        # It has pages on paper only; and what is old can be read no other way.
-        plain = wish.method in (Method.AUTO, Method.NATIVE) and wish.pages == (None, None)
-        if plain and kind != "ole":
+    first, last = options.pages
+    extraction = {"extraction_method": options.method.value, "ocr_language": options.language}
+    paging = {"page_start": first, "page_end": last, "password": options.password}
+    if file_type == "pdf":
+        return "pdf", extraction | paging
+    if file_type in IMAGE_TYPES:
+        return "imageocr", extraction
+    if file_type in OFFICE_TYPES:
+        # Only a printed document has pages, and legacy formats can only be printed.
+        all_pages = options.method in (Method.AUTO, Method.NATIVE) and options.pages == (None, None)
+        if all_pages and file_type != "ole":
             return "office", {}
-        return "office", {"via_pdf": True} | reading | paging
-    if kind in MOVING and (wish.images or kind not in SOUND):
-        frames = {"include_frames": wish.images, "include_slide_text": wish.images}
-        return "video", {"source_language": wish.language} | frames
-    if kind in SOUND:
-        return "audio", {"source_language": wish.language}
+        return "office", {"via_pdf": True} | extraction | paging
+    if file_type in VIDEO_TYPES and (options.images or file_type not in AUDIO_TYPES):
+        frames = {"include_frames": options.images, "include_slide_text": options.images}
+        return "video", {"source_language": options.language} | frames
+    if file_type in AUDIO_TYPES:
+        return "audio", {"source_language": options.language}
     raise UnsupportedFile("It is no document, picture or recording of a kind that is known")
+
+
+async def _write_all(
+    backend: Backend,
+    files: Sequence[Path],
+    runs: Sequence[Coroutine[Any, Any, Document]],
+    writer: "OutputWriter",
+) -> bool:
+    """Write the output in the order of the files, each as soon as possible."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    succeeded = True
+    try:
+        for file, task in zip(files, tasks, strict=True):
+            try:
+                await _write(backend, file, await task, writer)
+            except JobFailed as error:
+                echo_err(f"{file}: {error.message} ({error.code})")
+                succeeded = False
+            except OSError as error:
+                echo_err(f"{file}: what came of it cannot be written: {error.strerror}")
+                succeeded = False
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return succeeded
+
+
+async def _write(backend: Backend, file: Path, job: Document, writer: "OutputWriter") -> None:
+    if (error := job["error"]) is not None:
+        failure = JobFailed(error["message"])
+        failure.code = error["code"]
+        raise failure
+    with tempfile.TemporaryDirectory() as directory:
+        writer.write(await collect_output(backend, file, job, Path(directory)))
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFiles:
+    """The output of one file. `markdown` is empty if it contains no text."""
+
+    file: Path
+    markdown: str
+    images: Sequence[Path] = ()
+    subtitles: Sequence[Path] = ()
+
+
+async def collect_output(
+    backend: Backend, file: Path, job: Document, directory: Path
+) -> OutputFiles:
+    """Collect the output of a finished job; `directory` receives files that are downloaded."""
+    results = job["results"] or {}
+
+    async def fetch(links: Iterable[str]) -> list[Path]:
+        paths = [await backend.fetch_file(job, link, directory) for link in links]
+        return [path for path in paths if path is not None]
+
+    markdown_files = await fetch([results["markdown_file"]] if results.get("markdown_file") else [])
+    if markdown_files:
+        text = markdown_files[0].read_text(encoding="utf-8", errors="replace")
+    else:
+        text = results.get("markdown_content") or results.get("extracted_text") or ""
+    markdown = text.strip("\n") + "\n" if text.strip() else ""
+    images = await fetch(results.get("assets") or [])
+    subtitles = await fetch(link for link in (results.get("subtitles") or {}).values() if link)
+    return OutputFiles(file, markdown, images, subtitles)
+
+
+class OutputWriter:
+    """Writes output files to a directory, or to standard output if `directory` is None."""
+
+    def __init__(
+        self, directory: Path | None, files: Sequence[Path], *, subtitles: bool = False
+    ) -> None:
+        self._directory = directory
+        self._subtitles = subtitles
+        self._several = len(files) > 1
+        #: Never overwritten: the input files and what this run has written.
+        self._taken = {file.resolve() for file in files}
+
+    @property
+    def is_printing(self) -> bool:
+        return self._directory is None
+
+    def write(self, output: OutputFiles) -> None:
+        images = output.images if self._directory is not None else []
+        if not output.markdown and not images:
+            raise UnsupportedFile("There is no text in it")
+        if self._directory is None:
+            heading = f"<!-- {output.file.name.replace('--', '- -')} -->\n\n"
+            sys.stdout.write((heading if self._several else "") + output.markdown)
+            sys.stdout.flush()
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._free_path(self._directory, output.file)
+        markdown = output.markdown or "".join(f"![]({image.name})\n\n" for image in images)
+        markdown = _copy_images(path.with_name(f"{path.stem}_files"), images, markdown)
+        _write_atomically(path, markdown)
+        echo(str(path))
+        for source in output.subtitles if self._subtitles else []:
+            subtitles = path.with_suffix(source.suffix)
+            if subtitles.exists():  # the user's own; the transcript may be based on them
+                echo_err(f"{subtitles} is there already and stays as it is")
+                continue
+            _write_atomically(subtitles, source.read_text(encoding="utf-8"))
+            echo(str(subtitles))
+
+    def _free_path(self, directory: Path, file: Path) -> Path:
+        names = [f"{file.stem}.md", f"{file.name}.md"]
+        names += [f"{file.name}-{number}.md" for number in range(2, len(self._taken) + 2)]
+        paths = (directory / name for name in names)
+        path = next(path for path in paths if path.resolve() not in self._taken)
+        self._taken.add(path.resolve())
+        return path
+
+
+def _copy_images(directory: Path, images: Sequence[Path], markdown: str) -> str:
+    """Copy the images and return the Markdown with links to them."""
+    for image in images:
+        directory.mkdir(exist_ok=True)
+        shutil.copyfile(image, directory / image.name)
+        link = f"]({quote(directory.name)}/{image.name})"
+        markdown = markdown.replace(f"]({image.name})", link)
+    return markdown
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,42 +1,64 @@
-"""`secretary jobs …`: look at jobs and change them."""
+"""`secretary jobs …`: list, inspect and change jobs."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, TypeVar
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ..errors import Conflict, NotFound, StoreError
-from . import job_log, job_result, watch
-from .completion import complete_job_type
-from .options import AsJson, Where, somewhere
-from .output import complain, print_json, say
-from .place import Document, JobFilter, JobVerb, Place, Status
+from ..core.errors import Conflict, InvalidParameters, JobFailed, NotFound, StoreError
+from .backend import FINAL, Backend, Document, JobAction, ListFilter, Status, linked_file_name
+from .options import (
+    AsJson,
+    BatchFilter,
+    Cursor,
+    IncludeArchived,
+    JobTypeFilter,
+    Limit,
+    Target,
+    UserFilter,
+    with_target,
+)
+from .output import ExitCode, echo, echo_err, print_json, print_json_line
+from .watch import watch_jobs
 
 T = TypeVar("T")
 
-app = typer.Typer(help="Look at jobs and change them.", no_args_is_help=True)
+LOG_POLL_SECONDS = 0.5
+#: `result` prints the first of these that a job has.
+TEXT_RESULTS = ("markdown_content", "extracted_text", "text")
+RESULTS_FILE = "results.json"
 
 JobIds = Annotated[list[str], typer.Argument(metavar="JOB_ID...")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job finishes")]
+
+app = typer.Typer(help="List, inspect and change jobs.", no_args_is_help=True)
 
 
 @app.command("list")
-@somewhere
+@with_target
 def list_jobs(
-    where: Where,
-    status: Annotated[list[Status] | None, typer.Option(help="May be given twice")] = None,
-    job_type: Annotated[
-        str | None, typer.Option("--type", autocompletion=complete_job_type)
+    target: Target,
+    status: Annotated[
+        list[Status] | None, typer.Option(help="Only jobs in this state; repeatable")
     ] = None,
-    batch: Annotated[str | None, typer.Option(help="A batch id")] = None,
-    user: Annotated[str | None, typer.Option(help="Whose jobs")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on behind an earlier list")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Archived jobs too")] = False,
+    job_type: JobTypeFilter = None,
+    batch: BatchFilter = None,
+    user: UserFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    include_archived: IncludeArchived = False,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs, the newest first."""
-    wanted = JobFilter(tuple(status or ()), job_type, batch, user, everything, limit, cursor)
-    page = where.work(lambda place: place.jobs(wanted))
+    """List jobs, newest first."""
+    filters = ListFilter(
+        tuple(status or ()), job_type, batch, user, include_archived, limit, cursor
+    )
+    page = target.run(lambda backend: backend.jobs(filters))
     if as_json:
         print_json({"jobs": page.items, "next_cursor": page.next_cursor})
         return
@@ -44,14 +66,14 @@ def list_jobs(
 
     print_jobs(page.items)
     if page.next_cursor:
-        complain(f"There are more: --cursor {page.next_cursor}")
+        echo_err(f"For the next page: --cursor {page.next_cursor}")
 
 
 @app.command()
-@somewhere
-def show(where: Where, job_id: str, as_json: AsJson = False) -> None:
-    """Show one job with its parameters, results and error."""
-    job = where.work(lambda place: place.job(job_id))
+@with_target
+def show(target: Target, job_id: str, as_json: AsJson = False) -> None:
+    """Show a job with its parameters, results and error."""
+    job = target.run(lambda backend: backend.job(job_id))
     if as_json:
         print_json(job)
     else:
@@ -60,99 +82,248 @@ def show(where: Where, job_id: str, as_json: AsJson = False) -> None:
         print_job(job)
 
 
-watch.add_jobs_to(app)
-job_log.add_to(app)
-job_result.add_to(app)
+app.command("watch")(watch_jobs)
 
 
 @app.command()
-@somewhere
-def cancel(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Cancel jobs: waiting ones at once, running ones within two seconds."""
-    _change(where, job_ids, "cancel", as_json=as_json)
+@with_target
+def logs(target: Target, job_id: str, follow: Follow = False, as_json: AsJson = False) -> None:
+    """Show the log of a job."""
+    target.run(lambda backend: _print_log(backend, job_id, follow=follow, as_json=as_json))
 
 
 @app.command()
-@somewhere
-def restart(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Run ended jobs again; their results and errors are cleared."""
-    _change(where, job_ids, "restart", as_json=as_json)
+@with_target
+def tail(
+    target: Target,
+    job_id: str,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Number of entries to start with")
+    ] = 10,
+    follow: Follow = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the end of a job's log. With -f, exit with 1 unless the job completes."""
+    job = target.run(
+        lambda backend: _print_log(backend, job_id, lines, follow=follow, as_json=as_json)
+    )
+    if not follow:
+        return
+    echo_err(f"{job_id} is {job['status']}{_reason(job)}")
+    if job["status"] != Status.COMPLETED:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _print_log(
+    backend: Backend, job_id: str, lines: int | None = None, *, follow: bool, as_json: bool
+) -> Document:
+    """Print the log, or its last lines, and return the job as last read."""
+    job = await backend.job(job_id)
+    entries = job["logs"]
+    _print_entries(entries if lines is None else entries[max(len(entries) - lines, 0) :], as_json)
+    while follow and job["status"] not in FINAL:
+        last = job["logs"][-1] if job["logs"] else None
+        await asyncio.sleep(LOG_POLL_SECONDS)
+        job = await backend.job(job_id)
+        _print_entries(_entries_after(last, job["logs"]), as_json)
+    return job
+
+
+def _print_entries(entries: Sequence[Document], as_json: bool) -> None:
+    if as_json:
+        for entry in entries:
+            print_json_line(entry)
+    elif entries:
+        from .tables import print_logs
+
+        print_logs(entries)
+
+
+def _entries_after(last: Document | None, entries: Sequence[Document]) -> Sequence[Document]:
+    """Return the entries after `last`, by comparison: a long log drops its oldest entries."""
+    for position in range(len(entries) - 1, -1, -1):
+        if entries[position] == last:
+            return entries[position + 1 :]
+    return entries
+
+
+def _reason(job: Document) -> str:
+    return f": {job['error']['message']} ({job['error']['code']})" if job["error"] else ""
 
 
 @app.command()
-@somewhere
-def archive(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
+@with_target
+def result(
+    target: Target,
+    job_id: str,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write all files of the job to this directory"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a job's Markdown or text, or else its results as JSON."""
+
+    async def work(backend: Backend) -> list[Path]:
+        job = await backend.job(job_id)
+        _require_completed(job, target)
+        if output is None:
+            _print_result(job, as_json=as_json)
+            return []
+        return await _save_files(backend, job, output)
+
+    for path in target.run(work):
+        echo(str(path))
+
+
+def _require_completed(job: Document, target: Target) -> None:
+    job_id, status = job["job_id"], job["status"]
+    if status not in FINAL:
+        watch = f"secretary jobs watch {job_id}{target.as_options}"
+        raise Conflict(f"The job {job_id} is {status}. Wait for it: {watch}")
+    if status != Status.COMPLETED:
+        outcome = "failed" if status == Status.FAILED else "was cancelled"
+        raise JobFailed(f"The job {job_id} has no results, it {outcome}{_reason(job)}")
+
+
+def _print_result(job: Document, *, as_json: bool) -> None:
+    results = job["results"] or {}
+    texts = (results[name] for name in TEXT_RESULTS if isinstance(results.get(name), str))
+    text = next(texts, None)
+    if as_json or not text:
+        print_json(results)
+    else:
+        echo(text.rstrip("\n"))
+
+
+async def _save_files(backend: Backend, job: Document, output: Path) -> list[Path]:
+    """Save every file that the results link to, and the results themselves."""
+    results, saved = job["results"] or {}, []
+    try:
+        await asyncio.to_thread(output.mkdir, parents=True, exist_ok=True)
+        for link, name in dict.fromkeys(_linked_files(job["job_id"], results)):
+            # One directory per file: files in different directories may have the same name.
+            with tempfile.TemporaryDirectory(dir=output, prefix=".part-") as part:
+                temporary = Path(part)
+                if (path := await backend.fetch_file(job, link, temporary)) is not None:
+                    saved.append(await asyncio.to_thread(_save, path, output / name, temporary))
+        results_file = output / RESULTS_FILE
+        text = json.dumps(results, indent=2, ensure_ascii=False)
+        results_file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidParameters(f"{output} cannot be written: {error.strerror}") from None
+    return [*saved, results_file]
+
+
+def _linked_files(job_id: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Find the links to the job's files anywhere in its results."""
+    match value:
+        case str():
+            if (name := linked_file_name(job_id, value)) is not None:
+                yield value, name
+        case dict():
+            for inner in value.values():
+                yield from _linked_files(job_id, inner)
+        case list():
+            for inner in value:
+                yield from _linked_files(job_id, inner)
+
+
+def _save(path: Path, target: Path, temporary: Path) -> Path:
+    """Replace the target atomically; a file outside the temporary directory is copied first."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent != temporary:
+        path = Path(shutil.copyfile(path, temporary / "copy"))
+    return path.replace(target)
+
+
+@app.command()
+@with_target
+def cancel(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Cancel jobs: pending ones at once, running ones within two seconds."""
+    _change(target, job_ids, "cancel", as_json=as_json)
+
+
+@app.command()
+@with_target
+def restart(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Run finished jobs again; their results and errors are cleared."""
+    _change(target, job_ids, "restart", as_json=as_json)
+
+
+@app.command()
+@with_target
+def archive(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
     """Hide jobs from lists; nothing is deleted."""
-    _change(where, job_ids, "archive", as_json=as_json)
+    _change(target, job_ids, "archive", as_json=as_json)
 
 
 @app.command()
-@somewhere
-def unarchive(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Show jobs in lists again."""
-    _change(where, job_ids, "unarchive", as_json=as_json)
+@with_target
+def unarchive(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Show archived jobs in lists again."""
+    _change(target, job_ids, "unarchive", as_json=as_json)
 
 
 @app.command()
-@somewhere
-def delete(where: Where, job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Delete ended jobs and their files."""
+@with_target
+def delete(target: Target, job_ids: JobIds, as_json: AsJson = False) -> None:
+    """Delete finished jobs and their files."""
 
-    async def remove(place: Place, job_id: str) -> str:
-        await place.delete(job_id)
+    async def delete_one(backend: Backend, job_id: str) -> str:
+        await backend.delete_job(job_id)
         return job_id
 
-    deleted, errors = where.work(lambda place: _each(place, job_ids, remove))
+    deleted, errors = target.run(lambda backend: _for_each(backend, job_ids, delete_one))
     if as_json:
         print_json({"job_ids": deleted})
     else:
         for job_id in deleted:
-            say(f"{job_id} is deleted")
-    _complain_of(errors)
+            echo(f"{job_id} is deleted")
+    _report(errors)
 
 
-def _change(where: Where, job_ids: Sequence[str], verb: JobVerb, *, as_json: bool) -> None:
-    async def change(place: Place, job_id: str) -> Document:
-        return await place.change(job_id, verb)
+def _change(target: Target, job_ids: Sequence[str], action: JobAction, *, as_json: bool) -> None:
+    async def change(backend: Backend, job_id: str) -> Document:
+        return await backend.change_job(job_id, action)
 
-    jobs, errors = where.work(lambda place: _each(place, job_ids, change))
+    jobs, errors = target.run(lambda backend: _for_each(backend, job_ids, change))
     if as_json:
-        print_json({"jobs": [_without_big(job) for job in jobs]})
+        large = ("results", "logs")
+        summaries = [{key: job[key] for key in job if key not in large} for job in jobs]
+        print_json({"jobs": summaries})
     else:
         for job in jobs:
-            say(f"{job['job_id']} {_became(job, verb)}")
-    _complain_of(errors)
+            echo(f"{job['job_id']} {_new_state(job, action)}")
+    _report(errors)
 
 
-async def _each(
-    place: Place, job_ids: Sequence[str], change: Callable[[Place, str], Awaitable[T]]
+async def _for_each(
+    backend: Backend, job_ids: Sequence[str], change: Callable[[Backend, str], Awaitable[T]]
 ) -> tuple[list[T], list[StoreError]]:
-    """One job that cannot be changed does not keep the others from it."""
+    """Change each job; one that cannot be changed does not stop the rest."""
     changed: list[T] = []
     errors: list[StoreError] = []
     for job_id in job_ids:
         try:
-            changed.append(await change(place, job_id))
+            changed.append(await change(backend, job_id))
         except (NotFound, Conflict) as error:
             errors.append(error)
     return changed, errors
 
 
-def _complain_of(errors: Sequence[StoreError]) -> None:
+def _report(errors: Sequence[StoreError]) -> None:
+    """Print all errors but the last, which sets the exit code."""
     for error in errors[:-1]:
-        complain(str(error))
+        echo_err(str(error))
     if errors:
         raise errors[-1]
 
 
-def _became(job: Document, verb: JobVerb) -> str:
-    if verb == "archive":
+def _new_state(job: Document, action: JobAction) -> str:
+    if action == "archive":
         return "is archived"
-    if verb == "unarchive":
+    if action == "unarchive":
         return "is archived no longer"
-    stops = job.get("cancel_requested") and job["status"] == Status.PROCESSING
-    return "will be cancelled" if stops else f"is {job['status']}"
-
-
-def _without_big(job: Document) -> Document:
-    return {name: value for name, value in job.items() if name not in ("results", "logs")}
+    stopping = job.get("cancel_requested") and job["status"] == Status.PROCESSING
+    return "will be cancelled" if stopping else f"is {job['status']}"

@@ -1,11 +1,11 @@
-"""The options that nearly all commands share, and what they lead to: the place where jobs are."""
+"""The options that most commands share, and the backend they select."""
 
 import asyncio
 import inspect
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 
 import typer
 
-from ..errors import InvalidParameters
-from .place import Place
+from ..core.errors import InvalidParameters, SecretaryError
+from .backend import Backend
 
 if TYPE_CHECKING:
     from ..config import Settings
@@ -22,22 +22,48 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: Seconds that shell completion may take.
+COMPLETION_TIMEOUT = 5.0
+
+
+def complete_job_type(incomplete: str) -> list[str]:
+    """Complete the job types of the service in SECRETARY_URL, or else those of this machine."""
+
+    async def job_types() -> list[str]:
+        async with asyncio.timeout(COMPLETION_TIMEOUT), Target().open() as backend:
+            return await backend.job_types()
+
+    try:
+        return [name for name in asyncio.run(job_types()) if name.startswith(incomplete)]
+    except (SecretaryError, TimeoutError):
+        return []
+
+
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="The config file [default: config/config.yaml]")
+    Path | None, typer.Option("--config", help="Config file [default: config/config.yaml]")
 ]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where everything is kept")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON documents")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Data directory")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="A service to ask instead of the store here [env: SECRETARY_URL]"),
+    typer.Option("--url", help="Use a service instead of the local store [env: SECRETARY_URL]"),
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option("--api-key", help="Its key, or @FILE with it [env: SECRETARY_API_KEY]"),
+    typer.Option("--api-key", help="API key of the service, or @FILE [env: SECRETARY_API_KEY]"),
 ]
+JobTypeFilter = Annotated[
+    str | None,
+    typer.Option("--type", help="Only jobs of this type", autocompletion=complete_job_type),
+]
+BatchFilter = Annotated[str | None, typer.Option("--batch", help="Only jobs of this batch")]
+UserFilter = Annotated[str | None, typer.Option("--user", help="Only those of this user")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Maximum number of entries")]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="Continue after the previous page")]
+IncludeArchived = Annotated[bool, typer.Option("--all", help="Include archived ones")]
 
-#: What `somewhere` adds to a command.
-SHARED: dict[str, Any] = {
+#: The options that `with_target` adds to a command.
+TARGET_OPTIONS: dict[str, Any] = {
     "data_dir": DataDir,
     "config": ConfigFile,
     "url": Url,
@@ -46,9 +72,9 @@ SHARED: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """What the command line says of the place. With neither `url` nor a directory or settings,
-    the environment says whether there is a service to ask."""
+class Target:
+    """Where a command finds the jobs. `url` selects a service, `data_dir` or `config` the local
+    store; without any of them, SECRETARY_URL decides."""
 
     data_dir: Path | None = None
     config: Path | None = None
@@ -56,76 +82,77 @@ class Where:
     api_key: str | None = None
 
     @property
-    def service(self) -> str | None:
-        """Where the service is; None when the store here is meant."""
-        if self.url is not None:
-            if self.data_dir is not None or self.config is not None:
-                text = "--url asks a service elsewhere: it goes without --data-dir and --config"
-                raise InvalidParameters(text)
-            return self.url
-        if self.data_dir is not None or self.config is not None:
-            return None
-        return os.environ.get("SECRETARY_URL") or None
+    def service_url(self) -> str | None:
+        """The URL of the service, or None for the local store."""
+        is_local = self.data_dir is not None or self.config is not None
+        if self.url is None:
+            return None if is_local else os.environ.get("SECRETARY_URL") or None
+        if is_local:
+            text = "--url selects a remote service: it goes without --data-dir and --config"
+            raise InvalidParameters(text)
+        return self.url
 
     @property
     def key(self) -> str | None:
-        given = self.api_key or os.environ.get("SECRETARY_API_KEY") or None
-        if given is None or not given.startswith("@"):
-            return given
-        file = Path(given[1:]).expanduser()
+        key = self.api_key or os.environ.get("SECRETARY_API_KEY") or None
+        if key is None or not key.startswith("@"):
+            return key
+        file = Path(key[1:]).expanduser()
         try:
             return file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
             raise InvalidParameters(f"--api-key @{file}: {reason}") from None
 
-    def settings(self, **more: dict[str, Any]) -> "Settings":
-        return read_settings(self.config, self.data_dir, **more)
+    @property
+    def as_options(self) -> str:
+        """The options that select this target in another command; the key is left out."""
+        options = {"--url": self.url, "--data-dir": self.data_dir, "--config": self.config}
+        return "".join(f" {name} {value}" for name, value in options.items() if value is not None)
+
+    def settings(self, **overrides: dict[str, Any]) -> "Settings":
+        return read_settings(self.config, self.data_dir, **overrides)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Place]:
-        # Loaded here: each command needs one of them, and `--help` none.
-        if (url := self.service) is not None:
-            from .there import There
+    async def open(self) -> AsyncIterator[Backend]:
+        # Imported here: each backend is slow to import, and `--help` needs neither.
+        if (url := self.service_url) is not None:
+            from .remote import RemoteBackend
 
-            async with There(url, self.key) as there:
-                yield there
+            async with aclosing(RemoteBackend(url, self.key)) as remote:
+                await remote.ping()
+                yield remote
             return
-        from .here import Here
+        from .local import LocalBackend
 
         settings = self.settings()
-        log_quietly(settings)
-        async with Here(settings) as here:
-            yield here
+        log_warnings_only(settings)
+        async with aclosing(LocalBackend(settings)) as local:
+            yield local
 
-    def work(self, work: Callable[[Place], Awaitable[T]]) -> T:
-        """Do this there."""
+    def run(self, work: Callable[[Backend], Awaitable[T]]) -> T:
+        """Run `work` with the target's backend."""
 
         async def run() -> T:
-            async with self.opened() as place:
-                return await work(place)
+            async with self.open() as backend:
+                return await work(backend)
 
         return asyncio.run(run())
 
-    def again(self) -> str:
-        """The options with which another command finds the same place."""
-        given = {"--url": self.url, "--data-dir": self.data_dir, "--config": self.config}
-        return "".join(f" {name} {value}" for name, value in given.items() if value is not None)
 
-
-def somewhere(command: Callable[Concatenate[Where, P], T]) -> Callable[..., T]:
-    """Gives a command the options that say where, instead of its first parameter."""
+def with_target(command: Callable[Concatenate[Target, P], T]) -> Callable[..., T]:
+    """Replace a command's first parameter by the options that make up a `Target`."""
     signature = inspect.signature(command, eval_str=True)
     _, *own = signature.parameters.values()
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in SHARED.items()
+        for name, kind in TARGET_OPTIONS.items()
     ]
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> T:
-        where = Where(**{name: kwargs.pop(name, None) for name in SHARED})
-        return command(where, *args, **kwargs)
+        target = Target(**{name: kwargs.pop(name, None) for name in TARGET_OPTIONS})
+        return command(target, *args, **kwargs)
 
     parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + shared
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -133,24 +160,25 @@ def somewhere(command: Callable[Concatenate[Where, P], T]) -> Callable[..., T]:
     return run
 
 
-def read_settings(config: Path | None, data_dir: Path | None, **more: dict[str, Any]) -> "Settings":
-    """The settings with what the command line says on top."""
+def read_settings(
+    config: Path | None, data_dir: Path | None, **overrides: dict[str, Any]
+) -> "Settings":
+    """Load the settings; the command line takes precedence."""
     from ..config import load
 
-    overrides = dict(more)
     if data_dir is not None:
         overrides["storage"] = {"data_dir": data_dir}
     return load(config, overrides=overrides)
 
 
 def set_up_logging(settings: "Settings") -> None:
-    from .. import logs
+    from ..observability import logging as logs
 
-    logs.set_up(settings.logging.level, as_json=settings.logging.format == "json")
+    logs.configure_logging(settings.logging.level, as_json=settings.logging.format == "json")
 
 
-def log_quietly(settings: "Settings") -> None:
-    """The answer of a command is what it prints; of the log only trouble belongs beside it."""
+def log_warnings_only(settings: "Settings") -> None:
+    """Keep the log out of a command's output, except for warnings and at level `debug`."""
     set_up_logging(settings)
     if settings.logging.level != "debug":
         logging.getLogger().setLevel(logging.WARNING)

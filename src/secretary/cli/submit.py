@@ -1,5 +1,6 @@
-"""`secretary submit`: hand in a job, and wait for it if that is asked for."""
+"""`secretary submit`: submit jobs and, on request, wait for them."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -8,42 +9,40 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InvalidParameters
-from .completion import complete_job_type
-from .exit_codes import ExitCode
-from .options import AsJson, Where, somewhere
-from .output import complain, print_json, say
-from .place import Document, Place, Status
-from .waiting import wait_for
+from ..core.errors import InvalidParameters
+from .backend import Backend, Document, Status
+from .options import AsJson, Target, complete_job_type, with_target
+from .output import ExitCode, ProgressDisplay, echo, echo_err, print_json, progress_display
+
+#: Check for workers if a job is still pending after this time; a claim takes milliseconds.
+WORKER_CHECK_SECONDS = 2.0
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(submit)
-
-
-@somewhere
+@with_target
 def submit(
-    where: Where,
+    target: Target,
     job_type: Annotated[str, typer.Argument(autocompletion=complete_job_type)],
     file: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", help="What to work on; may be given twice")
+        list[Path] | None, typer.Option("--file", "-f", help="File to process; repeatable")
     ] = None,
     parameter: Annotated[
-        list[str] | None, typer.Option("-p", help="key=value; the value may be JSON")
+        list[str] | None, typer.Option("-p", help="key=value; the value may be JSON; repeatable")
     ] = None,
     parameters: Annotated[
-        str | None, typer.Option(help="All parameters as JSON, or @FILE with them")
+        str | None, typer.Option(help="Parameters as a JSON object, or @FILE")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="A name to find the job by")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the job")] = None,
     priority: Annotated[int, typer.Option(help="-100 to 100; higher starts earlier")] = 0,
-    user: Annotated[str | None, typer.Option(help="Whose job this is")] = None,
-    run_at: Annotated[str | None, typer.Option(help="Not before, like 2030-01-31T08:00Z")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="How often it may be tried")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds one attempt may take")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has ended")] = False,
+    user: Annotated[str | None, typer.Option(help="User who owns the job")] = None,
+    run_at: Annotated[
+        str | None, typer.Option(help="Start no earlier than, such as 2030-01-31T08:00Z")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Maximum number of attempts")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Timeout of an attempt in seconds")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job finishes")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Hand in a job, one for each file; with --wait the exit code is 0 if all completed, else 1."""
+    """Submit a job, or one per file. With --wait, exit with 0 if all completed, else with 1."""
     request = {
         "job_type": job_type,
         "parameters": read_parameters(parameter or [], parameters),
@@ -54,62 +53,22 @@ def submit(
         "max_attempts": max_attempts,
         "timeout_s": timeout,
     }
-    files: Sequence[Path | None] = [_readable(path) for path in file or []] or [None]
+    files: Sequence[Path | None] = [_require_readable(path) for path in file or []] or [None]
 
-    async def work(place: Place) -> list[Document]:
-        await _warn_of_unknown(place, job_type)
-        jobs = [await place.submit(_named(request, one), one) for one in files]
-        return await wait_for(where, place, jobs) if wait else jobs
+    async def work(backend: Backend) -> list[Document]:
+        await _warn_if_unknown(backend, job_type)
+        jobs = [await backend.submit(_with_file_name(request, path), path) for path in files]
+        return await _wait_for(target, backend, jobs) if wait else jobs
 
-    jobs = where.work(work)
-    _tell(jobs, ended=wait, as_json=as_json)
+    jobs = target.run(work)
+    _print_jobs(jobs, finished=wait, as_json=as_json)
     if wait and any(job["status"] != Status.COMPLETED for job in jobs):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _tell(jobs: list[Document], *, ended: bool, as_json: bool) -> None:
-    if as_json:
-        print_json(jobs[0] if len(jobs) == 1 else {"jobs": jobs})
-    elif not ended:
-        for job in jobs:
-            say(job["job_id"])
-    else:
-        from .tables import print_job, print_jobs
-
-        if len(jobs) == 1:
-            print_job(jobs[0])
-        else:
-            print_jobs(jobs)
-
-
-def _readable(file: Path) -> Path:
-    """Said before anything is sent."""
-    try:
-        file.open("rb").close()
-    except OSError as error:
-        raise InvalidParameters(f"--file {file}: {error.strerror}") from None
-    return file
-
-
-def _named(request: Document, file: Path | None) -> Document:
-    """A job of a file is called by it, unless it has a name."""
-    if file is None or request["job_name"] is not None:
-        return request
-    return {**request, "job_name": file.name[:500]}
-
-
-async def _warn_of_unknown(place: Place, job_type: str) -> None:
-    known = await place.job_types()
-    if job_type in known:
-        return
-    near = get_close_matches(job_type, known, n=1)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
-    complain(f"There is no handler for {job_type!r} here (there are: {', '.join(known)}).{meant}")
-
-
 def read_parameters(pairs: list[str], document: str | None) -> dict[str, Any]:
-    """`-p` adds to `--parameters` and wins."""
-    parameters = _read_document(document) if document is not None else {}
+    """Combine `--parameters` with `-p`, which takes precedence."""
+    parameters = _read_json_object(document) if document is not None else {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key:
@@ -118,14 +77,14 @@ def read_parameters(pairs: list[str], document: str | None) -> dict[str, Any]:
     return parameters
 
 
-def _read_document(text: str) -> dict[str, Any]:
+def _read_json_object(text: str) -> dict[str, Any]:
     if text.startswith("@"):
         try:
             text = Path(text[1:]).read_text(encoding="utf-8")
         except OSError as error:
             raise InvalidParameters(f"--parameters {text}: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise InvalidParameters(f"--parameters {text}: it is no text") from None
+            raise InvalidParameters(f"--parameters {text}: not a text file") from None
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -140,3 +99,82 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _require_readable(file: Path) -> Path:
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise InvalidParameters(f"--file {file}: {error.strerror}") from None
+    return file
+
+
+async def _warn_if_unknown(backend: Backend, job_type: str) -> None:
+    known = await backend.job_types()
+    if job_type in known:
+        return
+    matches = get_close_matches(job_type, known, n=1)
+    hint = f" Did you mean {matches[0]!r}?" if matches else ""
+    echo_err(f"There is no handler for {job_type!r} here (there are: {', '.join(known)}).{hint}")
+
+
+def _with_file_name(request: Document, file: Path | None) -> Document:
+    """Name a job after its file, unless it has a name."""
+    if file is None or request["job_name"] is not None:
+        return request
+    return {**request, "job_name": file.name[:500]}
+
+
+async def _wait_for(target: Target, backend: Backend, jobs: Sequence[Document]) -> list[Document]:
+    """Wait for all jobs. If interrupted, print how to follow or cancel them."""
+    worker_check = asyncio.create_task(_warn_without_workers(target, backend, jobs[0]["job_id"]))
+    tasks: list[asyncio.Task[Document]] = []
+    try:
+        with progress_display(lines=True) as display:
+            tasks += [asyncio.create_task(_follow(backend, job, display)) for job in jobs]
+            return await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        ids = " ".join(job["job_id"] for job in jobs)
+        echo_err(
+            f"{'The job continues' if len(jobs) == 1 else 'The jobs continue'} to run."
+            f"\nFollow: secretary jobs watch {ids}{target.as_options}"
+            f"\nStop:   secretary jobs cancel {ids}{target.as_options}"
+        )
+        raise
+    finally:
+        for task in (worker_check, *tasks):
+            task.cancel()
+        await asyncio.gather(worker_check, *tasks, return_exceptions=True)
+
+
+async def _follow(backend: Backend, job: Document, display: ProgressDisplay) -> Document:
+    echo_err(f"{job['job_id']} is handed in")
+    with display.job(job["job_name"] or job["job_type"], job["job_id"]) as on_progress:
+        return await backend.follow(job["job_id"], on_progress)
+
+
+async def _warn_without_workers(target: Target, backend: Backend, job_id: str) -> None:
+    await asyncio.sleep(WORKER_CHECK_SECONDS)
+    job = await backend.job(job_id)
+    if job["status"] == Status.PENDING and not await backend.has_workers():
+        echo_err(
+            "No worker is running, so the job waits. Start one in another terminal:"
+            " secretary worker (with the same --data-dir and --config)"
+            if target.service_url is None
+            else "No worker is running there, so the job waits until one is started."
+        )
+
+
+def _print_jobs(jobs: list[Document], *, finished: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(jobs[0] if len(jobs) == 1 else {"jobs": jobs})
+    elif not finished:
+        for job in jobs:
+            echo(job["job_id"])
+    else:
+        from .tables import print_job, print_jobs
+
+        if len(jobs) == 1:
+            print_job(jobs[0])
+        else:
+            print_jobs(jobs)

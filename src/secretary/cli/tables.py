@@ -1,22 +1,26 @@
-"""Tables for people. Loaded by those commands that print one: rich takes its time to load."""
+"""Tables for people. Commands import this module only when they print one: rich is slow to load."""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .output import printable, say
-from .place import Document, Status
+from .backend import Document, JobProgress, Status
+from .output import echo, printable
+from .watch import Show, activity
 
 if TYPE_CHECKING:
-    from ..doctor import Finding
+    from ..observability.doctor import Finding
 
-COLOURS = {
+COLORS = {
     "pending": "yellow",
     "processing": "cyan",
     "completed": "green",
@@ -28,8 +32,12 @@ COLOURS = {
     "problem": "red",
 }
 
-#: Wide enough for every column, where no terminal says how wide it is.
+#: Width of tables without a terminal: enough for every column.
 PIPE_WIDTH = 200
+
+BAR_WIDTH = 12
+#: The live table shows ids in full, because they are copied; these columns need a wide terminal.
+MIN_WIDTH_FOR_TYPE, MIN_WIDTH_FOR_BAR = 100, 130
 
 
 def print_jobs(jobs: Sequence[Document]) -> None:
@@ -38,7 +46,7 @@ def print_jobs(jobs: Sequence[Document]) -> None:
         table.add_row(
             job["job_id"],
             cell(job["job_type"]),
-            coloured(job["status"]),
+            status_cell(job["status"]),
             f"{job['progress']['percent']} %",
             age(job["created_at"]),
             cell(job["error"]["code"] if job["error"] else job["job_name"] or ""),
@@ -49,7 +57,7 @@ def print_jobs(jobs: Sequence[Document]) -> None:
 def print_batches(batches: Sequence[Document]) -> None:
     table = table_of("BATCH", "STATUS", "JOBS", "DONE", "FAILED", "AGE", "NAME")
     for batch in batches:
-        status = coloured(batch["status"]) if batch["isActive"] else cell("paused", "yellow")
+        status = status_cell(batch["status"]) if batch["isActive"] else cell("paused", "yellow")
         numbers = (str(batch[f"{kind}_jobs"]) for kind in ("total", "completed", "failed"))
         name = batch["batch_name"] if batch["batch_name"] != batch["batch_id"] else ""
         table.add_row(batch["batch_id"], status, *numbers, age(batch["created_at"]), cell(name))
@@ -57,12 +65,12 @@ def print_batches(batches: Sequence[Document]) -> None:
 
 
 def print_talks(talks: Sequence[Mapping[str, Any]]) -> None:
-    """The parameters of session jobs, with a tick where there is a video or slides."""
+    """Print the parameters of session jobs, and whether they have a video and slides."""
     table = table_of("DAY", "START", "TRACK", "VIDEO", "SLIDES", "TITLE")
     for talk in talks:
-        ticks = ["yes" if talk.get(key) else "" for key in ("video_url", "attachments_url")]
-        told = [str(talk.get(key) or "") for key in ("day", "starttime", "track")]
-        table.add_row(*map(cell, (*told, *ticks, talk["session"])))
+        schedule = [str(talk.get(key) or "") for key in ("day", "starttime", "track")]
+        media = ["yes" if talk.get(key) else "" for key in ("video_url", "attachments_url")]
+        table.add_row(*map(cell, (*schedule, *media, talk["session"])))
     console().print(table)
 
 
@@ -70,23 +78,25 @@ def print_job(job: Document) -> None:
     table = _pairs()
     table.add_row("job", job["job_id"])
     table.add_row("type", cell(job["job_type"]))
-    table.add_row("status", coloured(job["status"]))
+    table.add_row("status", status_cell(job["status"]))
     table.add_row("progress", cell(f"{job['progress']['percent']} % {job['progress']['step']}"))
-    created = f"{moment(job['created_at']):%Y-%m-%d %H:%M:%S} UTC ({age(job['created_at'])} ago)"
+    created = (
+        f"{parse_time(job['created_at']):%Y-%m-%d %H:%M:%S} UTC ({age(job['created_at'])} ago)"
+    )
     table.add_row("created", created)
     if job["processing_started_at"] and job["completed_at"]:
-        took = moment(job["completed_at"]) - moment(job["processing_started_at"])
+        took = parse_time(job["completed_at"]) - parse_time(job["processing_started_at"])
         table.add_row("took", duration(took))
     error, logs = job["error"], job["logs"]
     for name, value in (
         ("name", job["job_name"]),
         ("batch", job["batch_id"]),
         ("user", job["user_id"]),
-        ("run at", job["run_at"] and f"{moment(job['run_at']):%Y-%m-%d %H:%M:%S} UTC"),
+        ("run at", job["run_at"] and f"{parse_time(job['run_at']):%Y-%m-%d %H:%M:%S} UTC"),
         ("attempt", job["attempt"]),
         ("error", error and f"{error['code']}: {error['message']}"),
         ("parameters", job["parameters"] and _short_json(job["parameters"])),
-        ("results", job["results"] and _short_json(_said(job["results"]))),
+        ("results", job["results"] and _short_json(_without_empty(job["results"]))),
         ("log", logs and f"{len(logs)} entries: secretary jobs logs {job['job_id']}"),
     ):
         if value:
@@ -106,7 +116,7 @@ def print_batch(batch: Document) -> None:
 def print_findings(findings: "Sequence[Finding]") -> None:
     table = _pairs()
     for finding in findings:
-        verdict = coloured(finding.verdict.value)
+        verdict = status_cell(finding.verdict.value)
         text = cell(finding.fact)
         if finding.remedy and finding.verdict != "ok":
             text.append(f"\n→ {finding.remedy}", "bold")
@@ -119,10 +129,10 @@ def print_workers(workers: Sequence[Document]) -> None:
     for worker in workers:
         state = "stopping" if worker["draining"] else "alive"
         state = state if worker["alive"] else "gone"
-        colour = {"alive": "green", "stopping": "yellow", "gone": "red"}[state]
+        color = {"alive": "green", "stopping": "yellow", "gone": "red"}[state]
         table.add_row(
             cell(worker["worker_id"]),
-            cell(state, colour),
+            cell(state, color),
             str(worker["slots"]),
             cell(worker["version"]),
             f"{age(worker['seen_at'])} ago",
@@ -131,8 +141,8 @@ def print_workers(workers: Sequence[Document]) -> None:
     console().print(table)
 
 
-def print_tallies(rows: Mapping[str, tuple[int, int, int]], *, done: str) -> None:
-    """What was found, done and skipped of each kind."""
+def print_transfer_counts(rows: Mapping[str, tuple[int, int, int]], *, done: str) -> None:
+    """Print how many records of each kind were found, transferred and skipped."""
     table = table_of("KIND", "FOUND", done.upper(), "SKIPPED")
     for name, numbers in rows.items():
         table.add_row(name, *map(str, numbers))
@@ -141,31 +151,78 @@ def print_tallies(rows: Mapping[str, tuple[int, int, int]], *, done: str) -> Non
 
 def print_templates(templates: Sequence[Document]) -> None:
     table = table_of("TEMPLATE", "SOURCE", "LANGUAGE", "FIELDS", "TITLE")
-    for one in templates:
-        faults = one["faults"]
-        title = f"cannot be used: {_fault(faults[0])}" if faults else one["title"]
-        fields = "" if faults else str(len(one["fields"]))
-        told = (one["name"], one["source"], one["language"] or "", fields, title)
-        table.add_row(*map(cell, told))
+    for template in templates:
+        fields, title = str(len(template["fields"])), template["title"]
+        if faults := template["faults"]:
+            fields, title = "", f"cannot be used: line {faults[0]['line']}: {faults[0]['message']}"
+        row = (template["name"], template["source"], template["language"] or "", fields, title)
+        table.add_row(*map(cell, row))
     console().print(table)
-
-
-def _fault(fault: Mapping[str, Any]) -> str:
-    return f"line {fault['line']}: {fault['message']}"
 
 
 def print_logs(entries: Sequence[Document]) -> None:
     for entry in entries:
-        at = moment(entry["timestamp"])
-        say(f"{at:%Y-%m-%d %H:%M:%S} {entry['level']:<8} {entry['message']}")
+        time = parse_time(entry["timestamp"])
+        echo(f"{time:%Y-%m-%d %H:%M:%S} {entry['level']:<8} {entry['message']}")
 
 
-def moment(text: str) -> datetime:
+@contextmanager
+def live_job_table() -> Iterator[Show]:
+    with Live(console=console(), auto_refresh=False) as live:
+        yield lambda jobs: live.update(job_table(jobs, live.console.width), refresh=True)
+
+
+def job_table(jobs: Sequence[Document], width: int) -> Table | Text:
+    if not jobs:
+        return Text("No pending or running jobs.", "dim")
+    visible = {
+        "JOB": True,
+        "TYPE": width >= MIN_WIDTH_FOR_TYPE,
+        "STATUS": True,
+        "": width >= MIN_WIDTH_FOR_BAR,
+        "DONE": True,
+        "LEFT": True,
+        "AGE": width >= MIN_WIDTH_FOR_TYPE,
+        "WHAT": True,
+    }
+    table = table_of(*(name for name, is_visible in visible.items() if is_visible))
+    table.expand, table.columns[-1].ratio = True, 1  # so the other columns keep their width
+    for job in jobs:
+        cells = zip(_job_cells(job), visible.values(), strict=True)
+        table.add_row(*(cell for cell, is_visible in cells if is_visible))
+    return table
+
+
+def _job_cells(job: Document) -> tuple[RenderableType, ...]:
+    percent, doing = JobProgress.of(job).percent, activity(job)
+    name = job["job_name"] or job["job_type"]
+    return (
+        job["job_id"],
+        cell(job["job_type"]),
+        status_cell(job["status"]),
+        ProgressBar(total=100, completed=percent, width=BAR_WIDTH),
+        f"{percent} %",
+        remaining_time(job),
+        age(job["created_at"]),
+        cell(f"{name}: {doing}" if doing else name),
+    )
+
+
+def remaining_time(job: Document) -> str:
+    """Estimate the remaining time from the progress so far."""
+    percent = JobProgress.of(job).percent
+    if job["status"] != Status.PROCESSING or not 0 < percent < 100:
+        return ""
+    elapsed = datetime.now(UTC) - parse_time(job["processing_started_at"])
+    return duration(elapsed * (100 - percent) / percent)
+
+
+def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
 def age(since: str) -> str:
-    return duration(datetime.now(UTC) - moment(since))
+    return duration(datetime.now(UTC) - parse_time(since))
 
 
 def duration(time: timedelta) -> str:
@@ -180,23 +237,23 @@ def duration(time: timedelta) -> str:
     return f"{seconds / 86400:.0f} d"
 
 
-def _said(results: Document) -> Document:
-    """Without what is empty: there are names for all that any job type could make."""
+def _without_empty(results: Document) -> Document:
+    """Drop empty values: results have a field for everything that any job type can produce."""
     return {name: value for name, value in results.items() if value not in (None, [], {})}
 
 
 def _short_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 2000 else text[:2000] + " … (all of it: --json)"
+    return text if len(text) <= 2000 else text[:2000] + " … (use --json for the rest)"
 
 
 def cell(text: str, style: str = "") -> Text:
-    """No markup and no orders to the terminal, whatever the text says."""
+    """Text without markup or control characters."""
     return Text(printable(text), style)
 
 
-def coloured(word: str) -> Text:
-    return cell(word, COLOURS.get(word, ""))
+def status_cell(status: str) -> Text:
+    return cell(status, COLORS.get(status, ""))
 
 
 def console() -> Console:
@@ -204,7 +261,7 @@ def console() -> Console:
 
 
 def table_of(*names: str) -> Table:
-    """Only the last column gives way when there is little room."""
+    """A table whose last column is shortened when the terminal is too narrow."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in names[:-1]:
         table.add_column(name, no_wrap=True)

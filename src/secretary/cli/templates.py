@@ -1,26 +1,26 @@
-"""`secretary template …`: which templates there are, and what is wrong with one."""
+"""`secretary template …`: list templates and validate your own."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..errors import InvalidParameters, InvalidTemplate
-from .exit_codes import ExitCode
-from .options import AsJson, Where, somewhere
-from .output import print_json, say
+from ..core.errors import InvalidParameters, InvalidTemplate
+from .backend import Document
+from .options import AsJson, Target, with_target
+from .output import ExitCode, echo, print_json
 
-app = typer.Typer(help="List templates, and check your own.", no_args_is_help=True)
+app = typer.Typer(help="List templates and validate your own.", no_args_is_help=True)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 
 
 @app.command("list")
-@somewhere
-def list_templates(where: Where, as_json: AsJson = False) -> None:
-    """List the templates that jobs can use: those of the program and your own."""
-    templates = where.work(lambda place: place.templates())
+@with_target
+def list_templates(target: Target, as_json: AsJson = False) -> None:
+    """List the available templates, built-in and your own."""
+    templates = target.run(lambda backend: backend.templates())
     if as_json:
         print_json({"templates": templates})
     else:
@@ -31,19 +31,19 @@ def list_templates(where: Where, as_json: AsJson = False) -> None:
 
 @app.command()
 def check(files: Files, as_json: AsJson = False) -> None:
-    """Say what is wrong with templates, by line; the exit code is 1 when one cannot be used."""
-    found = [_checked(path) for path in files]
+    """Validate templates and report errors by line; exit with 1 if one is invalid."""
+    reports = [_check(path) for path in files]
     if as_json:
-        print_json({"templates": found})
+        print_json({"templates": reports})
     else:
-        for one in found:
-            _tell(one)
-    if any(one["faults"] for one in found):
+        for report in reports:
+            _print_report(report)
+    if any(report["faults"] for report in reports):
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _checked(path: Path) -> dict[str, Any]:
-    from ..templates import parse, read  # loaded here: no other command needs them
+def _check(path: Path) -> Document:
+    from ..llm.templates import parse, read
 
     try:
         template = parse(read(path), path.stem)
@@ -56,10 +56,10 @@ def _checked(path: Path) -> dict[str, Any]:
     return {"file": str(path), "faults": [], "warnings": warnings, "fields": fields}
 
 
-def _tell(one: dict[str, Any]) -> None:
-    for kind, name in (("faults", "fault"), ("warnings", "warning")):
-        for found in one[kind]:
-            say(f"{one['file']}:{found['line']}: {name}: {found['message']}")
-    if not one["faults"]:
-        asked = ", ".join(f"{field['name']} ({field['type']})" for field in one["fields"])
-        say(f"{one['file']}: good; it asks for {asked or 'nothing'}")
+def _print_report(report: Document) -> None:
+    for key, label in (("faults", "fault"), ("warnings", "warning")):
+        for problem in report[key]:
+            echo(f"{report['file']}:{problem['line']}: {label}: {problem['message']}")
+    if not report["faults"]:
+        fields = ", ".join(f"{field['name']} ({field['type']})" for field in report["fields"])
+        echo(f"{report['file']}: good; it asks for {fields or 'nothing'}")

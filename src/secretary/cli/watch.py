@@ -1,77 +1,65 @@
-"""`secretary jobs watch` and `batches watch`: what runs, live."""
+"""`secretary jobs watch` and `secretary batches watch`: live progress."""
 
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from ..errors import NotFound
-from .board import Show, as_documents, as_lines
-from .completion import complete_job_type
-from .exit_codes import ExitCode
-from .meter import meter
-from .options import AsJson, Where, somewhere
-from .output import print_json
-from .place import FINAL, OPEN, Advance, Document, JobFilter, Place, Status
+from ..core.errors import NotFound
+from .backend import FINAL, Backend, Document, JobProgress, ListFilter, Status
+from .options import AsJson, BatchFilter, JobTypeFilter, Target, UserFilter, with_target
+from .output import ExitCode, echo, line_key, print_json, print_json_line, progress_display
 
-LOOK_EVERY = 1.0
-#: As many as can be taken in at a glance.
-MOST_SHOWN = 30
-ENDED_SHOWN = 5
+POLL_SECONDS = 1.0
+#: How many unfinished and how many recently finished jobs are shown.
+MAX_ACTIVE, MAX_FINISHED = 30, 5
+
+Show = Callable[[Sequence[Document]], None]
 
 
-def add_jobs_to(app: typer.Typer) -> None:
-    app.command("watch")(watch_jobs)
-
-
-def add_batches_to(app: typer.Typer) -> None:
-    app.command("watch")(watch_batch)
-
-
-@somewhere
+@with_target
 def watch_jobs(
-    where: Where,
+    target: Target,
     job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB_ID]...")] = None,
-    job_type: Annotated[
-        str | None, typer.Option("--type", autocompletion=complete_job_type)
-    ] = None,
-    batch: Annotated[str | None, typer.Option(help="A batch id")] = None,
-    user: Annotated[str | None, typer.Option(help="Whose jobs")] = None,
+    job_type: JobTypeFilter = None,
+    batch: BatchFilter = None,
+    user: UserFilter = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what waits and runs until Ctrl-C; or these jobs until they have ended, and then the
-    exit code is 0 if all completed, else 1."""
-    wanted = JobFilter(job_type=job_type, batch_id=batch, user_id=user)
+    """Show pending and running jobs until Ctrl-C, or the given jobs until they finish. Then exit
+    with 0 if all completed, else with 1."""
+    filters = ListFilter(job_type=job_type, batch_id=batch, user_id=user)
 
-    async def work(place: Place) -> list[Document]:
-        with _board(as_json=as_json) as show:
+    async def work(backend: Backend) -> list[Document]:
+        with _job_display(as_json=as_json) as show:
             if job_ids:
-                return await _until_ended(place, job_ids, show)
-            return await _for_ever(place, wanted, show)
+                return await _watch_until_finished(backend, job_ids, show)
+            return await _watch_forever(backend, filters, show)
 
-    if any(job["status"] != Status.COMPLETED for job in where.work(work)):
+    if any(job["status"] != Status.COMPLETED for job in target.run(work)):
         raise typer.Exit(ExitCode.FAILED)
 
 
-@somewhere
-def watch_batch(where: Where, batch_id: str, as_json: AsJson = False) -> None:
-    """Show how far a batch is until its jobs have ended; the exit code is 0 if all completed."""
+@with_target
+def watch_batch(target: Target, batch_id: str, as_json: AsJson = False) -> None:
+    """Show the progress of a batch until all its jobs finish. Exit with 0 if all completed."""
 
-    async def work(place: Place) -> Document:
-        with meter(lines=True) as show, show.job(batch_id) as tell:
+    async def work(backend: Backend) -> Document:
+        with progress_display(lines=True) as display, display.job(batch_id) as on_progress:
             while True:
-                batch = await place.batch(batch_id)
-                tell(_advance(batch))
+                batch = await backend.batch(batch_id)
+                on_progress(_batch_progress(batch))
                 if not batch["pending_jobs"] + batch["processing_jobs"]:
                     return batch
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_SECONDS)
 
-    batch = where.work(work)
+    batch = target.run(work)
     if as_json:
         print_json(batch)
     else:
@@ -82,66 +70,94 @@ def watch_batch(where: Where, batch_id: str, as_json: AsJson = False) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _until_ended(place: Place, job_ids: Sequence[str], show: Show) -> list[Document]:
+async def _watch_until_finished(
+    backend: Backend, job_ids: Sequence[str], show: Show
+) -> list[Document]:
     jobs: dict[str, Document] = {}
     while True:
         for job_id in job_ids:
             if job_id not in jobs or jobs[job_id]["status"] not in FINAL:
-                jobs[job_id] = await place.job(job_id)
+                jobs[job_id] = await backend.job(job_id)
         show(list(jobs.values()))
         if all(job["status"] in FINAL for job in jobs.values()):
             return list(jobs.values())
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def _for_ever(place: Place, wanted: JobFilter, show: Show) -> list[Document]:
-    """Jobs that go from the list have ended, or have too many others before them."""
-    ended: deque[Document] = deque(maxlen=ENDED_SHOWN)
-    before: dict[str, Document] = {}
+async def _watch_forever(backend: Backend, filters: ListFilter, show: Show) -> list[Document]:
+    """A job that leaves the list has finished, or was pushed out by others."""
+    finished: deque[Document] = deque(maxlen=MAX_FINISHED)
+    previous: dict[str, Document] = {}
     while True:
-        listed = await _open_jobs(place, wanted)
-        now = {job["job_id"]: job for job in listed}
-        gone = [await _looked_up(place, job) for name, job in before.items() if name not in now]
-        ended.extend(job for job in gone if job["status"] in FINAL)
-        show([*ended, *listed])
-        before = now
-        await asyncio.sleep(LOOK_EVERY)
+        active = await _active_jobs(backend, filters)
+        current = {job["job_id"]: job for job in active}
+        gone = [await _reread(backend, job) for key, job in previous.items() if key not in current]
+        finished.extend(job for job in gone if job["status"] in FINAL)
+        show([*finished, *active])
+        previous = current
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def _open_jobs(place: Place, wanted: JobFilter) -> list[Document]:
-    """First those that run: however many wait, they must be seen."""
-    found: list[Document] = []
-    for status in OPEN:
-        if room := MOST_SHOWN - len(found):
-            page = await place.jobs(replace(wanted, status=(status,), limit=room))
-            found += reversed(page.items)
-    return found
+async def _active_jobs(backend: Backend, filters: ListFilter) -> list[Document]:
+    """List running jobs first, so that a long queue does not hide them."""
+    jobs: list[Document] = []
+    for status in (Status.PROCESSING, Status.PENDING):
+        if limit := MAX_ACTIVE - len(jobs):
+            page = await backend.jobs(replace(filters, status=(status,), limit=limit))
+            jobs += reversed(page.items)
+    return jobs
 
 
-async def _looked_up(place: Place, job: Document) -> Document:
+async def _reread(backend: Backend, job: Document) -> Document:
     try:
-        return await place.job(job["job_id"])
+        return await backend.job(job["job_id"])
     except NotFound:  # deleted meanwhile
         return job
 
 
 @contextmanager
-def _board(*, as_json: bool) -> Iterator[Show]:
+def _job_display(*, as_json: bool) -> Iterator[Show]:
     if as_json:
-        yield as_documents()
+        yield _on_change(lambda job: (job["status"], job["progress"]), print_json_line)
     elif not sys.stdout.isatty():
-        yield as_lines()
+        yield _on_change(lambda job: (job["status"], line_key(JobProgress.of(job))), _print_line)
     else:
-        from .live import table
+        from .tables import live_job_table
 
-        with table() as show:
+        with live_job_table() as show:
             yield show
 
 
-def _advance(batch: Document) -> Advance:
-    ended = sum(batch[f"{status}_jobs"] for status in FINAL)
+def _on_change(key: Callable[[Document], object], print_job: Callable[[Document], None]) -> Show:
+    """Print a job whenever its key changes."""
+    printed: dict[str, object] = {}
+
+    def show(jobs: Sequence[Document]) -> None:
+        for job in jobs:
+            if printed.get(job["job_id"]) != (current := key(job)):
+                printed[job["job_id"]] = current
+                print_job(job)
+
+    return show
+
+
+def _print_line(job: Document) -> None:
+    percent = f"{JobProgress.of(job).percent} %"
+    parts = (job["job_id"], job["job_type"], job["status"], percent, activity(job))
+    echo(f"{datetime.now():%H:%M:%S} {' '.join(parts)}".rstrip())
+
+
+def activity(job: Document) -> str:
+    """Describe what an unfinished job is doing, or why it failed."""
+    if job["status"] not in FINAL:
+        return JobProgress.of(job).text
+    return f"{job['error']['code']}: {job['error']['message']}" if job["error"] else ""
+
+
+def _batch_progress(batch: Document) -> JobProgress:
+    finished = sum(batch[f"{status}_jobs"] for status in FINAL)
     total = batch["total_jobs"]
     failed = f", {batch['failed_jobs']} failed" if batch["failed_jobs"] else ""
     paused = "" if batch["isActive"] else ", paused"
-    text = f"{ended} of {total} jobs have ended{failed}, {batch['processing_jobs']} run{paused}"
-    return Advance(100 * ended // total if total else 100, text)
+    text = f"{finished} of {total} jobs have ended{failed}, {batch['processing_jobs']} run{paused}"
+    return JobProgress(100 * finished // total if total else 100, text)

@@ -1,20 +1,8 @@
-"""The Python client of the service: jobs are handed in, waited for and read, by ordinary programs
-and by asynchronous ones. It needs httpx and pydantic, and nothing of the service itself."""
+"""The Python client: submit jobs, wait for them and read their results."""
 
-from .asynchronous import AsyncClient
+from .aio import AsyncClient
 from .batches import AsyncBatch
-from .blocking import Batch, Client, Job
-from .documents import (
-    BatchDocument,
-    ErrorDocument,
-    Event,
-    Health,
-    JobDocument,
-    JobType,
-    LogEntry,
-    Progress,
-    Results,
-)
+from .connection import Retries
 from .errors import (
     ApiError,
     ClientError,
@@ -26,8 +14,19 @@ from .errors import (
     WebhookRefused,
 )
 from .jobs import AsyncJob
-from .retries import Retries
-from .tasks import Task
+from .models import (
+    BatchDocument,
+    ErrorDocument,
+    Event,
+    Health,
+    JobDocument,
+    JobType,
+    LogEntry,
+    Progress,
+    Results,
+)
+from .requests import Task
+from .sync import Batch, Client, Job
 from .webhook import WebhookEvent, verify_webhook
 
 __all__ = [

@@ -1,13 +1,13 @@
-// The public API and its streams: nothing else is asked, and nobody else.
+// The HTTP API client: requests, uploads and server-sent events.
 
-const KEY = "secretary.key";
-const FIRST_PAUSE = 1000;
-const LONGEST_PAUSE = 15000;
+const KEY_STORAGE = "secretary.key";
+const MIN_RETRY_DELAY = 1000;
+const MAX_RETRY_DELAY = 15000;
 
-export const key = {
-  get: () => sessionStorage.getItem(KEY),
-  set: (value) => sessionStorage.setItem(KEY, value),
-  clear: () => sessionStorage.removeItem(KEY),
+export const apiKey = {
+  get: () => sessionStorage.getItem(KEY_STORAGE),
+  set: (value) => sessionStorage.setItem(KEY_STORAGE, value),
+  clear: () => sessionStorage.removeItem(KEY_STORAGE),
 };
 
 export class ApiError extends Error {
@@ -21,108 +21,90 @@ export class ApiError extends Error {
 
 const OFFLINE = { code: "OFFLINE", message: "" };
 
-export function credentials() {
-  const known = key.get();
-  // Headers carry bytes: a key with other letters is sent as UTF-8, as the service reads it.
-  return known ? { Authorization: `Bearer ${bytes(known)}` } : {};
+function authHeaders() {
+  const key = apiKey.get();
+  // Header values are bytes: a key with non-ASCII characters is sent as UTF-8, as the service expects.
+  return key ? { Authorization: `Bearer ${utf8(key)}` } : {};
 }
 
-const bytes = (text) => String.fromCharCode(...new TextEncoder().encode(text));
+const utf8 = (text) => String.fromCharCode(...new TextEncoder().encode(text));
 
-async function request(path, options = {}) {
-  let answer;
+export async function request(path, options = {}) {
+  let response;
   try {
-    answer = await fetch(path, { ...options, headers: { ...credentials(), ...options.headers } });
+    response = await fetch(path, { ...options, headers: { ...authHeaders(), ...options.headers } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, OFFLINE);
   }
-  if (answer.ok) return answer;
-  throw await refusal(answer);
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  throw apiError(response.status, body?.error ?? { code: "INTERNAL_ERROR", message: `HTTP ${response.status}` });
 }
 
-async function refusal(answer) {
-  const body = await answer.json().catch(() => null);
-  const error = body?.error ?? { code: "INTERNAL_ERROR", message: `HTTP ${answer.status}` };
-  return refused(answer.status, error);
-}
-
-export function refused(status, error) {
-  if (status === 401) window.dispatchEvent(new CustomEvent("locked"));
+function apiError(status, error) {
+  if (status === 401) window.dispatchEvent(new CustomEvent("unauthorized"));
   return new ApiError(status, error);
 }
 
-/** What a route tells: `data` of its envelope, or the whole answer where it has none. */
+/** GET a route: `data` of its envelope, or the whole body where there is none. */
 export async function get(path, options) {
   const body = await (await request(path, options)).json();
   return body.data ?? body;
 }
 
-export async function send(method, path, body) {
-  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  const answer = await request(path, { method, headers, body: body && JSON.stringify(body) });
-  const told = await answer.json();
-  return told.data ?? told;
+export async function send(method, path, payload) {
+  const headers = payload === undefined ? {} : { "Content-Type": "application/json" };
+  const response = await request(path, { method, headers, body: payload && JSON.stringify(payload) });
+  const body = await response.json();
+  return body.data ?? body;
 }
 
-export const post = (path, body) => send("POST", path, body);
+export const post = (path, payload) => send("POST", path, payload);
 
-/** A form with files; says how much of it has been sent. */
-export function upload(path, form, onSent, signal) {
+/** POST a form with files; `onProgress` receives the share that has been sent. */
+export function upload(path, form, onProgress, signal) {
   return new Promise((resolve, reject) => {
-    const call = new XMLHttpRequest();
-    signal?.addEventListener("abort", () => call.abort());
-    call.onabort = () => reject(new DOMException("", "AbortError"));
-    call.open("POST", path);
-    for (const [name, value] of Object.entries(credentials())) call.setRequestHeader(name, value);
-    call.responseType = "json";
-    call.upload.onprogress = (event) => event.lengthComputable && onSent(event.loaded / event.total);
-    call.onload = () => {
-      if (call.status < 300) resolve(call.response);
-      else reject(refused(call.status, call.response?.error ?? { message: `HTTP ${call.status}` }));
+    const xhr = new XMLHttpRequest();
+    signal?.addEventListener("abort", () => xhr.abort());
+    xhr.onabort = () => reject(new DOMException("", "AbortError"));
+    xhr.open("POST", path);
+    for (const [name, value] of Object.entries(authHeaders())) xhr.setRequestHeader(name, value);
+    xhr.responseType = "json";
+    xhr.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
+    xhr.onload = () => {
+      if (xhr.status < 300) resolve(xhr.response);
+      else reject(apiError(xhr.status, xhr.response?.error ?? { message: `HTTP ${xhr.status}` }));
     };
-    call.onerror = () => reject(new ApiError(0, OFFLINE));
-    call.send(form);
+    xhr.onerror = () => reject(new ApiError(0, OFFLINE));
+    xhr.send(form);
   });
 }
 
-/** An address for <img> and players. With a key the file is fetched: tags cannot show a key. */
-export async function fileAddress(path) {
-  if (!key.get()) return path;
-  return URL.createObjectURL(await (await request(path)).blob());
-}
-
-export async function save(path, name) {
-  const link = document.createElement("a");
-  link.href = await fileAddress(path);
-  link.download = name;
-  link.click();
-  if (link.href.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-}
-
 /**
- * Server-sent events, read by fetch because EventSource cannot show a key. Comes back by itself
- * with the last id. `onState` is told "live", "lost" or "over". Gives the way to end it.
+ * Subscribes to server-sent events and returns a function that unsubscribes. Uses fetch because
+ * EventSource cannot send an API key. Reconnects with the last event ID; `onState` receives
+ * "live", "lost" or "over".
  */
 export function stream(path, onEvent, onState = () => {}) {
-  const control = new AbortController();
-  follow(path, onEvent, onState, control.signal);
-  return () => control.abort();
+  const controller = new AbortController();
+  readStream(path, onEvent, onState, controller.signal);
+  return () => controller.abort();
 }
 
-async function follow(path, onEvent, onState, signal) {
-  let last = null;
-  let pause = FIRST_PAUSE;
+async function readStream(path, onEvent, onState, signal) {
+  let lastId = null;
+  let delay = MIN_RETRY_DELAY;
   while (!signal.aborted) {
     try {
-      const headers = { Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
-      const answer = await request(path, { headers, signal, cache: "no-store" });
+      const headers = { Accept: "text/event-stream", ...(lastId && { "Last-Event-ID": lastId }) };
+      const response = await request(path, { headers, signal, cache: "no-store" });
       onState("live");
-      pause = FIRST_PAUSE;
-      if (answer.status === 204) return onState("over");
-      for await (const event of events(answer.body)) {
+      delay = MIN_RETRY_DELAY;
+      if (response.status === 204) return onState("over");
+      for await (const event of readEvents(response.body)) {
         if (signal.aborted) return;
-        last = event.id ?? last;
+        lastId = event.id ?? lastId;
         onEvent(event);
       }
     } catch (error) {
@@ -131,39 +113,39 @@ async function follow(path, onEvent, onState, signal) {
       onState("lost");
     }
     if (signal.aborted) return;
-    await rest(pause, signal);
-    pause = Math.min(pause * 2, LONGEST_PAUSE);
+    await sleep(delay, signal);
+    delay = Math.min(delay * 2, MAX_RETRY_DELAY);
   }
 }
 
-function rest(milliseconds, signal) {
+function sleep(milliseconds, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
     signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
   });
 }
 
-async function* events(body) {
-  let text = "";
+async function* readEvents(body) {
+  let buffer = "";
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    text += value;
-    const blocks = text.split("\n\n");
-    text = blocks.pop();
+    buffer += value;
+    const blocks = buffer.split("\n\n");
+    buffer = blocks.pop();
     for (const block of blocks) {
-      const event = parsed(block);
+      const event = parseEvent(block);
       if (event) yield event;
     }
   }
 }
 
-function parsed(block) {
-  const found = {};
+function parseEvent(block) {
+  const fields = {};
   for (const line of block.split("\n")) {
-    const at = line.indexOf(":");
-    if (at > 0) found[line.slice(0, at)] = line.slice(at + 1).replace(/^ /, "");
+    const colon = line.indexOf(":");
+    if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 1).replace(/^ /, "");
   }
-  return found.data ? { id: found.id, name: found.event, data: JSON.parse(found.data) } : null;
+  return fields.data ? { id: fields.id, name: fields.event, data: JSON.parse(fields.data) } : null;
 }

@@ -1,44 +1,43 @@
-// The form of a job type, from the JSON Schema of its parameters.
+// Forms generated from the JSON Schema of a job type's parameters.
 
 import { element, flag, html } from "./html.js";
-import { hintOf } from "./hints.js";
-import { t } from "./words.js";
+import { t, translateHint } from "./i18n.js";
 
-/** Said by the file or the URL itself, or another name of something that is asked for already. */
-const OWN = new Set(["url", "file_path", "file_source", "force_overwrite", "extra"]);
-const FIRST = ["text", "extraction_method", "include_images", "template", "target_language", "source_language", "summarize", "instructions", "seconds", "steps", "include_frames", "include_slide_text"];
-
-/** The part of `anyOf` that is not null; the schema itself where there is only one. */
-function core(schema, root) {
-  const one = (schema.anyOf ?? schema.oneOf)?.find((part) => part.type !== "null") ?? schema;
-  const name = one.$ref?.split("/").pop();
-  return { ...schema, ...(name ? root.$defs?.[name] : one) };
-}
+/** Set by the file or URL itself, or aliases of other fields. */
+const HIDDEN_FIELDS = new Set(["url", "file_path", "file_source", "force_overwrite", "extra"]);
+const MAIN_FIELDS = ["text", "extraction_method", "include_images", "template", "target_language", "source_language", "summarize", "instructions", "seconds", "steps", "include_frames", "include_slide_text"];
 
 export function fieldsOf(schema) {
-  const names = Object.keys(schema.properties ?? {}).filter((name) => !OWN.has(name));
-  const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  const names = Object.keys(schema.properties ?? {}).filter((name) => !HIDDEN_FIELDS.has(name));
+  const rank = (name) => (MAIN_FIELDS.includes(name) ? MAIN_FIELDS.indexOf(name) : MAIN_FIELDS.length);
   return names.sort((a, b) => rank(a) - rank(b)).map((name) => ({
     name,
-    main: FIRST.includes(name),
+    main: MAIN_FIELDS.includes(name),
     required: schema.required?.includes(name) ?? false,
-    ...core(schema.properties[name], schema),
+    ...resolve(schema.properties[name], schema),
   }));
 }
 
-/** Parameters as a form has them: those that nobody declared beside the others, and without the file. */
-export function flat({ extra, file_source: _, ...declared }) {
+/** A field's schema with references resolved and without the null variant of an optional field. */
+function resolve(field, schema) {
+  const variant = (field.anyOf ?? field.oneOf)?.find((option) => option.type !== "null") ?? field;
+  const reference = variant.$ref?.split("/").pop();
+  return { ...field, ...(reference ? schema.$defs?.[reference] : variant) };
+}
+
+/** Parameters as form values: undeclared ones beside the declared ones, without the file. */
+export function formValues({ extra, file_source: _, ...declared }) {
   return { ...(extra && typeof extra === "object" ? extra : {}), ...declared };
 }
 
-/** `scope` tells the fields of one job type from those of another on the same page. */
+/** `scope` keeps element IDs unique when a page has the forms of several job types. */
 export function drawFields(schema, values, templates, scope = "") {
   const fields = fieldsOf(schema);
   const draw = (list) => list.map((field) => html`<div class="field">${control(field, values[field.name], templates, scope)}</div>`);
   const more = fields.filter((field) => !field.main);
-  const used = more.some((field) => values[field.name] !== undefined && values[field.name] !== null);
+  const anyFilled = more.some((field) => values[field.name] !== undefined && values[field.name] !== null);
   return html`<div class="fields wide">${draw(fields.filter((field) => field.main))}</div>
-    ${more.length ? html`<details ${flag("open", used)}><summary>${t("submit.more")}</summary><div class="fields wide">${draw(more)}</div></details>` : ""}`;
+    ${more.length ? html`<details ${flag("open", anyFilled)}><summary>${t("submit.more")}</summary><div class="fields wide">${draw(more)}</div></details>` : ""}`;
 }
 
 const idOf = (scope, name) => `f-${scope}-${name}`.replace(/[^\w-]/g, "_");
@@ -47,100 +46,100 @@ function control(field, given, templates, scope) {
   const { name, description } = field;
   const id = idOf(scope, name);
   const value = given ?? field.default ?? "";
-  const label = t(`field.${name}`, {}, name.replaceAll("_", " "));
-  const hint = description && html` <small id="${id}-hint">${hintOf(description)}</small>`;
-  const described = description ? html` aria-describedby="${id}-hint"` : null;
-  const needed = flag("required", field.required);
+  const text = t(`field.${name}`, {}, name.replaceAll("_", " "));
+  const hint = description && html` <small id="${id}-hint">${translateHint(description)}</small>`;
+  const describedBy = description ? html` aria-describedby="${id}-hint"` : null;
+  const required = flag("required", field.required);
   if (field.type === "boolean") {
-    return html`<label class="check"><input type="checkbox" name="${name}" ${flag("checked", value === true)} ${described}> ${label}</label>${hint}`;
+    return html`<label class="check"><input type="checkbox" name="${name}" ${flag("checked", value === true)} ${describedBy}> ${text}</label>${hint}`;
   }
-  const head = html`<label for="${id}">${label}${field.required && " *"}</label>`;
+  const label = html`<label for="${id}">${text}${field.required && " *"}</label>`;
   if (field.enum) {
-    const optional = !field.required && (field.default === null || field.default === undefined);
-    return html`${head}<select id="${id}" name="${name}" ${described}>${[...(optional ? [""] : []), ...field.enum].map((one) =>
-      html`<option value="${one}" ${flag("selected", String(one) === String(value))}>${one === "" ? "–" : t(`value.${one}`, {}, String(one))}</option>`)}</select>${hint}`;
+    const isOptional = !field.required && (field.default === null || field.default === undefined);
+    return html`${label}<select id="${id}" name="${name}" ${describedBy}>${[...(isOptional ? [""] : []), ...field.enum].map((option) =>
+      html`<option value="${option}" ${flag("selected", String(option) === String(value))}>${option === "" ? "–" : t(`value.${option}`, {}, String(option))}</option>`)}</select>${hint}`;
   }
   if (name === "template" && templates.length) {
-    return html`${head}<input id="${id}" name="template" list="${id}-list" value="${value}" ${described}><datalist id="${id}-list">${templates.map((one) =>
-      html`<option value="${one.name}">${one.title}</option>`)}</datalist>${hint}`;
+    return html`${label}<input id="${id}" name="template" list="${id}-list" value="${value}" ${describedBy}><datalist id="${id}-list">${templates.map((template) =>
+      html`<option value="${template.name}">${template.title}</option>`)}</datalist>${hint}`;
   }
   if (field.type === "integer" || field.type === "number") {
-    return html`${head}<input id="${id}" name="${name}" type="number" step="${field.type === "integer" ? "1" : "any"}" min="${field.minimum ?? ""}"
-      max="${field.maximum ?? ""}" value="${value}" ${needed} ${described}>${hint}`;
+    return html`${label}<input id="${id}" name="${name}" type="number" step="${field.type === "integer" ? "1" : "any"}" min="${field.minimum ?? ""}"
+      max="${field.maximum ?? ""}" value="${value}" ${required} ${describedBy}>${hint}`;
   }
-  if (isWords(field)) {
-    return html`${head}<input id="${id}" name="${name}" type="text" autocomplete="off" placeholder="a, b, c" value="${[value].flat().join(", ")}" ${needed} ${described}>${hint}`;
+  if (isStringList(field)) {
+    return html`${label}<input id="${id}" name="${name}" type="text" autocomplete="off" placeholder="a, b, c" value="${[value].flat().join(", ")}" ${required} ${describedBy}>${hint}`;
   }
   if (field.type === "object" || field.type === "array") {
-    const shown = value && typeof value === "object" && Object.keys(value).length ? JSON.stringify(value) : "";
+    const json = value && typeof value === "object" && Object.keys(value).length ? JSON.stringify(value) : "";
     const example = field.type === "object" ? '{"…": "…"}' : '["…", "…"]';
-    return html`${head}<textarea id="${id}" name="${name}" rows="2" data-json placeholder="${example}" ${needed} ${described}>${shown}</textarea>${hint}`;
+    return html`${label}<textarea id="${id}" name="${name}" rows="2" data-json placeholder="${example}" ${required} ${describedBy}>${json}</textarea>${hint}`;
   }
   if (name === "text" || name.endsWith("_content") || name === "instructions") {
-    return html`${head}<textarea id="${id}" name="${name}" rows="${name === "instructions" ? 2 : 4}" ${needed} ${described}>${value}</textarea>${hint}`;
+    return html`${label}<textarea id="${id}" name="${name}" rows="${name === "instructions" ? 2 : 4}" ${required} ${describedBy}>${value}</textarea>${hint}`;
   }
-  const bounds = html`${field.pattern && html` pattern="${field.pattern}"`}${field.maxLength && html` maxlength="${field.maxLength}"`}`;
-  return html`${head}<input id="${id}" name="${name}" type="${name === "password" ? "password" : "text"}" autocomplete="off" value="${value}" ${needed} ${described}${bounds}>${hint}`;
+  const constraints = html`${field.pattern && html` pattern="${field.pattern}"`}${field.maxLength && html` maxlength="${field.maxLength}"`}`;
+  return html`${label}<input id="${id}" name="${name}" type="${name === "password" ? "password" : "text"}" autocomplete="off" value="${value}" ${required} ${describedBy}${constraints}>${hint}`;
 }
 
-/** A list of texts is written with commas. */
-const isWords = (field) => field.type === "array" && field.items?.type === "string";
+/** Lists of strings are entered separated by commas. */
+const isStringList = (field) => field.type === "array" && field.items?.type === "string";
 
-const inputOf = (place, name) => place.querySelector(`[name="${CSS.escape(name)}"]`);
+const inputOf = (container, name) => container.querySelector(`[name="${CSS.escape(name)}"]`);
 
-/** What was filled in, without what is as it would be anyway; null where something does not fit, which is then said there. */
-export function valuesOf(place, schema) {
+/** The values that differ from the defaults; null if any is invalid, which is shown beside its field. */
+export function readValues(container, schema) {
   const values = {};
-  let fits = true;
-  clearProblems(place);
+  let valid = true;
+  clearErrors(container);
   for (const field of fieldsOf(schema)) {
-    const input = inputOf(place, field.name);
+    const input = inputOf(container, field.name);
     if (!input) continue;
-    const [value, problem] = read(input, field);
-    if (problem) {
-      mark(place, field.name, problem);
-      fits = false;
+    const [value, error] = readValue(input, field);
+    if (error) {
+      showError(container, field.name, error);
+      valid = false;
     }
-    const same = JSON.stringify(value) === JSON.stringify(field.default ?? null);
-    if (value !== null && !same) values[field.name] = value;
+    const isDefault = JSON.stringify(value) === JSON.stringify(field.default ?? null);
+    if (value !== null && !isDefault) values[field.name] = value;
   }
-  return fits ? values : null;
+  return valid ? values : null;
 }
 
-function read(input, field) {
+function readValue(input, field) {
   if (!input.checkValidity()) return [null, input.validationMessage];
   if (field.type === "boolean") return [input.checked, null];
   const text = input.value.trim();
   if (!text) return [null, null];
   if (field.type === "integer" || field.type === "number") return [Number(text), null];
-  if (isWords(field)) return [text.split(",").map((part) => part.trim()).filter(Boolean), null];
+  if (isStringList(field)) return [text.split(",").map((item) => item.trim()).filter(Boolean), null];
   if (field.type !== "object" && field.type !== "array") return [text, null];
   try {
     const value = JSON.parse(text);
-    const right = Array.isArray(value) ? field.type === "array" : field.type === "object" && value !== null && typeof value === "object";
-    return right ? [value, null] : [null, t(`submit.no_${field.type}`)];
+    const matches = Array.isArray(value) ? field.type === "array" : field.type === "object" && value !== null && typeof value === "object";
+    return matches ? [value, null] : [null, t(`submit.not_${field.type}`)];
   } catch {
-    return [null, t("submit.no_json")];
+    return [null, t("submit.invalid_json")];
   }
 }
 
-/** Says beside a field what is wrong with it; whether there is such a field. */
-export function mark(place, name, problem) {
-  const input = inputOf(place, name);
+/** Shows an error beside a field; returns whether there is such a field. */
+export function showError(container, name, error) {
+  const input = inputOf(container, name);
   if (!input) return false;
   const field = input.closest(".field") ?? input.parentElement;
-  const note = element(html`<small class="problem" id="${input.id || idOf("", name)}-problem">${problem}</small>`);
-  field.append(note);
+  const message = element(html`<small class="field-error" id="${input.id || idOf("", name)}-error">${error}</small>`);
+  field.append(message);
   input.dataset.hint ??= input.getAttribute("aria-describedby") ?? "";
-  input.setAttribute("aria-describedby", `${input.dataset.hint} ${note.id}`.trim());
+  input.setAttribute("aria-describedby", `${input.dataset.hint} ${message.id}`.trim());
   input.ariaInvalid = "true";
   input.closest("details")?.setAttribute("open", "");
   return true;
 }
 
-export function clearProblems(place) {
-  for (const note of place.querySelectorAll(".problem")) note.remove();
-  for (const input of place.querySelectorAll("[aria-invalid]")) {
+export function clearErrors(container) {
+  for (const message of container.querySelectorAll(".field-error")) message.remove();
+  for (const input of container.querySelectorAll("[aria-invalid]")) {
     input.removeAttribute("aria-invalid");
     if (input.dataset.hint) input.setAttribute("aria-describedby", input.dataset.hint);
     else input.removeAttribute("aria-describedby");

@@ -1,4 +1,4 @@
-// Templates that escape by default. This is the one place that makes HTML of text.
+// Escaping templates. This is the only module that turns text into HTML.
 
 const policy = globalThis.trustedTypes?.createPolicy("secretary", { createHTML: (text) => text });
 
@@ -8,37 +8,37 @@ class Markup {
   }
 }
 
-const SPECIAL = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
-const escaped = (value) => String(value).replace(/[&<>"']/g, (sign) => SPECIAL[sign]);
+const escape = (value) => String(value).replace(/[&<>"']/g, (character) => ENTITIES[character]);
 
-function piece(value) {
+function toMarkup(value) {
   if (value instanceof Markup) return value.text;
-  if (Array.isArray(value)) return value.map(piece).join("");
+  if (Array.isArray(value)) return value.map(toMarkup).join("");
   if (value === null || value === undefined || value === false || value === true) return "";
-  return escaped(value);
+  return escape(value);
 }
 
-/** html`<b>${anything}</b>`: whatever stands in the holes is text, unless it is itself made so. */
+/** html`<b>${value}</b>`: interpolated values are escaped unless they are markup themselves. */
 export function html(strings, ...values) {
-  return new Markup(strings.reduce((text, part, i) => text + piece(values[i - 1]) + part));
+  return new Markup(strings.reduce((text, string, i) => text + toMarkup(values[i - 1]) + string));
 }
 
 export function render(node, markup) {
-  const text = piece(markup);
+  const text = toMarkup(markup);
   node.innerHTML = policy ? policy.createHTML(text) : text;
   return node;
 }
 
-/** A single element from a template. */
+/** Creates a single element from a template. */
 export function element(markup) {
   return render(document.createElement("template"), markup).content.firstElementChild;
 }
 
-/** An attribute without a value, or nothing: html`<input ${flag("checked", yes)}>`. */
+/** A boolean attribute: html`<input ${flag("checked", isChecked)}>`. */
 export const flag = (name, on) => (on ? new Markup(` ${name}`) : null);
 
-/** Where a link of a stranger may lead. */
+/** The URL if it is safe to link to, else null. */
 export function safeLink(url) {
   return /^https?:\/\//i.test(String(url)) ? String(url) : null;
 }

@@ -1,13 +1,13 @@
-// Markdown of strangers, made safe to look at.
+// Renders untrusted Markdown safely, with its front matter as a table.
 
 import DOMPurify from "./vendor/dompurify-3.4.17.js";
 import { Marked } from "./vendor/marked-15.0.12.js";
-import { drawFront, parts } from "./front.js";
+import { dataTable } from "./format.js";
 import { element, html } from "./html.js";
-import { t } from "./words.js";
+import { t } from "./i18n.js";
 
 const marked = new Marked({ gfm: true, async: false });
-const RULES = {
+const SANITIZER_OPTIONS = {
   USE_PROFILES: { html: true },
   FORBID_TAGS: ["style", "form", "input", "button", "textarea", "select", "option", "audio", "video", "dialog", "template", "meta", "link", "base"],
   FORBID_ATTR: ["style", "class", "id", "name", "srcset", "action", "formaction", "ping", "target", "tabindex", "autofocus"],
@@ -17,64 +17,105 @@ const RULES = {
 };
 
 /**
- * An element with the document; pictures wait as `data-file` until they are looked at. `file` is
- * where the document is: what it names beside itself is beside it. `told` is its front matter.
+ * Returns an element with the document. Images are left as `data-file` for lazy loading. `path` is
+ * the file the document comes from, which relative links refer to; `frontMatter` is parsed from the
+ * text unless given.
  */
-export function rendered(text, jobId, file = null, told = null) {
-  const { front, body } = parts(text);
+export function renderMarkdown(text, jobId, path = null, frontMatter = null) {
+  const { header, body } = splitFrontMatter(text);
   const root = element(html`<article class="prose"></article>`);
-  const facts = drawFront(front, told);
-  if (facts) root.append(element(facts));
-  const made = DOMPurify.sanitize(marked.parse(body), RULES);
-  const home = `/api/files/${jobId}/`;
-  const base = file?.startsWith(home) ? file : home;
-  for (const image of made.querySelectorAll("img")) settlePicture(image, home, base);
-  for (const link of made.querySelectorAll("a[href]")) settleLink(link, home, base);
-  for (const table of made.querySelectorAll("table")) {
+  const table = frontMatterTable(header, frontMatter);
+  if (table) root.append(element(table));
+  const content = DOMPurify.sanitize(marked.parse(body), SANITIZER_OPTIONS);
+  const directory = `/api/files/${jobId}/`;
+  const base = path?.startsWith(directory) ? path : directory;
+  for (const image of content.querySelectorAll("img")) rewriteImage(image, directory, base);
+  for (const link of content.querySelectorAll("a[href]")) rewriteLink(link, directory, base);
+  for (const wide of content.querySelectorAll("table")) {
     const frame = element(html`<div class="scroll" tabindex="0" role="region" aria-label="${t("result.table")}"></div>`);
-    table.replaceWith(frame);
-    frame.append(table);
+    wide.replaceWith(frame);
+    frame.append(wide);
   }
-  root.append(made);
+  root.append(content);
   return root;
 }
 
-const isElsewhere = (address) => /^([a-z][a-z0-9+.-]*:|\/\/)/i.test(address);
+const isExternal = (url) => /^([a-z][a-z0-9+.-]*:|\/\/)/i.test(url);
 
-/** The job's file that is meant; null where it leads out of its files. */
-function own(address, home, base) {
-  if (address.startsWith("/api/")) return address;
-  const asked = address.startsWith("/") ? home + address.slice(1) : address;
-  const { pathname } = new URL(asked, new URL(base, location.origin));
-  return pathname.startsWith(home) ? pathname : null;
+/** The path of a file of the job; null if the URL leads anywhere else. */
+function jobFile(url, directory, base) {
+  if (url.startsWith("/api/")) return url;
+  const relative = url.startsWith("/") ? directory + url.slice(1) : url;
+  const { pathname } = new URL(relative, new URL(base, location.origin));
+  return pathname.startsWith(directory) ? pathname : null;
 }
 
-/** A picture from elsewhere would tell them who looks: it becomes a link. */
-function settlePicture(image, home, base) {
+/** External images become links: loading them would reveal to their host who reads the document. */
+function rewriteImage(image, directory, base) {
   const source = image.getAttribute("src") ?? "";
-  const said = image.getAttribute("alt") || source;
-  const mine = source && !isElsewhere(source) ? own(source, home, base) : null;
+  const alt = image.getAttribute("alt") || source;
+  const file = source && !isExternal(source) ? jobFile(source, directory, base) : null;
   if (/^https?:/i.test(source)) {
-    image.replaceWith(element(html`<a href="${source}" rel="noreferrer noopener" target="_blank">🖼 ${said}</a>`));
-  } else if (!mine) {
-    image.replaceWith(document.createTextNode(said.slice(0, 200)));
+    image.replaceWith(element(html`<a href="${source}" rel="noreferrer noopener" target="_blank">🖼 ${alt}</a>`));
+  } else if (!file) {
+    image.replaceWith(document.createTextNode(alt.slice(0, 200)));
   } else {
-    image.dataset.file = mine;
+    image.dataset.file = file;
     image.removeAttribute("src");
     image.alt = image.alt || "";
   }
 }
 
-function settleLink(link, home, base) {
-  const address = link.getAttribute("href");
-  if (address.startsWith("#")) return link.removeAttribute("href"); // that is where our views are
-  if (!isElsewhere(address)) {
-    const mine = own(address, home, base);
-    if (!mine) return link.removeAttribute("href");
-    link.dataset.save = mine; // it may need the key, which a link cannot show
-    return link.setAttribute("href", mine);
+function rewriteLink(link, directory, base) {
+  const url = link.getAttribute("href");
+  if (url.startsWith("#")) return link.removeAttribute("href"); // fragments are our routes
+  if (!isExternal(url)) {
+    const file = jobFile(url, directory, base);
+    if (!file) return link.removeAttribute("href");
+    link.dataset.download = file; // may need the API key, which a link cannot send
+    return link.setAttribute("href", file);
   }
   link.rel = "noreferrer noopener";
   link.target = "_blank";
   return undefined;
 }
+
+/** Splits off the text between two `---` lines at the beginning. */
+function splitFrontMatter(text) {
+  const match = /^---\r?\n([\s\S]*?)\r?\n---[ \t]*(\r?\n|$)/.exec(text);
+  return match ? { header: match[1], body: text.slice(match[0].length) } : { header: "", body: text };
+}
+
+/** From the given data, else parsed from the header if it is simple enough, else the header as it is. */
+function frontMatterTable(header, given) {
+  const data = given && Object.keys(given).length ? given : parseFrontMatter(header);
+  if (!header && !data) return null;
+  const filled = data && Object.fromEntries(Object.entries(data).filter(([, value]) => !isEmpty(value)));
+  return html`<section class="front-matter" aria-label="${t("result.front_matter")}">${filled ? dataTable(filled) : html`<pre>${header}</pre>`}</section>`;
+}
+
+const isEmpty = (value) => value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
+
+/** Parses `name: value` lines and simple lists; null for any other YAML. */
+function parseFrontMatter(header) {
+  if (!header.trim()) return null;
+  const data = {};
+  let list = null;
+  for (const line of header.split(/\r?\n/)) {
+    const item = /^\s*-\s+(.*)$/.exec(line);
+    const pair = /^([^\s:#][^:]*):(?:\s+(.*))?$/.exec(line);
+    if (item && list) data[list] = [...data[list], unquote(item[1])];
+    else if (pair && pair[2]) [data[pair[1]], list] = [parseValue(pair[2]), null];
+    else if (pair) [data[pair[1]], list] = [[], pair[1]];
+    else if (line.trim()) return null;
+  }
+  return data;
+}
+
+function parseValue(text) {
+  const list = /^\[(.*)\]$/.exec(text.trim());
+  if (!list) return unquote(text);
+  return list[1].trim() ? list[1].split(/,(?=(?:[^"]*"[^"]*")*[^"]*$)/).map(unquote) : [];
+}
+
+const unquote = (text) => text.trim().replace(/^(["'])(.*)\1$/, "$2");

@@ -1,127 +1,114 @@
-// The pages of a document: pictures beside their text, also while the job still runs.
+// The pages of a document: images beside their text, also while the job is still running.
 
 import { get } from "./api.js";
-import { number } from "./format.js";
+import { lazyLoadImages, textUrl, whenNearViewport } from "./files.js";
+import { dataTable, number } from "./format.js";
 import { element, html, render } from "./html.js";
-import { rendered } from "./markdown.js";
-import { showPictures } from "./pictures.js";
-import { tableOf } from "./tables.js";
-import { t } from "./words.js";
+import { t } from "./i18n.js";
+import { renderMarkdown } from "./markdown.js";
 
-const FORM = "secretary.page-text";
-const LOOK_AGAIN = 1500;
-/** Up to so many pages are drawn at once, so that the browser finds words in all of them. */
-const AT_ONCE = 60;
-const TEXT = /^page_0*(\d+)\.txt$/;
-const PICTURE = /(?:^|\/)(?:image|preview|page)_0*(\d+)\.(?:jpe?g|png|webp)$/;
+const FORMAT_STORAGE = "secretary.page-text";
+const REFRESH_DELAY = 1500;
+/** This many pages are filled at once, so that the browser's search finds text in all of them. */
+const MAX_EAGER_PAGES = 60;
+const LOAD_MARGIN = "600px";
+const TEXT_FILE = /^page_0*(\d+)\.txt$/;
+const IMAGE_FILE = /(?:^|\/)(?:image|preview|page)_0*(\d+)\.(?:jpe?g|png|webp)$/;
 
-/** The pictures of pages by their number: `image_003.jpg`, `preview_003.jpg`. */
-export function picturesOf(results) {
-  const found = new Map();
-  for (const address of results.assets ?? []) {
-    const page = PICTURE.exec(address)?.[1];
-    if (page && !found.has(Number(page))) found.set(Number(page), address);
+/** The images of pages (`image_003.jpg`, `preview_003.jpg`) by page number. */
+export function pageImages(results) {
+  const images = new Map();
+  for (const path of results.assets ?? []) {
+    const page = IMAGE_FILE.exec(path)?.[1];
+    if (page && !images.has(Number(page))) images.set(Number(page), path);
   }
-  return found;
+  return images;
 }
 
-/** Where a text file is given as JSON. */
-export const textAddress = (address) => address.replace(/^\/api\/files\/(?!text\/)/, "/api/files/text/");
-
-/** The pages of a job that has ended; their text as Markdown, plain, or what is known about it. */
-export async function drawPages(place, job, left) {
+/** The pages of a finished job, with their text as Markdown, plain text, or extraction details. */
+export async function drawPages(container, job, signal) {
   const { results } = job;
-  const pictures = picturesOf(results);
+  const images = pageImages(results);
   const pages = results.metadata.text_contents;
-  const forms = results.page_markdown_file ? ["markdown", "plain", "facts"] : ["plain", "facts"];
-  const known = sessionStorage.getItem(FORM);
-  const book = { job, left, pages, form: forms.includes(known) ? known : forms[0], markdown: null };
-  render(place, html`<div class="switch small" role="group" aria-label="${t("pages.form")}">${forms.map((name) =>
-    html`<button type="button" class="quiet" data-form="${name}" aria-pressed="${String(name === book.form)}">${t(`pages.${name}`)}</button>`)}</div>
-    <div class="sheets">${pages.map((one) => sheet(one.page, pictures.get(one.page), [one.method, one.reason, one.ocr_confidence && `${Math.round(one.ocr_confidence)} %`]))}</div>`);
-  showPictures(place, left);
-  for (const button of place.querySelectorAll("[data-form]")) {
+  const formats = results.page_markdown_file ? ["markdown", "plain", "details"] : ["plain", "details"];
+  const stored = sessionStorage.getItem(FORMAT_STORAGE);
+  const view = { job, signal, pages, format: formats.includes(stored) ? stored : formats[0], markdown: null };
+  render(container, html`<div class="switch small" role="group" aria-label="${t("pages.format")}">${formats.map((name) =>
+    html`<button type="button" class="secondary" data-format="${name}" aria-pressed="${String(name === view.format)}">${t(`pages.${name}`)}</button>`)}</div>
+    <div class="page-list">${pages.map((page) => pageSection(page.page, images.get(page.page), [page.method, page.reason, page.ocr_confidence && `${Math.round(page.ocr_confidence)} %`]))}</div>`);
+  lazyLoadImages(container, signal);
+  for (const button of container.querySelectorAll("[data-format]")) {
     button.addEventListener("click", () => {
-      sessionStorage.setItem(FORM, (book.form = button.dataset.form));
-      for (const other of place.querySelectorAll("[data-form]")) other.ariaPressed = String(other === button);
-      fillAll(place, book);
+      sessionStorage.setItem(FORMAT_STORAGE, (view.format = button.dataset.format));
+      for (const other of container.querySelectorAll("[data-format]")) other.ariaPressed = String(other === button);
+      fillPages(container, view);
     });
   }
-  await fillAll(place, book);
+  await fillPages(container, view);
 }
 
-async function fillAll(place, book) {
-  if (book.form === "markdown" && !book.markdown) {
-    const told = await get(textAddress(book.job.results.page_markdown_file), { signal: book.left }).catch(() => null);
-    book.markdown = new Map((told ? JSON.parse(told.content) : []).map((one) => [one.page, one.markdown]));
+async function fillPages(container, view) {
+  if (view.format === "markdown" && !view.markdown) {
+    const file = await get(textUrl(view.job.results.page_markdown_file), { signal: view.signal }).catch(() => null);
+    view.markdown = new Map((file ? JSON.parse(file.content) : []).map(({ page, markdown }) => [page, markdown]));
   }
-  const sheets = [...place.querySelectorAll(".sheet")];
-  const fillOne = (one) => fill(one.querySelector(".words"), book.pages[sheets.indexOf(one)], book);
-  sheets.slice(0, AT_ONCE).forEach(fillOne);
-  whenNear(sheets.slice(AT_ONCE), book.left, fillOne);
+  const sections = [...container.querySelectorAll(".page")];
+  const fill = (section) => fillPage(section.querySelector(".page-text"), view.pages[sections.indexOf(section)], view);
+  sections.slice(0, MAX_EAGER_PAGES).forEach(fill);
+  whenNearViewport(sections.slice(MAX_EAGER_PAGES), view.signal, LOAD_MARGIN, fill);
 }
 
-async function fill(place, page, book) {
-  if (book.form === "facts") {
-    const { content, ...facts } = page;
-    return render(place, tableOf({ ...facts, characters: number((content ?? "").length) }));
+async function fillPage(container, page, view) {
+  if (view.format === "details") {
+    const { content, ...details } = page;
+    return render(container, dataTable({ ...details, characters: number((content ?? "").length) }));
   }
-  if (book.form === "markdown" && book.markdown.has(page.page)) {
-    place.replaceChildren(rendered(book.markdown.get(page.page), book.job.job_id, book.job.results.markdown_file));
-    return showPictures(place, book.left);
+  if (view.format === "markdown" && view.markdown.has(page.page)) {
+    container.replaceChildren(renderMarkdown(view.markdown.get(page.page), view.job.job_id, view.job.results.markdown_file));
+    return lazyLoadImages(container, view.signal);
   }
-  if (typeof page.content === "string") return render(place, html`<pre class="plain">${page.content}</pre>`);
-  const address = (book.job.results.page_texts ?? []).find((one) => TEXT.exec(one.split("/").pop())?.[1] === String(page.page));
-  return address ? fetchText(place, address, book.left) : undefined;
+  if (typeof page.content === "string") return render(container, html`<pre class="plain">${page.content}</pre>`);
+  const path = (view.job.results.page_texts ?? []).find((candidate) => TEXT_FILE.exec(candidate.split("/").pop())?.[1] === String(page.page));
+  return path ? fetchText(container, path, view.signal) : undefined;
 }
 
-async function fetchText(place, address, left) {
-  const told = await get(textAddress(address), { signal: left }).catch(() => null);
-  if (told) render(place, html`<pre class="plain">${told.content}</pre>`);
+async function fetchText(container, path, signal) {
+  const file = await get(textUrl(path), { signal }).catch(() => null);
+  if (file) render(container, html`<pre class="plain">${file.content}</pre>`);
 }
 
-function sheet(page, picture, facts = []) {
-  return html`<section class="sheet ${picture ? "" : "bare"}" data-page="${page}" aria-label="${t("result.page", { n: page })}">
-    <h2>${t("result.page", { n: page })} <span class="faint">${facts.filter(Boolean).join(" · ")}</span></h2>
-    ${picture && html`<img data-file="${picture}" alt="${t("result.picture", { n: page })}">`}<div class="words"></div></section>`;
+function pageSection(page, image, details = []) {
+  return html`<section class="page ${image ? "" : "text-only"}" data-page="${page}" aria-label="${t("result.page", { n: page })}">
+    <h2>${t("result.page", { n: page })} <span class="muted">${details.filter(Boolean).join(" · ")}</span></h2>
+    ${image && pageImage(page, image)}<div class="page-text"></div></section>`;
 }
 
-function whenNear(sections, left, act) {
-  const observer = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) {
-      if (!isIntersecting) continue;
-      observer.unobserve(target);
-      act(target);
-    }
-  }, { rootMargin: "600px" });
-  for (const one of sections) observer.observe(one);
-  left.addEventListener("abort", () => observer.disconnect());
-}
+const pageImage = (page, path) => html`<img data-file="${path}" alt="${t("result.page_image", { n: page })}">`;
 
-/** Pages as they come, while the job runs. */
-export class PagesSoFar {
-  constructor(place, job, left) {
-    Object.assign(this, { place, left, id: job.job_id });
-    this.known = new Map();
+/** The pages of a running job, as they are finished. */
+export class LivePages {
+  constructor(container, job, signal) {
+    Object.assign(this, { container, signal, jobId: job.job_id });
+    this.pages = new Map();
     this.timer = null;
-    render(place, html`<p class="card calm partial" role="status">${t("pages.none_yet")}</p><div class="sheets"></div>`);
-    left.addEventListener("abort", () => clearTimeout(this.timer));
-    this.look();
+    render(container, html`<p class="card info partial" role="status">${t("pages.waiting")}</p><div class="page-list"></div>`);
+    signal.addEventListener("abort", () => clearTimeout(this.timer));
+    this.refresh();
   }
 
-  /** Not more often than it is worth: a long list takes its time. */
-  look() {
+  /** Lists the job's files, at most every `REFRESH_DELAY`; less often if listing them takes long. */
+  refresh() {
     if (this.timer !== null || this.stopped) return;
-    const began = performance.now();
+    const startedAt = performance.now();
     this.timer = setTimeout(async () => {
       try {
-        const told = await get(`/api/jobs/${encodeURIComponent(this.id)}/files`, { signal: this.left });
-        if (!this.stopped) this.take(told.files);
+        const { files } = await get(`/api/jobs/${encodeURIComponent(this.jobId)}/files`, { signal: this.signal });
+        if (!this.stopped) this.addFiles(files);
       } catch {
-        // The stream says what is wrong, and the next look tells the rest.
+        // The event stream reports connection problems, and the next refresh catches up.
       }
-      const rest = Math.max(LOOK_AGAIN, 10 * (performance.now() - began));
-      this.timer = setTimeout(() => (this.timer = null), rest);
+      const delay = Math.max(REFRESH_DELAY, 10 * (performance.now() - startedAt));
+      this.timer = setTimeout(() => (this.timer = null), delay);
     }, 0);
   }
 
@@ -130,40 +117,40 @@ export class PagesSoFar {
     clearTimeout(this.timer);
   }
 
-  take(files) {
+  addFiles(files) {
     for (const { name, url } of files) {
-      const text = TEXT.exec(name);
-      const picture = PICTURE.exec(name);
-      if (!text && !picture) continue;
-      const page = Number((text ?? picture)[1]);
-      const one = this.known.get(page) ?? this.insert(page);
-      if (text) one.text ??= url;
-      else one.picture ??= this.addPicture(one.section, page, url);
+      const text = TEXT_FILE.exec(name);
+      const image = IMAGE_FILE.exec(name);
+      if (!text && !image) continue;
+      const pageNumber = Number((text ?? image)[1]);
+      const page = this.pages.get(pageNumber) ?? this.insertPage(pageNumber);
+      if (text) page.text ??= url;
+      else page.image ??= this.addImage(page.section, pageNumber, url);
     }
-    const read = [...this.known.values()].filter((one) => one.text).length;
-    if (read) this.place.querySelector(".partial").textContent = t("pages.so_far", { n: read, count: number(read) });
+    const count = [...this.pages.values()].filter((page) => page.text).length;
+    if (count) this.container.querySelector(".partial").textContent = t("pages.so_far", { n: count, count: number(count) });
   }
 
-  insert(page) {
-    const section = element(sheet(page));
-    const next = [...this.place.querySelectorAll(".sheet")].find((one) => Number(one.dataset.page) > page);
-    this.place.querySelector(".sheets").insertBefore(section, next ?? null);
-    const one = { section };
-    this.known.set(page, one);
-    whenNear([section], this.left, () => this.words(one));
-    return one;
+  insertPage(pageNumber) {
+    const section = element(pageSection(pageNumber));
+    const next = [...this.container.querySelectorAll(".page")].find((other) => Number(other.dataset.page) > pageNumber);
+    this.container.querySelector(".page-list").insertBefore(section, next ?? null);
+    const page = { section };
+    this.pages.set(pageNumber, page);
+    whenNearViewport([section], this.signal, LOAD_MARGIN, () => this.fillText(page));
+    return page;
   }
 
-  /** Its text may come after it has come near. */
-  async words(one) {
-    for (; !one.text && !this.stopped && !this.left.aborted;) await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN));
-    if (one.text) await fetchText(one.section.querySelector(".words"), one.text, this.left);
+  /** Waits for the text: its file may be written after the page came into view. */
+  async fillText(page) {
+    while (!page.text && !this.stopped && !this.signal.aborted) await new Promise((resolve) => setTimeout(resolve, REFRESH_DELAY));
+    if (page.text) await fetchText(page.section.querySelector(".page-text"), page.text, this.signal);
   }
 
-  addPicture(section, page, url) {
-    section.classList.remove("bare");
-    section.querySelector("h2").after(element(html`<img data-file="${url}" alt="${t("result.picture", { n: page })}">`));
-    showPictures(section, this.left);
+  addImage(section, pageNumber, url) {
+    section.classList.remove("text-only");
+    section.querySelector("h2").after(element(pageImage(pageNumber, url)));
+    lazyLoadImages(section, this.signal);
     return url;
   }
 }

@@ -1,60 +1,65 @@
-// What a job was asked to do; and the same once more, with changes.
+// The parameters tab of a job, and the form to re-run the job with changes.
 
 import { get, post } from "./api.js";
-import { size } from "./format.js";
-import { drawFields, fieldsOf, flat, valuesOf } from "./forms.js";
+import { dataTable, size } from "./format.js";
+import { drawFields, fieldsOf, formValues, readValues } from "./forms.js";
 import { html, render } from "./html.js";
-import { reason, tell } from "./notices.js";
-import { tableOf } from "./tables.js";
-import { t } from "./words.js";
+import { t } from "./i18n.js";
+import { errorMessage, notify } from "./notifications.js";
 
-/** Draws it once: a form that someone fills in must not be drawn anew. */
-export function drawParameters(panel, job, { field, left }) {
-  const about = { priority: job.priority, run_at: job.run_at, max_attempts: job.max_attempts, timeout_s: job.timeout_s };
-  const rows = [...Object.entries(job.parameters).filter(([, one]) => one !== null), ...Object.entries(about).filter(([, one]) => one)];
-  render(panel, html`${rows.length ? html`<table class="pairs"><tbody>${rows.map(([name, one]) => html`<tr><th scope="row"><code>${name}</code></th><td>${name === "file_source" && one.type === "upload" ? html`${one.name} <span class="faint">${size(one.size ?? 0)}</span>` : tableOf(one)}</td></tr>`)}</tbody></table>` : html`<p class="empty">${t("change.none")}</p>`}
-    <div id="change"><p><button type="button" class="quiet" id="open-change">${t("do.change")}</button></p></div>`);
-  const open = () => openForm(panel.querySelector("#change"), job, field, left);
-  panel.querySelector("#open-change").addEventListener("click", open);
+/** Draws the tab once: a form that is being filled in must not be redrawn. `field` is the one to focus, null to leave the form closed. */
+export function drawParameters(panel, job, { field, signal }) {
+  const options = { priority: job.priority, run_at: job.run_at, max_attempts: job.max_attempts, timeout_s: job.timeout_s };
+  const rows = [...Object.entries(job.parameters).filter(([, value]) => value !== null), ...Object.entries(options).filter(([, value]) => value)];
+  render(panel, html`${rows.length ? html`<table class="pairs"><tbody>${rows.map(([name, value]) => html`<tr><th scope="row"><code>${name}</code></th><td>${parameterValue(name, value)}</td></tr>`)}</tbody></table>` : html`<p class="empty">${t("rerun.no_parameters")}</p>`}
+    <div id="rerun"><p><button type="button" class="secondary" id="open-rerun">${t("action.change")}</button></p></div>`);
+  const open = () => openForm(panel.querySelector("#rerun"), job, field, signal);
+  panel.querySelector("#open-rerun").addEventListener("click", open);
   if (field !== null) open();
 }
 
-const wasUploaded = (job) => job.parameters.file_source?.type === "upload" && job.status === "completed";
-export const hasUploadKept = (job) => wasUploaded(job) && Boolean(job.results?.recording?.url);
-export const isGone = (job) => wasUploaded(job) && !job.results?.recording?.url;
-
-async function openForm(place, job, field, left) {
-  if (isGone(job)) {
-    render(place, html`<p class="card calm">${t("submit.file_again", { name: job.parameters.file_source.name })} <a href="#/new?again=${job.job_id}">${t("do.change")}</a></p>`);
-    return;
-  }
-  const [types, templates] = await Promise.all([
-    get("/api/job-types", { signal: left }).then((told) => told.job_types),
-    get("/api/templates", { signal: left }).then((told) => told.templates, () => []),
-  ]);
-  const schema = types.find((one) => one.job_type === job.job_type)?.parameters;
-  const before = flat(job.parameters);
-  const form = new Form(place, job, schema?.properties && Object.keys(schema.properties).length ? schema : null, before);
-  form.draw(templates, field);
+function parameterValue(name, value) {
+  const isUpload = name === "file_source" && value.type === "upload";
+  return isUpload ? html`${value.name} <span class="muted">${size(value.size ?? 0)}</span>` : dataTable(value);
 }
 
-class Form {
-  constructor(place, job, schema, before) {
-    Object.assign(this, { place, job, schema, before });
+/** Uploads are deleted when their job completes, unless they are stored as its recording. */
+const isCompletedUpload = (job) => job.parameters.file_source?.type === "upload" && job.status === "completed";
+export const isUploadStored = (job) => isCompletedUpload(job) && Boolean(job.results?.recording?.url);
+export const isUploadDeleted = (job) => isCompletedUpload(job) && !job.results?.recording?.url;
+
+async function openForm(container, job, field, signal) {
+  if (isUploadDeleted(job)) {
+    render(container, html`<p class="card info">${t("submit.choose_again", { name: job.parameters.file_source.name })} <a href="#/new?again=${job.job_id}">${t("action.change")}</a></p>`);
+    return;
+  }
+  const [jobTypes, templates] = await Promise.all([
+    get("/api/job-types", { signal }).then((body) => body.job_types),
+    get("/api/templates", { signal }).then((body) => body.templates, () => []),
+  ]);
+  const schema = jobTypes.find((jobType) => jobType.job_type === job.job_type)?.parameters;
+  const hasFields = schema?.properties && Object.keys(schema.properties).length;
+  new RerunForm(container, job, hasFields ? schema : null).draw(templates, field);
+}
+
+class RerunForm {
+  /** Without a schema the parameters are edited as JSON. */
+  constructor(container, job, schema) {
+    Object.assign(this, { container, job, schema, original: formValues(job.parameters) });
   }
 
   draw(templates, field) {
-    const { url } = this.before;
-    const fields = this.schema ? drawFields(this.schema, this.before, templates)
-      : html`<label for="f-all">${t("change.all")}</label><textarea id="f-all" name="all" rows="8" spellcheck="false">${JSON.stringify(this.before, null, 2)}</textarea>`;
-    render(this.place, html`<form class="card submit" id="again"><h2>${t("do.change")}</h2><p class="faint">${t("change.how")}</p>
-      ${this.schema && url && html`<div class="field wide"><label for="f-url">${t("change.url")}</label><input id="f-url" name="url" type="url" value="${url}" required></div>`}
-      ${fields}<p class="actions"><button type="submit">${t("change.send")}</button></p><p class="wrong" role="alert"></p></form>`);
-    const form = this.place.querySelector("form");
+    const { url } = this.original;
+    const fields = this.schema ? drawFields(this.schema, this.original, templates)
+      : html`<label for="f-json">${t("rerun.json")}</label><textarea id="f-json" name="json" rows="8" spellcheck="false">${JSON.stringify(this.original, null, 2)}</textarea>`;
+    render(this.container, html`<form class="card submit" id="rerun-form"><h2>${t("action.change")}</h2><p class="muted">${t("rerun.hint")}</p>
+      ${this.schema && url && html`<div class="field wide"><label for="f-url">${t("rerun.url")}</label><input id="f-url" name="url" type="url" value="${url}" required></div>`}
+      ${fields}<p class="actions"><button type="submit">${t("rerun.run")}</button></p><p class="form-error" role="alert"></p></form>`);
+    const form = this.container.querySelector("form");
     form.addEventListener("input", () => (form.dataset.dirty = "yes"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.send(form);
+      this.submit(form);
     });
     const input = (field && form.elements[field]) || form.querySelector("input, select, textarea");
     for (let fold = input.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
@@ -62,36 +67,36 @@ class Form {
     input.focus();
   }
 
-  /** Only what differs, with null for what is to be as if nobody had said it. None at all where something does not fit,
-   * which is then said there. */
+  /** The parameters that changed, with null for those to reset; null if something is invalid, which is then shown. */
   changes(form) {
     if (!this.schema) {
-      const all = parsed(form.elements.all);
-      const gone = Object.keys(this.before).filter((name) => !(name in all));
-      return differing(this.before, { ...all, ...Object.fromEntries(gone.map((name) => [name, null])) });
+      const edited = parseObject(form.elements.json);
+      const removed = Object.keys(this.original).filter((name) => !(name in edited));
+      return differences(this.original, { ...edited, ...Object.fromEntries(removed.map((name) => [name, null])) });
     }
-    const values = valuesOf(form, this.schema);
+    const values = readValues(form, this.schema);
     if (!values) return null;
-    const after = Object.fromEntries(fieldsOf(this.schema).map(({ name }) => [name, values[name] ?? null]));
-    const defaults = Object.fromEntries(fieldsOf(this.schema).map((one) => [one.name, one.default ?? null]));
+    const fields = fieldsOf(this.schema);
+    const edited = Object.fromEntries(fields.map(({ name }) => [name, values[name] ?? null]));
+    const defaults = Object.fromEntries(fields.map((field) => [field.name, field.default ?? null]));
     const url = form.elements.url?.value.trim();
-    return differing({ ...defaults, ...this.before }, { ...after, ...(url && { url }) }, defaults);
+    return differences({ ...defaults, ...this.original }, { ...edited, ...(url && { url }) }, defaults);
   }
 
-  async send(form) {
-    const wrong = form.querySelector(".wrong");
+  async submit(form) {
+    const message = form.querySelector(".form-error");
     const button = form.querySelector("[type=submit]");
-    wrong.textContent = "";
+    message.textContent = "";
     button.disabled = true;
     try {
       const parameters = this.changes(form);
       if (!parameters) return form.querySelector("[aria-invalid]").focus();
       const { job_id } = await post(`/api/jobs/${encodeURIComponent(this.job.job_id)}/again`, { parameters });
-      tell(t("submit.made"));
+      notify(t("submit.submitted"));
       location.hash = `#/job/${job_id}`;
     } catch (error) {
-      const gone = error.status === 409;
-      render(wrong, html`${reason(error)}${gone && html` <a href="#/new?again=${this.job.job_id}">${t("submit.title")}</a>`}`);
+      const isFileDeleted = error.status === 409;
+      render(message, html`${errorMessage(error)}${isFileDeleted && html` <a href="#/new?again=${this.job.job_id}">${t("submit.title")}</a>`}`);
     } finally {
       button.disabled = false;
     }
@@ -99,19 +104,19 @@ class Form {
   }
 }
 
-function differing(before, after, defaults = {}) {
-  const same = (one, other) => JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
-  const pairs = Object.entries(after).filter(([name, value]) => !same(before[name], value ?? defaults[name]));
-  return Object.fromEntries(pairs);
+function differences(before, after, defaults = {}) {
+  const isSame = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+  const changed = Object.entries(after).filter(([name, value]) => !isSame(before[name], value ?? defaults[name]));
+  return Object.fromEntries(changed);
 }
 
-function parsed(input) {
+function parseObject(input) {
   try {
-    const all = JSON.parse(input.value || "{}");
-    if (all !== null && typeof all === "object" && !Array.isArray(all)) return all;
+    const value = JSON.parse(input.value || "{}");
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) return value;
   } catch {
-    // said below
+    // reported below
   }
   input.focus();
-  throw new Error(t("submit.no_json"));
+  throw new Error(t("submit.invalid_json"));
 }

@@ -1,55 +1,112 @@
-// How the service is: its workers, its disk, what it can do.
+// The system view: workers, storage, engines, job types and settings.
 
 import { get } from "./api.js";
-import { beat, storage } from "./crew.js";
-import { ago, clock, duration, number } from "./format.js";
+import { ago, clock, duration, isObject, number, size } from "./format.js";
 import { html, render } from "./html.js";
-import { complain } from "./notices.js";
-import { drawEngines, drawSettings } from "./settings.js";
-import { t } from "./words.js";
+import { t } from "./i18n.js";
+import { notifyError } from "./notifications.js";
 
-const REFRESH = 5000;
+const REFRESH_INTERVAL = 5000;
+const HEARTBEAT_LATE_SECONDS = 10;
+const NEARLY_FULL = 0.9;
+const MAX_WEBHOOK_LAG_SECONDS = 60;
+const VERDICT_ICONS = { ok: "●", info: "○", warning: "▲", problem: "✕" };
 
-export async function show(root, { left, shown }) {
-  const { job_types: types } = await get("/api/job-types", { signal: left });
-  render(root, html`<h1>${t("menu.system")}</h1><div id="changing"></div><div id="engines"></div>${kinds(types)}<div id="configured"></div>
+export async function show(root, { signal, onReady }) {
+  const { job_types: jobTypes } = await get("/api/job-types", { signal });
+  render(root, html`<h1>${t("menu.system")}</h1><div id="live-status"></div><div id="engines"></div>${jobTypeTable(jobTypes)}<div id="settings"></div>
     <p><a href="/api/doc">${t("shell.api")}</a></p>`);
-  const seldom = new Map(); // drawn anew only when it changed: something in it may be open
-  const drawOnce = (id, value, markup) => {
-    const text = JSON.stringify(value);
-    if (seldom.get(id) !== text) render(root.querySelector(`#${id}`), value && markup(value));
-    seldom.set(id, text);
+  const drawn = new Map();
+  // Redraws a section only if it changed: the user may have opened something in it.
+  const drawIfChanged = (id, value, draw) => {
+    const json = JSON.stringify(value);
+    if (drawn.get(id) !== json) render(root.querySelector(`#${id}`), value && draw(value));
+    drawn.set(id, json);
   };
-  const draw = async () => {
-    const system = await get("/api/system", { signal: left });
-    render(root.querySelector("#changing"), html`${about(system)}${workers(system.workers)}<h2>${t("overview.storage")}</h2>${storage(system)}`);
-    drawOnce("engines", system.engines, drawEngines);
-    drawOnce("configured", system.settings, drawSettings);
+  const refresh = async () => {
+    const system = await get("/api/system", { signal });
+    render(root.querySelector("#live-status"), html`${stats(system)}${workerTable(system.workers)}<h2>${t("overview.storage")}</h2>${storageUsage(system)}`);
+    drawIfChanged("engines", system.engines, engineTable);
+    drawIfChanged("settings", system.settings, settingsGroups);
   };
-  await draw();
-  shown();
-  const timer = setInterval(() => draw().catch((error) => error.code !== "OFFLINE" && complain(error)), REFRESH);
-  left.addEventListener("abort", () => clearInterval(timer));
+  await refresh();
+  onReady();
+  const timer = setInterval(() => refresh().catch((error) => error.code !== "OFFLINE" && notifyError(error)), REFRESH_INTERVAL);
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-function about({ version, uptime_s: uptime, store, webhook_lag_s: lag }) {
-  return html`<section class="facts-row">
-    <p class="fact"><strong>${version}</strong> <span>Secretary</span></p>
-    <p class="fact"><strong>${clock(uptime)}</strong> <span>${t("system.uptime")}</span></p>
-    <p class="fact"><strong>${store.kind}</strong> <span>${t("system.store")}</span></p>
-    <p class="fact ${lag > 60 ? "bad" : ""}"><strong>${duration(lag)}</strong> <span>${t("system.lag")}</span></p></section>`;
+/** The workers of the overview, with the share of their slots in use. */
+export function workerList(workers) {
+  if (!workers.length) return html`<p class="empty">–</p>`;
+  return html`<ul class="workers">${workers.map((worker) => html`<li>
+    <span class="heartbeat ${heartbeat(worker)}" aria-hidden="true">♥</span><span class="visually-hidden">${t(`heartbeat.${heartbeat(worker)}`)}</span>
+    <span class="host"><strong>${worker.host}</strong> <code class="muted">${worker.worker_id}</code>${worker.draining ? html` <span class="tag">${t("system.draining")}</span>` : ""}</span>
+    <span class="slots">${slotMeter(worker)}</span> <span class="muted"><span class="visually-hidden">${t("system.last_heartbeat")}</span> ${ago(worker.seen_at)}</span></li>`)}</ul>`;
 }
 
-function workers(list) {
-  return html`<h2>${t("system.workers")}</h2>${list.length ? html`<table class="list"><thead><tr><th scope="col">${t("col.worker")}</th><th scope="col">${t("system.seen")}</th>
-    <th scope="col" class="num">${t("system.slots")}</th><th scope="col">${t("system.takes")}</th><th scope="col">${t("system.version")}</th></tr></thead><tbody>${list.map((one) => html`<tr>
-    <td><code>${one.worker_id}</code> <span class="faint">${one.host}</span></td><td><span class="beat ${beat(one)}" aria-hidden="true">♥</span> ${ago(one.seen_at)}${one.draining ? html` <span class="tag">${t("system.draining")}</span>` : ""}</td>
-    <td class="num">${number(one.slots)}</td><td>${one.job_types.length ? one.job_types.join(", ") : t("system.all")}</td><td>${one.version}</td></tr>`)}</tbody></table>`
+/** A heartbeat is late for a while before the worker counts as lost. */
+function heartbeat(worker) {
+  const age = (Date.now() - new Date(worker.seen_at)) / 1000;
+  return worker.alive ? (age > HEARTBEAT_LATE_SECONDS ? "late" : "ok") : "lost";
+}
+
+function slotMeter({ busy, slots }) {
+  const label = t("overview.busy", { busy: number(busy), slots: number(slots) });
+  return html`<meter min="0" max="${Math.max(slots, 1)}" value="${Math.min(busy, slots)}" aria-label="${label}"></meter> <span>${label}</span>`;
+}
+
+export function storageUsage({ disk, cache }) {
+  return html`<div class="card storage">${usageMeter(t("system.disk"), disk.total_bytes - disk.free_bytes, disk.total_bytes, t("system.free", { free: size(disk.free_bytes), total: size(disk.total_bytes) }))}
+    ${usageMeter(t("overview.cache"), cache.bytes, cache.max_bytes, t("overview.cache_used", { used: size(cache.bytes), total: cache.max_bytes ? size(cache.max_bytes) : "∞" }))}</div>`;
+}
+
+function usageMeter(title, used, total, text) {
+  const share = total ? used / total : 0;
+  return html`<p><strong>${title}</strong><meter min="0" max="1" low="0.75" high="${NEARLY_FULL}" optimum="0" value="${share.toFixed(3)}" aria-label="${title}"></meter>
+    <span class="muted">${text}</span></p>`;
+}
+
+function stats({ version, uptime_s: uptime, store, webhook_lag_s: lag }) {
+  return html`<section class="stats">
+    <p class="stat"><strong>${version}</strong> <span>Secretary</span></p>
+    <p class="stat"><strong>${clock(uptime)}</strong> <span>${t("system.uptime")}</span></p>
+    <p class="stat"><strong>${store.kind}</strong> <span>${t("system.store")}</span></p>
+    <p class="stat ${lag > MAX_WEBHOOK_LAG_SECONDS ? "alert" : ""}"><strong>${duration(lag)}</strong> <span>${t("system.lag")}</span></p></section>`;
+}
+
+function workerTable(workers) {
+  return html`<h2>${t("system.workers")}</h2>${workers.length ? html`<table class="list"><thead><tr><th scope="col">${t("col.worker")}</th><th scope="col">${t("system.last_heartbeat")}</th>
+    <th scope="col" class="num">${t("system.slots")}</th><th scope="col">${t("system.job_types")}</th><th scope="col">${t("system.version")}</th></tr></thead><tbody>${workers.map((worker) => html`<tr>
+    <td><code>${worker.worker_id}</code> <span class="muted">${worker.host}</span></td><td><span class="heartbeat ${heartbeat(worker)}" aria-hidden="true">♥</span> ${ago(worker.seen_at)}${worker.draining ? html` <span class="tag">${t("system.draining")}</span>` : ""}</td>
+    <td class="num">${number(worker.slots)}</td><td>${worker.job_types.length ? worker.job_types.join(", ") : t("system.all")}</td><td>${worker.version}</td></tr>`)}</tbody></table>`
     : html`<p class="card failure">${t("overview.no_workers")}</p>`}`;
 }
 
-function kinds(types) {
-  return html`<h2>${t("system.types")}</h2><table class="list"><thead><tr><th scope="col">${t("col.type")}</th><th scope="col">${t("system.timeout")}</th><th scope="col" class="num">${t("system.attempts")}</th>
-    <td></td></tr></thead><tbody>${types.map((one) => html`<tr><td><code>${one.job_type}</code></td><td>${one.limits.timeout_s ? duration(one.limits.timeout_s) : "–"}</td>
-    <td class="num">${one.limits.max_attempts ?? "–"}</td><td><a href="#/new?type=${one.job_type}">${t("menu.new")}</a></td></tr>`)}</tbody></table>`;
+function jobTypeTable(jobTypes) {
+  return html`<h2>${t("system.job_types")}</h2><table class="list"><thead><tr><th scope="col">${t("col.type")}</th><th scope="col">${t("system.timeout")}</th><th scope="col" class="num">${t("system.attempts")}</th>
+    <td></td></tr></thead><tbody>${jobTypes.map(({ job_type: type, limits }) => html`<tr><td><code>${type}</code></td><td>${limits.timeout_s ? duration(limits.timeout_s) : "–"}</td>
+    <td class="num">${limits.max_attempts ?? "–"}</td><td><a href="#/new?type=${type}">${t("system.new_job")}</a></td></tr>`)}</tbody></table>`;
+}
+
+/** Engines and settings are only sent to operators. */
+function engineTable(engines) {
+  return html`<h2>${t("system.engines")}</h2><table class="list"><thead><tr><th scope="col">${t("col.state")}</th><th scope="col">${t("col.name")}</th><th scope="col">${t("system.details")}</th></tr></thead>
+    <tbody>${engines.map(({ verdict, subject, fact, remedy }) => html`<tr><td><span class="verdict ${`is-${verdict}`}"><span aria-hidden="true">${VERDICT_ICONS[verdict]}</span> ${t(`verdict.${verdict}`)}</span></td>
+    <td class="cell-name">${t(`engine.${subject}`, {}, subject)}</td><td>${fact}${remedy && html`<br><span class="muted">${remedy}</span>`}</td></tr>`)}</tbody></table>`;
+}
+
+function settingsGroups(settings) {
+  const groups = Object.entries(settings).map(([name, value]) => (isObject(value) ? [name, value] : [name, { [name]: value }]));
+  return html`<h2>${t("system.settings")}</h2><p class="muted">${t("system.settings_hint")}</p><div class="groups">${groups.map(([name, group]) =>
+    html`<details class="group"><summary><code>${name}</code></summary>${settingsTable(group)}</details>`)}</div>`;
+}
+
+function settingsTable(group) {
+  return html`<table class="pairs"><tbody>${Object.entries(group).map(([name, value]) => html`<tr><th scope="row"><code>${name}</code></th><td>${settingValue(value)}</td></tr>`)}</tbody></table>`;
+}
+
+function settingValue(value) {
+  if (value === null || value === "" || (Array.isArray(value) && !value.length) || (isObject(value) && !Object.keys(value).length)) return html`<span class="muted">–</span>`;
+  if (Array.isArray(value)) return html`<code>${value.join(", ")}</code>`;
+  return isObject(value) ? settingsTable(value) : html`<code>${String(value)}</code>`;
 }

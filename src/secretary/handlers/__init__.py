@@ -1,4 +1,4 @@
-"""The job types this service ships. A new one is one module here and one name below."""
+"""The built-in job types. Each is a module here and a name in `BUILTIN`."""
 
 from .audio import audio
 from .imageocr import imageocr

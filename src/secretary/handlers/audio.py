@@ -1,17 +1,16 @@
-"""Job type `audio`: what is said in a recording."""
+"""Job type `audio`: transcribes a recording."""
 
-from datetime import timedelta
-from typing import Any
-
-from ..file_kinds import MOVING, SOUND
-from ..handler import JobContext, handles
-from .origins import find_recording
-from .recorded import RecordingParameters, concluded, words_of
-from .recordings import look_into
-from .translating import check_translation
-
-#: Of one job. A recording may take hours, and an engine as long as the recording.
-TIMEOUT = timedelta(hours=24)
+from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..core.results import RecordingResults
+from ..jobs.handler import JobContext, handles
+from .media_pipeline import (
+    TIMEOUT,
+    RecordingParameters,
+    assemble_results,
+    get_transcript,
+    resolve_media,
+)
+from .translation import check_translation
 
 
 class AudioParameters(RecordingParameters):
@@ -19,9 +18,8 @@ class AudioParameters(RecordingParameters):
 
 
 @handles("audio", AudioParameters, timeout=TIMEOUT)
-async def audio(ctx: JobContext[AudioParameters]) -> dict[str, Any]:
+async def audio(ctx: JobContext[AudioParameters]) -> RecordingResults:
     check_translation(ctx)
-    document, origin = await find_recording(ctx, SOUND | MOVING, "audio")
-    recording = await look_into(ctx, document)
-    words = await words_of(ctx, document, recording, origin)
-    return await concluded(ctx, document, recording, origin, words)
+    media = await resolve_media(ctx, AUDIO_TYPES | VIDEO_TYPES, "audio")
+    transcript = await get_transcript(ctx, media)
+    return await assemble_results(ctx, media, transcript)

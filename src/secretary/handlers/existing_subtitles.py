@@ -1,4 +1,5 @@
-"""Subtitles that exist already: beside the file, inside it, or from the site it came from."""
+"""Subtitles that exist already: beside the file, inside it, at a URL or from the site it is from.
+They replace the transcription."""
 
 import asyncio
 import hashlib
@@ -9,39 +10,38 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..cache import Entry
-from ..engines.language_names import is_same_language, language_code
-from ..engines.speech import Heard, Said
-from ..errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
-from ..handler import JobContext
-from ..processors import records
-from ..remote import Remote
+from ..core.callables import LazyCallable
+from ..core.errors import DownloadFailed, FileCorrupt, FileTooLarge, UnsupportedFile
+from ..core.languages import is_same_language, language_code
+from ..media.speech.engines import Transcription, Word
+from ..storage import append_log
+from ..storage.cache import CacheEntry
 from ..version import __version__
-from .documents import Document
-from .freshness import made_after
-from .recordings import GRACE
+from .document_pipeline import Document
+from .parameters import reusable_since
+from .transcription import FFMPEG_GRACE, MediaContext
 
 if TYPE_CHECKING:
-    from ..processors.media.recording import Recording, SubtitleTrack
-    from ..processors.transcript_files import Spoken
+    from ..media.recording import Recording, SubtitleTrack
+    from ..media.transcript import Spoken
 
-LOAD: Remote[list[Said]] = Remote("processors.subtitles", "load_subtitles")
-EXTRACT: Remote[str] = Remote("processors.media.subtitle_tracks", "subtitles_of")
-READ: Remote[list[Said]] = Remote("processors.subtitles", "read_subtitles")
-TELL_LANGUAGE: Remote[str | None] = Remote("processors.subtitles", "language_of")
+LOAD: LazyCallable[list[Word]] = LazyCallable("media.subtitles", "load_subtitles")
+EXTRACT: LazyCallable[str] = LazyCallable("media.subtitles", "subtitles_of")
+PARSE: LazyCallable[list[Word]] = LazyCallable("media.subtitles", "read_subtitles")
+DETECT_LANGUAGE: LazyCallable[str | None] = LazyCallable("media.subtitles", "language_of")
 
 LOAD_TIMEOUT = timedelta(minutes=2)
 EXTRACT_TIMEOUT = timedelta(minutes=15)
-ENDINGS = (".vtt", ".srt")
+SUFFIXES = (".vtt", ".srt")
 #: `talk.de.vtt`, `talk.en-GB.srt`.
 LANGUAGE_IN_NAME = re.compile(r"\.([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})?)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtitles:
-    """Where some are, and in which language; None where nobody says."""
+    """A file or a track, and its language where that is known."""
 
     origin: str
     language: str | None
@@ -49,99 +49,102 @@ class Subtitles:
     track: "SubtitleTrack | None" = None
 
 
-def subtitles_of(
-    document: Document, recording: "Recording", *, may_look_beside: bool
+async def download_subtitles(ctx: MediaContext, url: str | None) -> list[Subtitles]:
+    """Those at the URL that the client gave. If they are not available, the job goes on."""
+    if url is None:
+        return []
+    try:
+        file = await ctx.sources.download(url, ctx.scratch / "subtitles")
+    except (DownloadFailed, FileTooLarge) as error:
+        await ctx.log(f"The subtitles are not available: {error.message}", "warning")
+        return []
+    match = LANGUAGE_IN_NAME.search(os.path.splitext(file.name)[0])
+    language = language_code(match[1]) if match else None
+    return [Subtitles(origin="at subtitles_url", language=language, path=file.path)]
+
+
+def find_subtitles(
+    document: Document, recording: "Recording", *, search_directory: bool
 ) -> list[Subtitles]:
-    beside = list(_beside(document.source.path)) if may_look_beside else []
+    """Those in the directory of the file, where it may be searched, and those inside the file."""
+    beside = list(_in_directory(document.source.path)) if search_directory else []
     inside = [
         Subtitles(origin="inside the file", language=track.language, track=track)
         for track in recording.subtitles
-        if not track.is_forced  # only what is said in other languages, or written on walls
+        if not track.is_forced  # these cover foreign-language parts and signs only
     ]
     return beside + inside
 
 
-async def subtitles_at(ctx: JobContext[Any], url: str | None) -> list[Subtitles]:
-    """Those that the client names; the job goes on without those that cannot be had."""
-    if url is None:
-        return []
-    try:
-        found = await ctx.sources.download(url, ctx.scratch / "subtitles")
-    except (DownloadFailed, FileTooLarge) as error:
-        await ctx.log(f"The subtitles cannot be had: {error.message}", "warning")
-        return []
-    stem = os.path.splitext(found.name)[0]
-    told = LANGUAGE_IN_NAME.search(stem)
-    language = language_code(told[1]) if told else None
-    return [Subtitles(origin="at subtitles_url", language=language, path=found.path)]
-
-
-def _beside(path: Path) -> Iterator[Subtitles]:
-    """Files of the same name. A link might lead out of where we may read."""
+def _in_directory(path: Path) -> Iterator[Subtitles]:
+    """Files with the same name. Symbolic links could lead to files that must not be read."""
     with os.scandir(path.parent) as entries:
-        files = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-    for name in files:
-        stem, ending = os.path.splitext(name)
-        if ending.lower() not in ENDINGS or not stem.startswith(path.stem):
+        names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        if suffix.lower() not in SUFFIXES or not stem.startswith(path.stem):
             continue
         rest = stem.removeprefix(path.stem)
-        found = LANGUAGE_IN_NAME.fullmatch(rest)
-        if not rest or (found and language_code(found[1])):
-            language = language_code(found[1]) if found else None
+        match = LANGUAGE_IN_NAME.fullmatch(rest)
+        if not rest or (match and language_code(match[1])):
+            language = language_code(match[1]) if match else None
             yield Subtitles(origin="beside the file", language=language, path=path.parent / name)
 
 
-def fitting(found: Sequence[Subtitles], spoken: str | None) -> list[Subtitles]:
-    """Those in the language that is spoken, as far as that is known; a translation is no
-    transcript. Then those that do not say, which come second."""
-    if spoken is None:
-        languages = {one.language for one in found if one.language}
-        # In several languages, and nobody says which of them is spoken.
-        return list(found) if len(languages) <= 1 else [one for one in found if not one.language]
-    same = [one for one in found if is_same_language(one.language, spoken)]
-    return same + [one for one in found if one.language is None]
-
-
-async def spoken_by_subtitles(
-    ctx: JobContext[Any], document: Document, found: Sequence[Subtitles], spoken: str | None
-) -> "tuple[Spoken, Entry, str] | None":
-    """What is said by the first subtitles that can be read; None where there are none."""
-    for one in fitting(found, spoken):
+async def transcript_from_subtitles(
+    ctx: MediaContext, document: Document, available: Sequence[Subtitles], spoken: str | None
+) -> "tuple[Spoken, CacheEntry, str] | None":
+    """The transcript by the first subtitles that can be used, with their origin."""
+    for subtitles in _in_spoken_language(available, spoken):
+        origin = subtitles.origin
         try:
-            said = await _said(ctx, document, one)
+            sentences = await _load(ctx, document, subtitles)
         except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
-            await ctx.log(f"The subtitles {one.origin} cannot be used: {error.message}", "warning")
+            await ctx.log(f"The subtitles {origin} cannot be used: {error.message}", "warning")
             continue
-        language = one.language or await ctx.run(TELL_LANGUAGE, said) or spoken
+        language = subtitles.language or await ctx.run(DETECT_LANGUAGE, sentences) or spoken
         if spoken is not None and not is_same_language(language, spoken):
-            text = f"The subtitles {one.origin} are in another language than is spoken"
-            await ctx.log(text, "warning")
+            await ctx.log(f"The subtitles {origin} are not in the spoken language", "warning")
             continue
-        await ctx.log(f"The subtitles {one.origin} are used")
-        known_as = language_code(language or "") or "und"
-        kept, entry = await _kept(ctx, document, said, known_as)
-        return kept, entry, one.origin
+        await ctx.log(f"Using the subtitles {origin}")
+        code = language_code(language or "") or "und"
+        transcript, entry = await _store(ctx, document, sentences, code)
+        return transcript, entry, origin
     return None
 
 
-async def _said(ctx: JobContext[Any], document: Document, found: Subtitles) -> list[Said]:
-    if found.track is None:
-        return await ctx.run(LOAD, str(found.path), wall_time=LOAD_TIMEOUT)
-    seconds = EXTRACT_TIMEOUT.total_seconds()
+def _in_spoken_language(available: Sequence[Subtitles], spoken: str | None) -> list[Subtitles]:
+    """Those in the spoken language, then those of unknown language. A translation is not a
+    transcript."""
+    unknown = [subtitles for subtitles in available if subtitles.language is None]
+    if spoken is None:
+        languages = {subtitles.language for subtitles in available if subtitles.language}
+        # With several languages it is unknown which of them is spoken.
+        return list(available) if len(languages) <= 1 else unknown
+    return [each for each in available if is_same_language(each.language, spoken)] + unknown
+
+
+async def _load(ctx: MediaContext, document: Document, subtitles: Subtitles) -> list[Word]:
+    if subtitles.track is None:
+        return await ctx.run(LOAD, str(subtitles.path), wall_time=LOAD_TIMEOUT)
     extract = partial(
-        EXTRACT, document.path, found.track, timeout_s=seconds, program=ctx.media.ffmpeg
+        EXTRACT,
+        document.path,
+        subtitles.track,
+        timeout_s=EXTRACT_TIMEOUT.total_seconds(),
+        program=ctx.media.ffmpeg,
     )
-    text = await ctx.run(extract, wall_time=EXTRACT_TIMEOUT + GRACE)
-    return await ctx.run(READ, text, wall_time=LOAD_TIMEOUT)
+    text = await ctx.run(extract, wall_time=EXTRACT_TIMEOUT + FFMPEG_GRACE)
+    return await ctx.run(PARSE, text, wall_time=LOAD_TIMEOUT)
 
 
-async def _kept(
-    ctx: JobContext[Any], document: Document, said: Sequence[Said], language: str
-) -> "tuple[Spoken, Entry]":
-    from ..processors.transcript_files import Spoken, record_of
+async def _store(
+    ctx: MediaContext, document: Document, sentences: Sequence[Word], language: str
+) -> "tuple[Spoken, CacheEntry]":
+    from ..media.transcript import Spoken, record_of
 
-    heard = Heard(language=language, confidence=1.0, said=tuple(said))
-    record = await asyncio.to_thread(record_of, heard)
+    transcription = Transcription(language=language, confidence=1.0, said=tuple(sentences))
+    record = await asyncio.to_thread(record_of, transcription)
     entry = await ctx.entry(
         "speech",
         document.sha256,
@@ -149,12 +152,12 @@ async def _kept(
         options={"digest": hashlib.sha256(record).hexdigest()},
         version=f"secretary {__version__}",
     )
-    since, directory = made_after(ctx), str(entry.directory)
+    since, directory = reusable_since(ctx), str(entry.directory)
 
-    def keep() -> None:
-        if 0 not in records.places(directory, made_after=since):
-            records.append(directory, 0, record, not_before=since)
+    def store() -> None:
+        if 0 not in append_log.index(directory, made_after=since):
+            append_log.append(directory, 0, record, not_before=since)
             entry.note({})
 
-    await asyncio.to_thread(keep)
+    await asyncio.to_thread(store)
     return Spoken(directory=directory, pieces=1, language=language, made_after=since), entry

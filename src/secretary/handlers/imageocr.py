@@ -1,58 +1,66 @@
-"""Job type `imageocr`: the text in a picture."""
+"""Job type `imageocr`: reads the text in an image, by OCR or a vision model."""
 
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from ..cache import Entry
-from ..file_kinds import PICTURES
-from ..handler import JobContext, handles
-from ..processors.methods import ALIASES, METHODS
-from ..processors.page_task import Unfinished
-from ..remote import Remote
-from .documents import Document, find
-from .paged import Opened, Wish, read_pages
+from ..core.callables import LazyCallable
+from ..core.file_types import IMAGE_TYPES
+from ..core.results import DocumentResults
+from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..jobs.handler import JobContext, handles
+from .document_pipeline import (
+    PageOptions,
+    inspect_document,
+    open_page_cache,
+    read_pages,
+    require_models,
+    resolve_document,
+)
 from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
 from .pdf import TIMEOUT
 
-#: `native` and `auto` are what clients of PDFs send; a picture can only be read.
+#: Clients send `native` and `auto` as for PDFs, but an image has no text layer.
 MethodName = Literal["ocr", "tesseract_ocr", "llm", "llm_and_ocr", "preview", "native", "auto"]
+IMAGE_METHODS = {**METHOD_ALIASES, "native": "ocr", "auto": "ocr"}
 
-INSPECT: Remote[dict[str, Any]] = Remote("processors.picture_pages", "inspect_picture")
-MAKE_PAGES: Remote[list[Unfinished]] = Remote("processors.picture_pages", "make_picture_pages")
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.ocr.recognition", "inspect_image")
+PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.ocr.recognition", "process_image_pages"
+)
 
 
 class ImageParameters(LanguageParameters):
     extraction_method: MethodName = Field(
-        default="ocr", description="`native` and `auto` mean `ocr` here"
+        default="ocr", description="How to read the image; `native` and `auto` mean `ocr`"
     )
-    include_images: bool = Field(default=False, description="The picture, upright, as a JPEG")
+    include_images: bool = Field(default=False, description="Return the image as an upright JPEG")
     ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
-    def wish(self) -> Wish:
-        method = {**ALIASES, "native": "ocr", "auto": "ocr"}.get(
-            self.extraction_method, self.extraction_method
+    def page_options(self) -> PageOptions:
+        return PageOptions(
+            method=IMAGE_METHODS.get(self.extraction_method, self.extraction_method),
+            images=self.include_images,
+            languages=self.ocr_language,
         )
-        return Wish(method=method, images=self.include_images, languages=self.ocr_language)
 
 
 @handles("imageocr", ImageParameters, timeout=TIMEOUT)
-async def imageocr(ctx: JobContext[ImageParameters]) -> dict[str, Any]:
-    wish = ctx.parameters.wish()
-    if METHODS[wish.method].llm:
-        ctx.llm.model("vision")  # before any work: is there one?
-    document = await find(ctx, PICTURES)
-    opened = partial(_opened, ctx, document)
-    return await read_pages(ctx, document, wish, kind="imageocr", make=MAKE_PAGES, opened=opened)
-
-
-async def _opened(ctx: JobContext[Any], document: Document, entry: Entry) -> Opened:
-    facts = entry.facts
-    if facts is None:
-        limits = ctx.documents
-        facts = await ctx.run(
-            INSPECT, document.path, limits.max_pixels, wall_time=limits.page_timeout
-        )
-        entry.note(facts)
-    return Opened(document.path, facts)
+async def imageocr(ctx: JobContext[ImageParameters]) -> DocumentResults:
+    options = ctx.parameters.page_options()
+    require_models(ctx, options)
+    document = await resolve_document(ctx, IMAGE_TYPES)
+    entry, page_store = await open_page_cache(
+        ctx, document, options, kind="imageocr", library="pillow"
+    )
+    info = await inspect_document(ctx, entry, INSPECT, document.path, ctx.documents.max_pixels)
+    return await read_pages(
+        ctx,
+        document,
+        options,
+        path=document.path,
+        info=info,
+        entry=entry,
+        page_store=page_store,
+        process=PROCESS_PAGES,
+    )

@@ -1,80 +1,91 @@
-"""Job type `office`: documents, sheets and slides as Markdown."""
+"""Job type `office`: converts documents, spreadsheets and presentations to Markdown."""
 
-from typing import Any
+from typing import cast
 
 from pydantic import Field
 
-from ..file_kinds import OFFICE
-from ..handler import JobContext, handles
-from ..remote import Remote
-from .document_results import archives_of
-from .documents import (
+from ..core.callables import LazyCallable
+from ..core.file_types import OFFICE_TYPES
+from ..core.results import DocumentResults
+from ..documents.page_task import DocumentInfo
+from ..jobs.handler import JobContext, handles
+from .document_pipeline import (
     Document,
-    check_pages,
-    conclude,
-    find,
-    opened_entry,
-    version_of,
+    DocumentContext,
+    assemble_results,
+    check_page_count,
+    open_cache_entry,
+    package_version,
+    page_archives,
+    require_models,
+    resolve_document,
 )
-from .freshness import made_after
 from .pdf import CONVERTIBLE, TIMEOUT, PdfParameters, read_pdf
 
-MAKE_PAGES: Remote[dict[str, Any]] = Remote("processors.office_pages", "make_office_pages")
+PROCESS_PAGES: LazyCallable[DocumentInfo] = LazyCallable(
+    "documents.office.pages", "process_office_document"
+)
 
 
 class OfficeParameters(PdfParameters):
-    """With `via_pdf` the same can be asked for as of a PDF."""
+    """With `via_pdf`, all options of a PDF apply."""
 
-    include_images: bool = Field(default=False, description="The pictures in the document")
-    via_pdf: bool = Field(default=False, description="By LibreOffice, page by page as printed")
+    include_images: bool = Field(default=False, description="Extract the images in the document")
+    via_pdf: bool = Field(
+        default=False, description="Convert to PDF with LibreOffice and read the printed pages"
+    )
 
 
 @handles("office", OfficeParameters, timeout=TIMEOUT)
-async def office(ctx: JobContext[OfficeParameters]) -> dict[str, Any]:
+async def office(ctx: JobContext[OfficeParameters]) -> DocumentResults:
     if ctx.parameters.via_pdf:
-        return await read_pdf(ctx, ctx.parameters.wish(), CONVERTIBLE | {"html", "text"})
-    document = await find(ctx, OFFICE)
+        options = ctx.parameters.page_options()
+        require_models(ctx, options)
+        document = await resolve_document(ctx, CONVERTIBLE | {"html", "text"})
+        return await read_pdf(ctx, document, options)
+    document = await resolve_document(ctx, OFFICE_TYPES)
     return await read_office(ctx, document, images=ctx.parameters.include_images)
 
 
 async def read_office(
-    ctx: JobContext[Any], document: Document, *, images: bool = False
-) -> dict[str, Any]:
-    # Of a text only its name tells whether it is a table.
-    ending = document.source.path.suffix.lower() if document.kind == "text" else None
-    entry, shelf = await opened_entry(
+    ctx: DocumentContext, document: Document, *, images: bool = False
+) -> DocumentResults:
+    # Only its name says whether a text file is a table.
+    suffix = document.source.path.suffix.lower() if document.file_type == "text" else None
+    entry, page_store = await open_cache_entry(
         ctx,
         document,
         "office",
         "native",
-        options={"images": images, "ending": ending},
-        made_with=[version_of("lxml")],
+        options={"images": images, "ending": suffix},
+        made_with=[package_version("lxml")],
     )
     await ctx.progress("processing_pages", 10)
-    facts = entry.facts
-    made = facts is None or bool(made_after(ctx))
-    if facts is None or made:
-        facts = await ctx.run(
-            MAKE_PAGES,
+    processed = entry.facts is None or bool(page_store.made_after)
+    if processed:
+        info = await ctx.run(
+            PROCESS_PAGES,
             document.path,
-            document.kind,
+            document.file_type,
             document.source.name,
-            shelf,
+            page_store,
             str(ctx.scratch),
             images,
             wall_time=ctx.documents.conversion_timeout,
         )
-        entry.note(facts)
-    count = int(facts["page_count"])
-    check_pages(ctx, count)
-    return await conclude(
+        entry.note(info)
+    else:
+        info = cast(DocumentInfo, entry.facts)
+    page_count = info["page_count"]
+    check_page_count(ctx, page_count)
+    return await assemble_results(
         ctx,
         document,
         entry,
-        shelf,
-        range(1, count + 1),
-        facts=facts,
-        made=made,
-        archives=archives_of(images=images, previews=False),
+        page_store,
+        range(1, page_count + 1),
+        metadata=info,
+        processed=processed,
+        archives=page_archives(images=images, previews=False),
         is_print=False,
     )

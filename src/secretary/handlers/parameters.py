@@ -1,4 +1,4 @@
-"""What the parameters of all document job types have in common."""
+"""Parameters that several job types share, and what they say about reusing cached work."""
 
 import json
 from typing import Annotated, Any
@@ -14,81 +14,81 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from ..errors import InvalidTemplate
-from ..templates import parse
+from ..core.errors import InvalidTemplate
+from ..jobs.handler import JobContext
+from ..llm.templates import parse
 
 MAX_TEXT = 10_000_000
-#: `deu`, `deu+eng`, `de-DE`: how languages are named to an OCR engine.
+#: `deu`, `deu+eng`, `de-DE`: language names as OCR engines take them.
 LANGUAGES = r"^[A-Za-z_-]+(\+[A-Za-z_-]+)*$"
-OCR_LANGUAGE = "For OCR, like `deu+eng`; told from the text if it is not said"
+OCR_LANGUAGE = "OCR languages, such as `deu+eng`. Detected automatically if omitted."
 
 
 def _both_spellings(name: str) -> AliasChoices:
     return AliasChoices(name, to_camel(name))
 
 
-def _from_text(value: Any) -> Any:
-    """A form has only texts: what is a mapping in JSON comes as JSON."""
+def _parse_json(value: Any) -> Any:
+    """Forms have text fields only, so objects arrive as JSON text."""
     if not isinstance(value, str):
         return value
     if not value.strip():
         return None
     try:
-        return json.loads(value, parse_constant=_refuse)
+        return json.loads(value, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise ValueError("it must be JSON") from None
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+def _reject_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not valid JSON")
 
 
-def _words(value: Any) -> Any:
-    """`a, b` as a list: a form has no lists."""
+def _split_commas(value: Any) -> Any:
+    """Forms have no lists, so `a, b` stands for one."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
 
 
-JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_from_text)]
-Words = Annotated[list[str], BeforeValidator(_words)]
+JsonObject = Annotated[dict[str, Any] | None, BeforeValidator(_parse_json)]
+StringList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
-class Spelled(BaseModel):
-    """Each field is known as `use_cache` and as `useCache`. What nobody declared is kept."""
+class SourceParameters(BaseModel):
+    """The source (an uploaded `file`, or one of `url`, `file_path` and `file_source`) and the use
+    of the cache. Fields are accepted in snake case and in camel case; unknown ones are kept."""
 
     model_config = ConfigDict(
         extra="allow", alias_generator=AliasGenerator(validation_alias=_both_spellings)
     )
 
-
-class SourceParameters(Spelled):
-    """One of `file` (an upload), `url`, `file_path` and `file_source` says what to work on."""
-
-    url: str | None = Field(default=None, max_length=8000, description="Where the file is")
+    url: str | None = Field(default=None, max_length=8000, description="URL of the file")
     file_path: str | None = Field(
-        default=None, max_length=4000, description="A file under one of `storage.source_roots`"
+        default=None, max_length=4000, description="Path of a file below `storage.source_roots`"
     )
     file_source: JsonObject = Field(default=None, description="`{type, path | value}`")
-    use_cache: bool = Field(default=True, description="Use earlier work on the same file")
-    force_refresh: bool = Field(default=False, description="Do it again although it is known")
-    force_overwrite: bool = Field(default=False, description="Another name of `force_refresh`")
+    use_cache: bool = Field(default=True, description="Reuse cached work on the same file")
+    force_refresh: bool = Field(
+        default=False, description="Process the file again, ignoring the cache"
+    )
+    force_overwrite: bool = Field(default=False, description="Alias of `force_refresh`")
 
 
 class LanguageParameters(SourceParameters):
-    """For what is read, said or written."""
+    """Parameters of job types that read or write text in some language."""
 
     source_language: str | None = Field(
-        default=None, max_length=35, description="The language of the source, like `de`"
+        default=None, max_length=35, description="Language of the source, such as `de`"
     )
     target_language: str | None = Field(
-        default=None, max_length=35, description="The language of the result, like `en`"
+        default=None, max_length=35, description="Language of the result, such as `en`"
     )
     template: str | None = Field(
-        default=None, max_length=200, description="The name of a template for the result"
+        default=None, max_length=200, description="Name of the template to apply to the result"
     )
     template_content: str | None = Field(
-        default=None, max_length=MAX_TEXT, description="A template itself, instead of a name"
+        default=None, max_length=MAX_TEXT, description="The template itself, instead of its name"
     )
     context: JsonObject = Field(default=None, description="Values for the template")
 
@@ -101,3 +101,21 @@ class LanguageParameters(SourceParameters):
             except InvalidTemplate as error:
                 raise ValueError(error.message) from None
         return text
+
+
+def reusable_since(ctx: JobContext[SourceParameters]) -> float:
+    """The Unix time from which cached work may be reused; 0 for all of it.
+
+    Work of the job's own earlier attempts may always be reused: an attempt that failed on page
+    180 has processed 179.
+    """
+    parameters = ctx.parameters
+    if parameters.use_cache and not (parameters.force_refresh or parameters.force_overwrite):
+        return 0.0
+    ends = [attempt.ended_at for attempt in ctx.job.attempts if attempt.error is None]
+    return max([ctx.job.created_at, *(end for end in ends if end)]).timestamp()
+
+
+def is_from_cache(ctx: JobContext[SourceParameters], *, processed: bool) -> bool:
+    """Whether all work was cached before the job began, rather than by an earlier attempt."""
+    return not processed and not ctx.job.failures and not ctx.job.crashes

@@ -1,20 +1,27 @@
-"""Job type `pdf`: a PDF page by page, by its text layer, by OCR, by a vision model, as pictures."""
+"""Job type `pdf`: reads a PDF page by page, by its text layer, OCR or a vision model."""
 
 import os
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from ..cache import Entry
-from ..handler import JobContext, handles
-from ..processors.methods import ALIASES, METHODS
-from ..processors.office_desk import clear_desks
-from ..processors.page_task import Unfinished
-from ..remote import Remote
-from .documents import Document, find
-from .paged import Opened, Wish, read_pages
+from ..core.callables import LazyCallable
+from ..core.results import DocumentResults
+from ..documents.office.libreoffice import clear_profiles
+from ..documents.page_task import METHOD_ALIASES, DocumentInfo, PendingPage
+from ..jobs.handler import JobContext, handles
+from .document_pipeline import (
+    Document,
+    DocumentContext,
+    PageOptions,
+    inspect_document,
+    open_page_cache,
+    read_pages,
+    require_models,
+    resolve_document,
+)
 from .parameters import LANGUAGES, OCR_LANGUAGE, LanguageParameters
 
 MethodName = Literal[
@@ -22,88 +29,93 @@ MethodName = Literal[
     "llm_and_native", "llm_and_ocr", "auto",
 ]  # fmt: skip
 
-#: What LibreOffice can turn into a PDF.
+#: File types that LibreOffice converts to PDF.
 CONVERTIBLE = frozenset({"pptx", "odp", "docx", "odt", "xlsx", "ods", "rtf", "ole"})
+#: Name of the converted document in the cache entry.
 CONVERTED = "converted.pdf"
-#: Of all pages together; each has a limit of its own.
+#: For all pages together; each page has a limit of its own.
 TIMEOUT = timedelta(hours=12)
-#: How long LibreOffice gets to end by itself before its process is killed.
-GRACE = timedelta(seconds=10)
+#: How long LibreOffice may take to exit before its process is killed.
+LIBREOFFICE_GRACE = timedelta(seconds=10)
 
-INSPECT: Remote[dict[str, Any]] = Remote("processors.pdf.pages", "inspect_pdf")
-MAKE_PAGES: Remote[list[Unfinished]] = Remote("processors.pdf.pages", "make_pdf_pages")
-TO_PDF: Remote[str] = Remote("processors.libreoffice", "to_pdf")
+INSPECT: LazyCallable[DocumentInfo] = LazyCallable("documents.pdf.pages", "inspect_pdf")
+PROCESS_PAGES: LazyCallable[list[PendingPage]] = LazyCallable(
+    "documents.pdf.pages", "process_pdf_pages"
+)
+TO_PDF: LazyCallable[str] = LazyCallable("documents.office.libreoffice", "convert_to_pdf")
 
 
 class PdfParameters(LanguageParameters):
     extraction_method: MethodName = Field(
-        default="native", description="How pages are read; `auto` decides for each"
+        default="native", description="How to read the pages; `auto` decides page by page"
     )
-    include_images: bool = Field(default=False, description="A picture of each page")
-    page_start: int | None = Field(default=None, ge=1, description="The first page to read")
-    page_end: int | None = Field(default=None, ge=1, description="The last page to read")
+    include_images: bool = Field(default=False, description="Render an image of each page")
+    page_start: int | None = Field(default=None, ge=1, description="First page to read")
+    page_end: int | None = Field(default=None, ge=1, description="Last page to read")
     password: str | None = Field(
         default=None,
         max_length=200,
-        description="Of an encrypted PDF",
-        json_schema_extra={"writeOnly": True},  # no answer shows it
+        description="Password of an encrypted PDF",
+        json_schema_extra={"writeOnly": True},
     )
     ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
-    def wish(self) -> Wish:
-        return Wish(
-            method=ALIASES.get(self.extraction_method, self.extraction_method),
+    def page_options(self) -> PageOptions:
+        return PageOptions(
+            method=METHOD_ALIASES.get(self.extraction_method, self.extraction_method),
             images=self.include_images,
             languages=self.ocr_language,
             password=self.password,
-            first=self.page_start,
-            last=self.page_end,
+            first_page=self.page_start,
+            last_page=self.page_end,
         )
 
 
 @handles("pdf", PdfParameters, timeout=TIMEOUT)
-async def pdf(ctx: JobContext[PdfParameters]) -> dict[str, Any]:
-    return await read_pdf(ctx, ctx.parameters.wish(), CONVERTIBLE | {"pdf"})
+async def pdf(ctx: JobContext[PdfParameters]) -> DocumentResults:
+    options = ctx.parameters.page_options()
+    require_models(ctx, options)
+    document = await resolve_document(ctx, CONVERTIBLE | {"pdf"})
+    return await read_pdf(ctx, document, options)
 
 
-async def read_pdf(ctx: JobContext[Any], wish: Wish, kinds: frozenset[str]) -> dict[str, Any]:
-    if METHODS[wish.method].llm:
-        ctx.llm.model("vision")  # before any work: is there one?
-    return await read_pdf_document(ctx, await find(ctx, kinds), wish)
-
-
-async def read_pdf_document(ctx: JobContext[Any], document: Document, wish: Wish) -> dict[str, Any]:
-    opened = partial(_opened, ctx, document, wish.password)
-    return await read_pages(ctx, document, wish, kind="pdf", make=MAKE_PAGES, opened=opened)
-
-
-async def _opened(
-    ctx: JobContext[Any], document: Document, password: str | None, entry: Entry
-) -> Opened:
-    """Converted, if it is no PDF, and looked at, unless all that is known already."""
+async def read_pdf(
+    ctx: DocumentContext, document: Document, options: PageOptions
+) -> DocumentResults:
+    """Read a PDF, or another document by converting it to PDF first."""
+    entry, page_store = await open_page_cache(
+        ctx, document, options, kind="pdf", library="pypdfium2"
+    )
     path = document.path
-    if document.kind != "pdf":
+    if document.file_type != "pdf":
         path = f"{entry.directory}/{CONVERTED}"
-        if not os.path.exists(path):  # noqa: ASYNC240  (a microsecond)
-            await _convert(ctx, document, path)
-    facts = entry.facts
-    if facts is None:
-        facts = await ctx.run(INSPECT, path, password, wall_time=ctx.documents.page_timeout)
-        entry.note(facts)
-    return Opened(path, facts)
+        if not os.path.exists(path):  # noqa: ASYNC240  (takes a microsecond)
+            await _convert_to_pdf(ctx, document, path)
+    info = await inspect_document(ctx, entry, INSPECT, path, options.password)
+    return await read_pages(
+        ctx,
+        document,
+        options,
+        path=path,
+        info=info,
+        entry=entry,
+        page_store=page_store,
+        process=PROCESS_PAGES,
+    )
 
 
-async def _convert(ctx: JobContext[Any], document: Document, path: str) -> None:
-    await ctx.progress(f"converting_{document.kind}_to_pdf", 7, "LibreOffice makes a PDF of it")
+async def _convert_to_pdf(ctx: DocumentContext, document: Document, target: str) -> None:
+    file_type = document.file_type
+    await ctx.progress(f"converting_{file_type}_to_pdf", 7, "LibreOffice converts the file to PDF")
     limit = ctx.documents.conversion_timeout
     try:
-        made = await ctx.run(
+        converted = await ctx.run(
             partial(TO_PDF, timeout_s=limit.total_seconds()),
             document.path,
-            document.kind,
+            file_type,
             str(ctx.scratch),
-            wall_time=limit + GRACE,
+            wall_time=limit + LIBREOFFICE_GRACE,
         )
     finally:
-        clear_desks(str(ctx.scratch))
-    os.replace(made, path)
+        clear_profiles(str(ctx.scratch))
+    os.replace(converted, target)

@@ -1,16 +1,16 @@
-"""Job type `selftest`: proves that queue, worker, sandbox, progress and logs work together."""
+"""Job type `selftest`: checks that queue, worker, sandbox, progress and logs work together."""
 
 import asyncio
 import platform
 
 from pydantic import BaseModel, Field
 
-from ..handler import JobContext, handles
+from ..jobs.handler import JobContext, handles
 
 
 class SelftestParameters(BaseModel):
-    seconds: float = Field(default=1.0, ge=0, le=3600, description="How long it should take")
-    steps: int = Field(default=10, ge=1, le=1000, description="How often it reports progress")
+    seconds: float = Field(default=1.0, ge=0, le=3600, description="Duration in seconds")
+    steps: int = Field(default=10, ge=1, le=1000, description="Number of progress reports")
 
 
 @handles("selftest", SelftestParameters)
@@ -20,5 +20,5 @@ async def selftest(ctx: JobContext[SelftestParameters]) -> dict[str, object]:
         await ctx.progress(f"step:{step + 1}/{steps}", 100 * step // steps)
         await asyncio.sleep(seconds / steps)
     version = await ctx.run(platform.python_version)
-    await ctx.log(f"A sandbox process with Python {version} answered")
+    await ctx.log(f"A sandbox process with Python {version} responded")
     return {"structured_data": {"steps": steps, "seconds": seconds, "python": version}}

@@ -1,27 +1,54 @@
-"""Job type `session`: a talk of a conference, from its web page to one document."""
+"""Job type `session`: turns a conference talk, from its web page, video and slides, into one
+document."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from ..engines.language_names import language_code
-from ..errors import InvalidParameters, JobFailed, UnsupportedFile
-from ..handler import JobContext, handles
-from ..job import MORE_IN
-from ..processors.assembly import RESULTS_FILE
-from ..processors.web.links import best_attachment, best_subtitles, best_video
-from ..processors.web.paths import ROOT, SessionPaths, session_paths
-from ..processors.web.talk_page import TalkPage
-from ..templates import Rendered, Template, render, without_model
-from .audio import TIMEOUT
-from .file_links import archive_url, file_url
-from .parameters import LanguageParameters, Words
-from .parts import Missing, had, part_of
+from ..core.callables import LazyCallable
+from ..core.errors import (
+    EngineUnavailable,
+    InvalidParameters,
+    JobFailed,
+    ProcessDied,
+    UnsupportedFile,
+)
+from ..core.languages import language_code
+from ..core.results import (
+    Frame,
+    MissingPart,
+    PartError,
+    RecordingResults,
+    SessionResults,
+    archive_url,
+    file_url,
+)
+from ..documents.assembly import RESULTS_FILE
+from ..jobs.handler import JobContext, handles
+from ..llm.templates import Rendered, Template, fill_without_model, render
+from ..media.speech.engines import Transcription, Word
+from ..media.transcript import TEXT_FILE, Spoken, Transcript, record_of
+from ..storage import append_log
+from ..web.links import best_attachment, best_subtitles, best_video
+from ..web.paths import ROOT, SessionPaths, session_paths
+from ..web.talk import TalkPage
+from .existing_subtitles import DETECT_LANGUAGE, LOAD, LOAD_TIMEOUT
+from .media_pipeline import TIMEOUT, WRITE_TRANSCRIPT
+from .office import OfficeParameters, office
+from .parameters import LanguageParameters, StringList
+from .pdf import PdfParameters, pdf
+from .progress import ScaledReporter
 from .session_document import (
     Talk,
+    TalkSlide,
+    TalkTranscript,
     appendix,
     long_results,
     publish,
@@ -29,118 +56,122 @@ from .session_document import (
     template_context,
     write_files,
 )
-from .session_parts import (
-    Slide,
-    Transcribed,
-    read_page,
-    slides_in_video,
-    slides_of,
-    transcript_of_subtitles,
-    transcript_of_video,
-    video_part,
-)
-from .templating import apply_template, named_template
+from .text_generation import apply_template, find_template
+from .video import VideoParameters, video
 
 T = TypeVar("T")
+P = TypeVar("P", bound=BaseModel)
 
-TEMPLATE = "Session"
+READ_PAGE: LazyCallable[TalkPage] = LazyCallable("web.page", "read_talk_page")
+PAGE_TIMEOUT = timedelta(minutes=2)
+DEFAULT_TEMPLATE = "Session"
 
 
 class SessionParameters(LanguageParameters):
-    event: str | None = Field(default=None, max_length=500, description="The conference")
-    session: str | None = Field(default=None, max_length=1000, description="The title of the talk")
-    filename: str | None = Field(default=None, max_length=500, description="Of the document")
-    track: str | None = Field(default=None, max_length=500, description="Where it belongs")
-    day: str | None = Field(default=None, max_length=100, description="A date or a weekday")
-    starttime: str | None = Field(default=None, max_length=100, description="Like `10:30`")
-    endtime: str | None = Field(default=None, max_length=100, description="Like `11:20`")
-    speakers: Words = Field(default_factory=list, description="Names, as a list or with commas")
+    event: str | None = Field(default=None, max_length=500, description="Name of the conference")
+    session: str | None = Field(default=None, max_length=1000, description="Title of the talk")
+    filename: str | None = Field(
+        default=None, max_length=500, description="File name of the document"
+    )
+    track: str | None = Field(default=None, max_length=500, description="Track of the conference")
+    day: str | None = Field(default=None, max_length=100, description="Date or weekday")
+    starttime: str | None = Field(default=None, max_length=100, description="Such as `10:30`")
+    endtime: str | None = Field(default=None, max_length=100, description="Such as `11:20`")
+    speakers: StringList = Field(
+        default_factory=list, description="Names, as a list or separated by commas"
+    )
     video_url: str | None = Field(
-        default=None, max_length=8000, description="The video: a file, or a page of a site"
+        default=None, max_length=8000, description="The video: a file, or a page of a media site"
     )
     subtitles_url: str | None = Field(
-        default=None, max_length=8000, description="Subtitles of the video: nobody need listen"
+        default=None,
+        max_length=8000,
+        description="Subtitles of the video, used instead of transcribing it",
     )
     attachments_url: str | None = Field(default=None, max_length=8000, description="The slides")
-    create_archive: bool = Field(default=True, description="A ZIP with everything")
+    create_archive: bool = Field(default=True, description="Make a ZIP of all files")
+
+
+SessionContext = JobContext[SessionParameters]
 
 
 @handles("session", SessionParameters, timeout=TIMEOUT)
-async def session(ctx: JobContext[SessionParameters]) -> dict[str, Any]:
-    wish = ctx.parameters
-    if not (wish.url or wish.video_url or wish.attachments_url or wish.subtitles_url):
-        raise InvalidParameters("url: the page of the talk, its video or its slides are needed")
+async def session(ctx: SessionContext) -> SessionResults:
+    parameters = ctx.parameters
+    sources = (parameters.url, parameters.video_url, parameters.attachments_url)
+    if not any((*sources, parameters.subtitles_url)):
+        raise InvalidParameters("url: send the page of the talk, its video or its slides")
     await ctx.progress("initializing", 0)
-    template = await named_template(ctx)
-    if template is None:
-        find = partial(ctx.templates.find, TEMPLATE, language=wish.target_language)
-        template = await asyncio.to_thread(find)
-    talk = await _Gathering(ctx).talk()
+    template = await find_template(ctx, default=DEFAULT_TEMPLATE)
+    assert template is not None
+    talk = await _TalkReader(ctx).read()
     if talk.is_empty:
-        raise _nothing_left(talk.missing)
+        raise _empty_talk(talk.missing)
     paths = session_paths(
         event=talk.facts["event"],
         language=talk.language,
         track=talk.facts["track"],
         session=talk.facts["session"],
-        filename=wish.filename,
+        filename=parameters.filename,
     )
-    await ctx.progress("writing", 80, "The document is written")
-    rendered, has_model = await _rendered(ctx, talk, paths, template)
+    await ctx.progress("writing", 80, "Writing the document")
+    rendered, has_model = await _render(ctx, talk, paths, template)
     more = appendix(talk, has_model=has_model)
     markdown = f"{rendered.markdown.rstrip()}\n\n{more}\n" if more else rendered.markdown
-    return await _results(ctx, talk, paths, rendered, markdown)
+    return await _write_results(ctx, talk, paths, rendered, markdown)
 
 
-def _nothing_left(missing: Sequence[Missing]) -> JobFailed:
-    """The first part that failed says it best."""
+def _empty_talk(missing: Sequence[MissingPart]) -> JobFailed:
+    """The error of the first part that failed."""
     if not missing:
-        return UnsupportedFile("The page tells nothing, and there is neither a video nor slides")
-    first, *others = missing
-    error = JobFailed(first.message, missing=[one.as_json() for one in (first, *others)])
+        return UnsupportedFile("The page has no text, and there is neither a video nor slides")
+    first = missing[0].error
+    error = JobFailed(first.message, missing=[part.model_dump() for part in missing])
     error.code = first.code
     return error
 
 
-class _Gathering:
-    """Looks for all parts of a talk: what the client says comes before what the page says."""
+class _TalkReader:
+    """Reads all parts of a talk. What the client sent takes precedence over the page."""
 
-    def __init__(self, ctx: JobContext[SessionParameters]) -> None:
+    def __init__(self, ctx: SessionContext) -> None:
         self._ctx = ctx
-        self._missing: list[Missing] = []
+        self._missing: list[MissingPart] = []
 
-    async def talk(self) -> Talk:
-        page = await self._page()
+    async def read(self) -> Talk:
+        page = await self._read_page()
         facts = self._facts(page)
-        slides = await self._slides(facts["attachments_url"])
-        words = await self._words(facts, with_frames=not slides)
-        if words is not None and not slides:
-            slides = slides_in_video(words)
+        slides = await self._read_slides(facts["attachments_url"])
+        transcript = await self._read_transcript(facts, with_frames=not slides)
+        if transcript is not None and not slides:
+            slides = _slides_from_frames(transcript)
         target = language_code(self._ctx.parameters.target_language or "")
-        spoken = words.language if words else language_code(facts["source_language"] or "")
+        spoken = (
+            transcript.language if transcript else language_code(facts["source_language"] or "")
+        )
         return Talk(
             facts=facts,
             language=target or (spoken if spoken != "und" else None) or "en",
             page_text=page.text if page else "",
             links=[(link.title or link.url, link.url) for link in page.links] if page else (),
-            words=words,
+            transcript=transcript,
             slides=slides,
             missing=self._missing,
         )
 
-    async def _page(self) -> TalkPage | None:
+    async def _read_page(self) -> TalkPage | None:
         url = self._ctx.parameters.url
         if url is None:
             return None
-        await self._ctx.progress("reading_page", 3, "The page of the talk is read")
-        return await self._had("page", url, partial(read_page, self._ctx, url))
+        await self._ctx.progress("reading_page", 3, "Reading the page of the talk")
+        return await self._try("page", url, partial(_read_page, self._ctx, url))
 
     def _facts(self, page: TalkPage | None) -> dict[str, Any]:
-        wish = self._ctx.parameters
+        parameters = self._ctx.parameters
         video = best_video(page.videos) if page else None
         slides = best_attachment(page.attachments) if page else None
         subtitles = best_subtitles(page.subtitles) if page else None
-        told = {
+        from_page = {
             "session": page.title if page else None,
             "speakers": list(page.speakers) if page else [],
             "event": page.event if page else None,
@@ -148,101 +179,211 @@ class _Gathering:
             "day": page.day if page else None,
             "starttime": page.starttime if page else None,
             "endtime": page.endtime if page else None,
-            "url": wish.url,
+            "url": parameters.url,
             "video_url": video.url if video else None,
             "subtitles_url": subtitles.url if subtitles else None,
             "attachments_url": slides.url if slides else None,
             "source_language": page.language if page else None,
         }
-        given = {name: getattr(wish, name) for name in told if getattr(wish, name)}
-        facts = {**told, **given}
+        sent = {name: value for name in from_page if (value := getattr(parameters, name))}
+        facts = {**from_page, **sent}
         return {**facts, "title": facts["session"]}
 
-    async def _slides(self, url: str | None) -> list[Slide]:
+    async def _read_slides(self, url: str | None) -> list[TalkSlide]:
         if url is None:
             return []
-        return await self._had("slides", url, partial(slides_of, self._ctx, url)) or []
+        return await self._try("slides", url, partial(_read_slides, self._ctx, url)) or []
 
-    async def _words(self, facts: Mapping[str, Any], *, with_frames: bool) -> Transcribed | None:
-        """Subtitles that somebody has written are better than what an engine hears."""
-        ctx = self._ctx
+    async def _read_transcript(
+        self, facts: Mapping[str, Any], *, with_frames: bool
+    ) -> TalkTranscript | None:
+        """From subtitles if there are any: a person wrote them."""
         language = language_code(facts["source_language"] or "")
         if url := facts["subtitles_url"]:
-            part = part_of(ctx, "subtitles", ctx.parameters, first=30, last=40)
-            words = await self._had(
-                "subtitles", url, partial(transcript_of_subtitles, part, url, language)
-            )
-            if words is not None:
-                return words
+            read = partial(_read_subtitles, self._ctx, url, language)
+            transcript = await self._try("subtitles", url, read)
+            if transcript is not None:
+                return transcript
         if url := facts["video_url"]:
-            part = video_part(ctx, url, language, with_frames=with_frames)
-            return await self._had("video", url, partial(transcript_of_video, part))
+            read = partial(_read_video, self._ctx, url, language, with_frames=with_frames)
+            return await self._try("video", url, read)
         return None
 
-    async def _had(self, part: str, url: str, work: Callable[[], Awaitable[T]]) -> T | None:
-        found = await had(self._ctx, part, url, work)
-        if isinstance(found, Missing):
-            self._missing.append(found)
+    async def _try(self, part: str, url: str, read: Callable[[], Awaitable[T]]) -> T | None:
+        """Read one part, with one retry. If it fails for good, the talk goes without it."""
+        try:
+            return await read()
+        except JobFailed as error:
+            if not (error.retryable or isinstance(error, ProcessDied)):
+                await self._skip(part, url, error)
+                return None
+            await self._ctx.log(f"{part}: {error.message} Retrying.", "warning")
+        try:
+            return await read()
+        except JobFailed as error:
+            await self._skip(part, url, error)
             return None
-        return found
+
+    async def _skip(self, part: str, url: str, error: JobFailed) -> None:
+        message = f"{part}: {error.message} ({error.code}) The job continues without it."
+        await self._ctx.log(message, "warning")
+        reason = PartError(code=error.code, message=error.message)
+        self._missing.append(MissingPart(part=part, url=url, error=reason))
 
 
-async def _rendered(
-    ctx: JobContext[SessionParameters], talk: Talk, paths: SessionPaths, template: Template
+def _subjob(
+    ctx: SessionContext, name: str, parameters: P, first_percent: int, last_percent: int
+) -> JobContext[P]:
+    """The context of a part that is a job of another type. Its files are in scratch."""
+    subjob = replace(
+        ctx,
+        parameters=cast(Any, parameters),
+        attempt_directory=str(ctx.scratch / name),
+        reporter=ScaledReporter(ctx.reporter, first_percent, last_percent, name),
+    )
+    return cast(JobContext[P], subjob)
+
+
+async def _read_page(ctx: SessionContext, url: str) -> TalkPage:
+    file = await ctx.sources.download(url, ctx.scratch / "page")
+    return await ctx.run(READ_PAGE, str(file.path), url, wall_time=PAGE_TIMEOUT)
+
+
+async def _read_slides(ctx: SessionContext, url: str) -> list[TalkSlide]:
+    """An image and the text of each page; without LibreOffice only the texts of an office file."""
+    common: dict[str, Any] = {
+        "url": url,
+        "use_cache": ctx.parameters.use_cache,
+        "force_refresh": ctx.parameters.force_refresh or ctx.parameters.force_overwrite,
+    }
+    parameters = PdfParameters(**common, extraction_method="preview_and_native")
+    part = _subjob(ctx, "slides", parameters, 5, 30)
+    try:
+        await pdf.run(part)
+    except EngineUnavailable as error:
+        await ctx.log(f"slides: {error.message}; reading them without images", "warning")
+        await office.run(_subjob(ctx, "slides", OfficeParameters(**common), 5, 30))
+    return await asyncio.to_thread(_load_slides, part.directory)
+
+
+def _load_slides(directory: Path) -> list[TalkSlide]:
+    results = json.loads((directory / RESULTS_FILE).read_bytes())
+    slides = []
+    for content in results["metadata"]["text_contents"]:
+        number = int(content["page"])
+        image = directory / f"preview_{number:03d}.jpg"
+        text = directory / f"page_{number:03d}.txt"
+        slides.append(
+            TalkSlide(
+                number=number,
+                image=image if image.exists() else None,
+                text=text.read_text(encoding="utf-8") if text.exists() else "",
+            )
+        )
+    return slides
+
+
+async def _read_subtitles(ctx: SessionContext, url: str, language: str | None) -> TalkTranscript:
+    part = _subjob(ctx, "subtitles", ctx.parameters, 30, 40)
+    file = await part.sources.download(url, part.scratch / "subtitles")
+    sentences = await part.run(LOAD, str(file.path), wall_time=LOAD_TIMEOUT)
+    detected: str | None = await part.run(DETECT_LANGUAGE, sentences)
+    spoken_in = language or language_code(detected or "") or "und"
+    await asyncio.to_thread(_store_sentences, part.directory, sentences, spoken_in)
+    spoken = Spoken(directory=str(part.directory), pieces=1, language=spoken_in)
+    await part.run(WRITE_TRANSCRIPT, Transcript(shown=str(part.directory), spoken=spoken))
+    return await asyncio.to_thread(_load_transcript, part.directory, [])
+
+
+def _store_sentences(directory: Path, sentences: Sequence[Word], language: str) -> None:
+    transcription = Transcription(language=language, said=tuple(sentences), confidence=1.0)
+    append_log.append(str(directory), 0, record_of(transcription))
+
+
+async def _read_video(
+    ctx: SessionContext, url: str, language: str | None, *, with_frames: bool
+) -> TalkTranscript:
+    parameters = VideoParameters(
+        url=url,
+        source_language=language,
+        include_frames=with_frames,
+        include_slide_text=with_frames,
+        use_cache=ctx.parameters.use_cache,
+        force_refresh=ctx.parameters.force_refresh or ctx.parameters.force_overwrite,
+    )
+    part = _subjob(ctx, "video", parameters, 30, 80)
+    results = await video.run(part)
+    assert isinstance(results, RecordingResults)
+    return await asyncio.to_thread(_load_transcript, part.directory, results.frames)
+
+
+def _load_transcript(directory: Path, frames: Sequence[Frame]) -> TalkTranscript:
+    results = json.loads((directory / RESULTS_FILE).read_bytes())
+    return TalkTranscript(
+        directory=directory,
+        language=results["transcription"]["source_language"],
+        text=(directory / TEXT_FILE).read_text(encoding="utf-8"),
+        markdown=results["markdown_content"] or "",
+        frames=frames,
+    )
+
+
+def _slides_from_frames(transcript: TalkTranscript) -> list[TalkSlide]:
+    return [
+        TalkSlide(
+            number=number,
+            image=transcript.directory / frame.file,
+            text=frame.text or "",
+            time=frame.time,
+        )
+        for number, frame in enumerate(transcript.frames, start=1)
+    ]
+
+
+async def _render(
+    ctx: SessionContext, talk: Talk, paths: SessionPaths, template: Template
 ) -> tuple[Rendered, bool]:
-    """The document, and whether a model has a part in it."""
-    given = ctx.parameters.context or {}
-    context = {**template_context(talk, paths), **given}
+    """The document, and whether it contains what a model wrote."""
+    context = {**template_context(talk, paths), **(ctx.parameters.context or {})}
     text = source_text(talk)
-    has_model = "chat" in ctx.llm.options.models or not template.fields
-    if has_model:
+    if "chat" in ctx.llm.options.models or not template.fields:
         rendered = await apply_template(
             ctx, text, template, context=context, target_language=talk.language
         )
-    else:
-        filled = without_model(template.fields, context)
-        rendered = await asyncio.to_thread(render, template, context, filled, text)
+        return rendered, True
+    filled = fill_without_model(template.fields, context)
+    rendered = await asyncio.to_thread(render, template, context, filled, text)
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")
-    return rendered, has_model
+    return rendered, False
 
 
-async def _results(
-    ctx: JobContext[SessionParameters],
-    talk: Talk,
-    paths: SessionPaths,
-    rendered: Rendered,
-    markdown: str,
-) -> dict[str, Any]:
+async def _write_results(
+    ctx: SessionContext, talk: Talk, paths: SessionPaths, rendered: Rendered, markdown: str
+) -> SessionResults:
     await ctx.progress("postprocessing", 95)
-    directory, job = ctx.directory, ctx.job
+    directory, job_id = ctx.directory, ctx.job.job_id
     assets = await asyncio.to_thread(write_files, directory, paths, talk, markdown)
-    tree = directory / ROOT
-    await asyncio.to_thread(publish, tree, ctx.cache.data_directory / ROOT)
+    await asyncio.to_thread(publish, directory / ROOT, ctx.cache.data_directory / ROOT)
     more = long_results(talk, rendered.structured_data, markdown)
     await asyncio.to_thread((directory / RESULTS_FILE).write_bytes, more)
-    wants_archive = ctx.parameters.create_archive
-    return {
-        "markdown_file": file_url(job, paths.document),
-        "markdown_content": None,
-        "web_text": None,
-        "video_transcript": None,
-        "attachments_text": None,
-        "structured_data": None,
-        "attachments_url": talk.facts["attachments_url"],
-        "assets": [file_url(job, name) for name in assets],
-        "asset_dir": str(paths.assets),
-        "target_dir": str(paths.document.parent),
-        "archive_url": archive_url(job) if wants_archive else None,
-        "archive_filename": f"{paths.document.stem}.zip" if wants_archive else None,
-        "context": ctx.parameters.context,
-        "missing": [one.as_json() for one in talk.missing],
-        "metadata": {
+    with_archive = ctx.parameters.create_archive
+    return SessionResults(
+        markdown_file=file_url(job_id, paths.document),
+        attachments_url=talk.facts["attachments_url"],
+        assets=[file_url(job_id, name) for name in assets],
+        asset_dir=str(paths.assets),
+        target_dir=str(paths.document.parent),
+        archive_url=archive_url(job_id) if with_archive else None,
+        archive_filename=f"{paths.document.stem}.zip" if with_archive else None,
+        context=ctx.parameters.context,
+        missing=list(talk.missing),
+        metadata={
             **talk.facts,
             "language": talk.language,
             "front_matter": rendered.front_matter,
             "slides": len(talk.slides),
         },
-        "llm_info": ctx.llm.info(),
-        MORE_IN: RESULTS_FILE,
-    }
+        llm_info=ctx.llm.info(),
+        more_in=RESULTS_FILE,
+    )

@@ -1,4 +1,4 @@
-"""The document of a talk: what it is made of, and its files."""
+"""The document of a conference talk: its text, values for the template, and files."""
 
 import os
 import shutil
@@ -9,15 +9,14 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from ..json_bytes import json_bytes
-from ..processors.assembly import MAX_RESULTS_BYTES
-from ..processors.transcript import short_clock
-from ..processors.web.paths import SessionPaths
-from .parts import Missing
-from .session_parts import Slide, Transcribed
+from ..core.json_codec import encode_json
+from ..core.results import Frame, MissingPart
+from ..documents.assembly import MAX_RESULTS_BYTES
+from ..media.transcript import SRT_FILE, TEXT_FILE, VTT_FILE, short_clock
+from ..web.paths import SessionPaths
 
-#: What is written by us and by nobody else, by the language of the document.
-WORDS: Mapping[str, Mapping[str, str]] = {
+#: Texts of the document that come from neither a model nor a template, by language.
+LABELS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "about": "About the talk",
         "transcript": "Transcript",
@@ -25,7 +24,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "text": "Text",
         "video": "Video",
         "files": "Transcript: {}",
-        "missing": "Not to be had",
+        "missing": "Not available",
         "no_model": "This document has no summary: no language model is set.",
         "missing page": "The page",
         "missing video": "The video",
@@ -39,7 +38,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "text": "Text",
         "video": "Video",
         "files": "Mitschrift: {}",
-        "missing": "Nicht zu bekommen",
+        "missing": "Nicht verfügbar",
         "no_model": "Ohne Zusammenfassung: Es ist kein Sprachmodell eingestellt.",
         "missing page": "Die Seite",
         "missing video": "Das Video",
@@ -47,6 +46,32 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "missing slides": "Die Folien",
     },
 }
+
+
+#: Files of a transcript that are published with the document.
+TRANSCRIPT_FILES = (TEXT_FILE, SRT_FILE, VTT_FILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkTranscript:
+    """The transcript of a talk; `directory` contains its files."""
+
+    directory: Path
+    language: str
+    text: str
+    markdown: str
+    #: Slides found in the video.
+    frames: Sequence[Frame] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkSlide:
+    """A page of the slides, or a frame of the video."""
+
+    number: int
+    image: Path | None
+    text: str
+    time: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,26 +82,26 @@ class Talk:
     language: str
     page_text: str = ""
     links: Sequence[tuple[str, str]] = ()
-    words: Transcribed | None = None
-    slides: Sequence[Slide] = ()
-    missing: Sequence[Missing] = ()
+    transcript: TalkTranscript | None = None
+    slides: Sequence[TalkSlide] = ()
+    missing: Sequence[MissingPart] = ()
 
     @property
     def is_empty(self) -> bool:
-        return not (self.page_text.strip() or self.words or self.slides)
+        return not (self.page_text.strip() or self.transcript or self.slides)
 
     @property
-    def wording(self) -> Mapping[str, str]:
-        return WORDS.get(self.language, WORDS["en"])
+    def labels(self) -> Mapping[str, str]:
+        return LABELS.get(self.language, LABELS["en"])
 
 
 def source_text(talk: Talk) -> str:
-    """All texts, for a model."""
+    """All texts of the talk, for a model."""
     parts = []
     if talk.page_text.strip():
         parts.append(f"# The page of the talk\n\n{talk.page_text.strip()}")
-    if talk.words is not None:
-        parts.append(f"# Transcript of the video\n\n{talk.words.text.strip()}")
+    if talk.transcript is not None:
+        parts.append(f"# Transcript of the video\n\n{talk.transcript.text.strip()}")
     texts = [
         f"## Slide {slide.number}\n\n{slide.text.strip()}"
         for slide in talk.slides
@@ -88,7 +113,7 @@ def source_text(talk: Talk) -> str:
 
 
 def template_context(talk: Talk, paths: SessionPaths) -> dict[str, Any]:
-    """Values for a template. What is known not to be there is empty, not missing."""
+    """Values for the template. What the talk lacks is empty, not missing."""
     facts = {name: value if value is not None else "" for name, value in talk.facts.items()}
     return {
         **facts,
@@ -102,125 +127,129 @@ def template_context(talk: Talk, paths: SessionPaths) -> dict[str, Any]:
 def _video(talk: Talk, paths: SessionPaths) -> str:
     lines = []
     if url := talk.facts.get("video_url"):
-        lines.append(f"[{talk.wording['video']}]({url})")
-    if talk.words is not None:
-        where = quote(str(paths.assets_from_document))
-        files = ", ".join(f"[{name}]({where}/{name})" for name in Transcribed.FILES)
-        lines.append(talk.wording["files"].format(files))
+        lines.append(f"[{talk.labels['video']}]({url})")
+    if talk.transcript is not None:
+        directory = quote(str(paths.assets_from_document))
+        files = ", ".join(f"[{name}]({directory}/{name})" for name in TRANSCRIPT_FILES)
+        lines.append(talk.labels["files"].format(files))
     return "\n\n".join(lines)
 
 
 def _slides(talk: Talk, paths: SessionPaths) -> str:
-    """A table: the picture, and its text."""
+    """A table of the images and texts."""
     if not talk.slides:
         return ""
-    where = quote(str(paths.assets_from_document))
-    rows = [f"| {talk.wording['slide']} | {talk.wording['text']} |", "|---|---|"]
+    directory = quote(str(paths.assets_from_document))
+    rows = [f"| {talk.labels['slide']} | {talk.labels['text']} |", "|---|---|"]
     for slide in talk.slides:
-        name = f"{talk.wording['slide']} {slide.number}"
+        name = f"{talk.labels['slide']} {slide.number}"
         if slide.time is not None:
             name += f" ({short_clock(slide.time)})"
-        shown = f"![{name}]({where}/{slide.picture.name})" if slide.picture else name
-        rows.append(f"| {shown} | {_in_cell(slide.text)} |")
+        image = f"![{name}]({directory}/{slide.image.name})" if slide.image else name
+        rows.append(f"| {image} | {_table_cell(slide.text)} |")
     return "\n".join(rows)
 
 
 def appendix(talk: Talk, *, has_model: bool) -> str:
-    """What no template asks for: all there is where no model has read it, and what is missing."""
+    """What is added below the template: all texts if there is no model, and the missing parts."""
     blocks = []
-    wording = talk.wording
+    labels = talk.labels
     if not has_model:
-        blocks.append(f"> {wording['no_model']}")
+        blocks.append(f"> {labels['no_model']}")
         if talk.page_text.strip():
-            blocks.append(f"## {wording['about']}\n\n{_lowered(talk.page_text)}")
-        if talk.words is not None:
-            blocks.append(f"## {wording['transcript']}\n\n{_lowered(talk.words.markdown)}")
+            blocks.append(f"## {labels['about']}\n\n{_lower_headings(talk.page_text)}")
+        if talk.transcript is not None:
+            blocks.append(
+                f"## {labels['transcript']}\n\n{_lower_headings(talk.transcript.markdown)}"
+            )
     if talk.missing:
         lines = [
-            f"- {wording[f'missing {one.part}']}"
-            + (f" ({one.url})" if one.url else "")
-            + f": {_one_line(one.message)}"
-            for one in talk.missing
+            f"- {labels[f'missing {part.part}']}"
+            + (f" ({part.url})" if part.url else "")
+            + f": {_one_line(part.error.message)}"
+            for part in talk.missing
         ]
-        blocks.append(f"## {wording['missing']}\n\n" + "\n".join(lines))
+        blocks.append(f"## {labels['missing']}\n\n" + "\n".join(lines))
     return "\n\n".join(blocks)
 
 
-def _lowered(markdown: str) -> str:
-    """Its headings below those of the document."""
+def _lower_headings(markdown: str) -> str:
+    """Move the headings two levels down, below those of the document."""
     return "\n".join(
         f"##{line}" if line.startswith("#") else line for line in markdown.strip().splitlines()
     )
 
 
-def _in_cell(text: str) -> str:
-    lines = (_plain(" ".join(line.split())) for line in text.splitlines() if line.strip())
+def _table_cell(text: str) -> str:
+    lines = (_escape(" ".join(line.split())) for line in text.splitlines() if line.strip())
     return "<br>".join(lines)
 
 
-def _plain(text: str) -> str:
-    for sign in "\\<>[]*_`#|":
-        text = text.replace(sign, f"\\{sign}")
+def _escape(text: str) -> str:
+    for character in "\\<>[]*_`#|":
+        text = text.replace(character, f"\\{character}")
     return text
 
 
 def _one_line(text: str) -> str:
-    return _plain(" ".join(text.split()))
+    return _escape(" ".join(text.split()))
 
 
 def long_results(talk: Talk, structured: Mapping[str, Any], markdown: str) -> bytes:
-    """The part of the results that is in a file; what is too long for an answer is left out."""
+    """The part of the results that is stored in a file. Texts that are too long for a response are
+    left out."""
     slides = "\n\n".join(slide.text.strip() for slide in talk.slides if slide.text.strip())
     texts = {
         "markdown_content": markdown,
         "web_text": talk.page_text or None,
-        "video_transcript": talk.words.text if talk.words else None,
+        "video_transcript": talk.transcript.text if talk.transcript else None,
         "attachments_text": slides or None,
     }
     room = MAX_RESULTS_BYTES
-    told: dict[str, Any] = {"structured_data": dict(structured)}
+    results: dict[str, Any] = {"structured_data": dict(structured)}
     for name, text in texts.items():
         if text is None or len(text) > room:
             continue
         room -= len(text)
-        told[name] = text
-    return json_bytes(told)
+        results[name] = text
+    return encode_json(results)
 
 
 def write_files(directory: Path, paths: SessionPaths, talk: Talk, markdown: str) -> list[str]:
-    """The tree of the session; the names of its assets."""
+    """Write the directory tree of the talk, and return the names of its assets."""
     document, assets = directory / paths.document, directory / paths.assets
     document.parent.mkdir(parents=True, exist_ok=True)
     document.write_text(markdown, encoding="utf-8", errors="replace")
-    pictures = [slide.picture for slide in talk.slides if slide.picture is not None]
-    words = [talk.words.directory / name for name in Transcribed.FILES] if talk.words else []
-    for path in (*pictures, *words):
+    images = [slide.image for slide in talk.slides if slide.image is not None]
+    transcript = (
+        [talk.transcript.directory / name for name in TRANSCRIPT_FILES] if talk.transcript else []
+    )
+    for path in (*images, *transcript):
         assets.mkdir(parents=True, exist_ok=True)
-        _link(path, assets / path.name)
-    return [f"{paths.assets}/{path.name}" for path in (*pictures, *words)]
+        _link_or_copy(path, assets / path.name)
+    return [f"{paths.assets}/{path.name}" for path in (*images, *transcript)]
 
 
 def publish(directory: Path, root: Path) -> None:
-    """The same tree below `root`, where those of all talks come together. What was there under
-    the same name is replaced, file by file."""
+    """Copy the tree to `root`, which has those of all talks, replacing files of the same name."""
     for path in directory.rglob("*"):
         target = root / path.relative_to(directory)
         if path.is_dir():
             target.mkdir(parents=True, exist_ok=True)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            # A name of its own: translations of a talk share files, and may come at the same time.
+            # A unique name: translations of a talk share files and may be written concurrently.
             unfinished = target.with_name(f".{uuid4().hex}")
             try:
-                _link(path, unfinished)
+                _link_or_copy(path, unfinished)
                 os.replace(unfinished, target)
             finally:
                 unfinished.unlink(missing_ok=True)
 
 
-def _link(path: Path, target: Path) -> None:
-    """A link where that goes: scratch is removed, what is linked stays."""
+def _link_or_copy(path: Path, target: Path) -> None:
+    """A hard link, where possible: the scratch directory is removed, linked files stay."""
     try:
         os.link(path, target)
-    except OSError:  # another disk, or one without links
+    except OSError:  # another file system, or one without links
         shutil.copyfile(path, target)

@@ -1,79 +1,105 @@
-"""Job type `transformer`: a text made into another, by a template, an instruction, a language."""
+"""Job type `transformer`: summarizes, translates or rewrites a text, or applies a template."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Annotated, Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from ..engines.language_names import UNTOLD, is_same_language, language_code
-from ..handler import JobContext, handles
-from ..processors.text_files import TargetFormat
-from ..templates import Rendered, Template
-from .answers import Answers, answers_about
-from .freshness import is_from_cache
-from .parameters import MAX_TEXT, LanguageParameters
-from .prompts import DetailLevel
-from .rewriting import rewritten, summarised
-from .steps import Steps
-from .templating import apply_template, told_about, wanted_template
-from .text_results import text_results
-from .text_sources import SourceText, source_text
-from .text_translation import language_of_text, translated_text
+from ..core.callables import LazyCallable
+from ..core.errors import FileTooLarge, UnsupportedFile
+from ..core.file_types import OFFICE_TYPES, safe_name
+from ..core.languages import UNSPECIFIED, is_same_language, language_code
+from ..core.results import TransformerResults, archive_url, file_url
+from ..documents.assembly import MARKDOWN_FILE, RESULTS_FILE
+from ..documents.text_output import OUTPUT_FILES, RESULT_FILE, TargetFormat, TextOutput
+from ..jobs.handler import JobContext, handles
+from ..llm.templates import Rendered, Template
+from ..storage.sources import url_of
+from .document_pipeline import Document, PageOptions, check_source
+from .llm_cache import LlmCache, open_llm_cache
+from .office import read_office
+from .parameters import MAX_TEXT, LanguageParameters, is_from_cache
+from .pdf import read_pdf
+from .progress import ScaledReporter, StepProgress
+from .text_generation import (
+    DetailLevel,
+    apply_template,
+    requested_template,
+    rewrite,
+    summarize,
+    template_metadata,
+)
+from .translation import detect_text_language, translate_markdown
 
-#: Of a text with hundreds of parts, on a slow endpoint.
+if TYPE_CHECKING:
+    from ..web.page import Article
+
+READ_ARTICLE: LazyCallable["Article"] = LazyCallable("web.page", "read_article")
+WRITE: LazyCallable[None] = LazyCallable("documents.text_output", "write_text_output")
+
+#: For a text of hundreds of parts and a slow endpoint.
 TIMEOUT = timedelta(hours=12)
 
 SOURCES = ("url", "file_path", "file_source")
-WISHES = ("template", "template_content", "summarize", "target_language", "instructions")
-FORMATS = {"md": "markdown", "txt": "text", "plain": "text", "htm": "html"}
+TASKS = ("template", "template_content", "summarize", "target_language", "instructions")
+FORMAT_ALIASES = {"md": "markdown", "txt": "text", "plain": "text", "htm": "html"}
+READABLE = OFFICE_TYPES | {"pdf"}
+#: Suffixes of text files that are tables.
+TABLES = frozenset({".csv", ".tsv"})
 
 
-def _format(value: Any) -> Any:
-    told = value.strip().lower() if isinstance(value, str) else value
-    return FORMATS.get(told, told) if isinstance(told, str) else told
+def _canonical_format(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    name = value.strip().lower()
+    return FORMAT_ALIASES.get(name, name)
 
 
 class TransformerParameters(LanguageParameters):
-    summarize: bool = Field(default=False, description="A summary of the text")
-    detail_level: DetailLevel = Field(default="normal", description="How long a summary is")
+    summarize: bool = Field(default=False, description="Summarize the text")
+    detail_level: DetailLevel = Field(default="normal", description="Length of the summary")
     instructions: str | None = Field(
         default=None, max_length=10_000, description="What to do with the text, or how"
     )
-    target_format: Annotated[TargetFormat | None, BeforeValidator(_format)] = Field(
-        default=None, validate_default=True, description="Markdown, if nothing is said"
+    target_format: Annotated[TargetFormat | None, BeforeValidator(_canonical_format)] = Field(
+        default=None, validate_default=True, description="Format of the result; default `markdown`"
     )
-    #: The last one, because what it needs depends on the others.
+    #: The last field, because whether it is required depends on the others.
     text: str | None = Field(
-        default=None, max_length=MAX_TEXT, validate_default=True, description="Instead of a file"
+        default=None,
+        max_length=MAX_TEXT,
+        validate_default=True,
+        description="The text itself, instead of a file",
     )
 
     @field_validator("source_language", "target_language")
     @classmethod
-    def _is_known(cls, language: str | None, info: ValidationInfo) -> str | None:
-        told = (language or "").strip().lower()
-        if told and language_code(told) is None:
-            if info.field_name == "target_language" or told not in UNTOLD:
-                raise ValueError(f"{language!r} is no language that is known")
+    def _is_known_language(cls, language: str | None, info: ValidationInfo) -> str | None:
+        name = (language or "").strip().lower()
+        if name and language_code(name) is None:
+            if info.field_name == "target_language" or name not in UNSPECIFIED:
+                raise ValueError(f"{language!r} is not a known language")
             return None
-        return language if told else None
+        return language if name else None
 
     @field_validator("target_format")
     @classmethod
-    def _is_a_wish(cls, wanted: TargetFormat | None, info: ValidationInfo) -> TargetFormat | None:
-        is_whole = all(name in info.data for name in WISHES)  # else another field is at fault
-        if wanted is None and is_whole and not any(info.data[name] for name in WISHES):
-            names = ", ".join(WISHES)
-            raise ValueError(f"nothing is asked for: send this, or one of {names}")
+    def _has_a_task(cls, wanted: TargetFormat | None, info: ValidationInfo) -> TargetFormat | None:
+        is_complete = all(name in info.data for name in TASKS)  # else another field is invalid
+        if wanted is None and is_complete and not any(info.data[name] for name in TASKS):
+            raise ValueError(f"nothing to do: send this or one of {', '.join(TASKS)}")
         return wanted
 
     @field_validator("text")
     @classmethod
-    def _is_the_source(cls, text: str | None, info: ValidationInfo) -> str | None:
+    def _is_the_only_source(cls, text: str | None, info: ValidationInfo) -> str | None:
         others = [name for name in SOURCES if info.data.get(name)]
         if text is None and not others and all(name in info.data for name in SOURCES):
-            raise ValueError("a text, a file or a url is needed")
+            raise ValueError("a text, a file or a url is required")
         if text is not None and others:
             raise ValueError(f"send either this or {others[0]}, not both")
         if text is not None and not text.strip():
@@ -82,137 +108,266 @@ class TransformerParameters(LanguageParameters):
 
     @property
     def is_plain(self) -> bool:
-        """Neither a template nor a summary: those are written in the other language, and as the
-        instructions say, at once."""
+        """Neither a template nor a summary. Those are written in the target language and by the
+        instructions in the first place."""
         return not (self.template or self.template_content or self.summarize)
 
     @property
     def needs_model(self) -> bool:
-        """Beside a template, which knows itself."""
+        """Whether a model is needed apart from the fields of a template."""
         if not self.is_plain:
             return self.summarize
-        is_other = self.target_language and not is_same_language(
+        is_translated = self.target_language and not is_same_language(
             self.source_language, self.target_language
         )
-        return bool(is_other or self.instructions)
+        return bool(is_translated or self.instructions)
+
+
+TransformerContext = JobContext[TransformerParameters]
 
 
 @handles("transformer", TransformerParameters, timeout=TIMEOUT)
-async def transformer(ctx: JobContext[TransformerParameters]) -> dict[str, Any]:
+async def transformer(ctx: TransformerContext) -> TransformerResults:
     await ctx.progress("initializing", 0)
-    template = await wanted_template(ctx)
+    template = await requested_template(ctx)
     if ctx.parameters.needs_model:
         ctx.llm.model("chat")
-    source = await source_text(ctx)
-    work = _Work(ctx, source, template)
-    await work.run()
+    source = await read_source(ctx)
+    transformation = _Transformation(ctx, source, template)
+    await transformation.run()
     await ctx.progress("postprocessing", 95)
-    return await text_results(
-        ctx,
-        source,
-        markdown=work.text,
-        rendered=work.rendered,
-        facts=work.facts,
-        is_from_cache=work.is_from_cache,
+    return await _write_results(ctx, transformation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """The text to transform, as Markdown or plain text."""
+
+    text: str
+    #: File name without suffix.
+    name: str = "text"
+    title: str | None = None
+    language: str | None = None
+    url: str | None = None
+    file_name: str | None = None
+
+
+async def read_source(ctx: TransformerContext) -> SourceText:
+    text = ctx.parameters.text
+    source = SourceText(text=text) if text is not None else await _read_file(ctx)
+    if not source.text.strip():
+        raise UnsupportedFile("There is no text in the source")
+    return source
+
+
+async def _read_file(ctx: TransformerContext) -> SourceText:
+    await ctx.progress("downloading_or_opening", 5)
+    document = await check_source(await ctx.source(), READABLE)
+    url = url_of(ctx.parameters)
+    name = document.source.name
+    source = SourceText(text="", name=PurePath(name).stem or "text", file_name=name, url=url)
+    if document.file_type == "html" and url is not None:
+        return await _read_article(ctx, document, source, url)
+    if document.file_type == "text" and PurePath(name).suffix.lower() not in TABLES:
+        return replace(source, text=await asyncio.to_thread(_read_plain_text, document.path))
+    return await _read_document(ctx, document, source)
+
+
+async def _read_article(
+    ctx: TransformerContext, document: Document, source: SourceText, url: str
+) -> SourceText:
+    limit = ctx.documents.conversion_timeout
+    article = await ctx.run(READ_ARTICLE, document.path, url, wall_time=limit)
+    name = PurePath(urlsplit(url).path).stem or source.name
+    return replace(
+        source, text=article.text, title=article.title, language=article.language, name=name
     )
 
 
-@dataclass(slots=True)
-class _Work:
-    """What is asked for, one thing after the other, each on what the one before has made."""
+def _read_plain_text(path: str) -> str:
+    from ..documents.office.text import decode_text, read_limited
 
-    ctx: JobContext[TransformerParameters]
+    return _check_length(decode_text(read_limited(path)))
+
+
+async def _read_document(
+    ctx: TransformerContext, document: Document, source: SourceText
+) -> SourceText:
+    """Read the document as its own job type does, with the files in a scratch directory."""
+    parameters = ctx.parameters.model_copy(update={"template": None, "template_content": None})
+    reader = replace(
+        ctx,
+        attempt_directory=str(ctx.scratch / "source"),
+        parameters=parameters,
+        reporter=ScaledReporter(ctx.reporter, 5, 20),
+    )
+    if document.file_type == "pdf":
+        results = await read_pdf(reader, document, PageOptions(method="auto"))
+    else:
+        results = await read_office(reader, document)
+    text = await asyncio.to_thread(_read_markdown, reader.directory / MARKDOWN_FILE)
+    metadata = results.metadata
+    return replace(
+        source, text=text, title=metadata.get("title"), language=metadata.get("language")
+    )
+
+
+def _read_markdown(path: Path) -> str:
+    try:
+        return _check_length(path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:  # no page has any text
+        return ""
+
+
+def _check_length(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise FileTooLarge(
+            f"The text has {len(text):,} characters; the limit is {MAX_TEXT:,}",
+            characters=len(text),
+            limit=MAX_TEXT,
+        )
+    return text
+
+
+@dataclass(slots=True)
+class _Transformation:
+    """Runs the requested steps one after the other, each on the text the previous one returned."""
+
+    ctx: TransformerContext
     source: SourceText
     template: Template | None
     text: str = ""
     rendered: Rendered | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
-    answers: Answers | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    llm: LlmCache | None = None
 
     @property
     def is_from_cache(self) -> bool:
-        return self.answers is not None and is_from_cache(self.ctx, made=self.answers.asked > 0)
+        return self.llm is not None and is_from_cache(
+            self.ctx, processed=self.llm.requests_sent > 0
+        )
 
     async def run(self) -> None:
-        wish, self.text = self.ctx.parameters, self.source.text
-        language = self.facts["source_language"] = await self._language()
-        if wish.target_language:
-            self.facts["target_language"] = language_code(wish.target_language)
-        if wish.summarize:
-            await self._summarise()
-        elif wish.is_plain and wish.target_language:
-            if not is_same_language(language, wish.target_language):
-                await self._translate(language, wish.target_language)
+        parameters, self.text = self.ctx.parameters, self.source.text
+        language = self.metadata["source_language"] = await self._source_language()
+        if parameters.target_language:
+            self.metadata["target_language"] = language_code(parameters.target_language)
+        if parameters.summarize:
+            await self._summarize()
+        elif parameters.is_plain and parameters.target_language:
+            if not is_same_language(language, parameters.target_language):
+                await self._translate(language, parameters.target_language)
             else:
-                await self.ctx.log("The text is in this language already; it is not translated")
+                await self.ctx.log("The text is already in the target language; not translated")
                 await self._rewrite()
-        elif wish.is_plain:
+        elif parameters.is_plain:
             await self._rewrite()
         if self.template:
-            await self._fill(self.template)
+            await self._apply(self.template)
 
-    async def _language(self) -> str | None:
-        """Two letters. What a page says of itself is often that of the site's program."""
-        told = language_code(self.ctx.parameters.source_language or "")
-        told = told or await asyncio.to_thread(language_of_text, self.text)
-        return told or language_code(self.source.language or "")
+    async def _source_language(self) -> str | None:
+        """Web pages come last: what they declare is often the language of the CMS."""
+        language = language_code(self.ctx.parameters.source_language or "")
+        language = language or await asyncio.to_thread(detect_text_language, self.text)
+        return language or language_code(self.source.language or "")
 
-    async def _answers(self) -> Answers:
-        self.answers = self.answers or await answers_about(self.ctx, self.source.text)
-        return self.answers
+    async def _open_llm(self) -> LlmCache:
+        self.llm = self.llm or await open_llm_cache(self.ctx, self.source.text)
+        return self.llm
 
-    async def _summarise(self) -> None:
-        wish = self.ctx.parameters
-        self.facts["detail_level"] = wish.detail_level
+    async def _summarize(self) -> None:
+        parameters = self.ctx.parameters
+        self.metadata["detail_level"] = parameters.detail_level
         await self.ctx.progress("summarizing", 20)
-        self.text = await summarised(
-            await self._answers(),
+        self.text = await summarize(
+            await self._open_llm(),
             self.text,
-            level=wish.detail_level,
-            language=wish.target_language,
-            instructions=wish.instructions,
-            steps=Steps(self.ctx, "summarizing", 20, 80),
+            level=parameters.detail_level,
+            language=parameters.target_language,
+            instructions=parameters.instructions,
+            progress=StepProgress(self.ctx, "summarizing", 20, 80),
         )
 
     async def _rewrite(self) -> None:
-        """Without instructions there is nothing to do: only another format is wanted."""
-        wish = self.ctx.parameters
-        if wish.instructions:
+        """Without instructions only the format changes."""
+        if instructions := self.ctx.parameters.instructions:
             await self.ctx.progress("rewriting", 20)
-            self.text = await rewritten(
-                await self._answers(),
+            self.text = await rewrite(
+                await self._open_llm(),
                 self.text,
-                instructions=wish.instructions,
-                steps=Steps(self.ctx, "rewriting", 20, 94),
+                instructions=instructions,
+                progress=StepProgress(self.ctx, "rewriting", 20, 94),
             )
 
     async def _translate(self, language: str | None, target: str) -> None:
         await self.ctx.progress("translating", 20)
-        self.text = await translated_text(
-            await self._answers(),
+        self.text = await translate_markdown(
+            await self._open_llm(),
             self.text,
             source=language,
             target=target,
             instructions=self.ctx.parameters.instructions,
-            steps=Steps(self.ctx, "translating", 20, 94),
+            progress=StepProgress(self.ctx, "translating", 20, 94),
         )
 
-    async def _fill(self, template: Template) -> None:
-        wish, source = self.ctx.parameters, self.source
-        await self.ctx.progress("filling_template", 80 if wish.summarize else 20)
-        told = {"title": source.title, "file_name": source.file_name, "url": source.url}
-        known = {name: value for name, value in told.items() if value}
+    async def _apply(self, template: Template) -> None:
+        parameters, source = self.ctx.parameters, self.source
+        first_percent = 80 if parameters.summarize else 20
+        await self.ctx.progress("filling_template", first_percent)
+        known = {"title": source.title, "file_name": source.file_name, "url": source.url}
+        context = {name: value for name, value in known.items() if value}
         rendered = await apply_template(
             self.ctx,
             self.text,
             template,
-            context={**known, **(wish.context or {})},
-            target_language=wish.target_language,
-            instructions=wish.instructions,
-            answers=await self._answers() if template.fields else None,
-            steps=Steps(self.ctx, "filling_template", 80 if wish.summarize else 20, 94),
+            context={**context, **(parameters.context or {})},
+            target_language=parameters.target_language,
+            instructions=parameters.instructions,
+            llm=await self._open_llm() if template.fields else None,
+            progress=StepProgress(self.ctx, "filling_template", first_percent, 94),
         )
-        for warning in rendered.warnings:
-            await self.ctx.log(warning, "warning")
         self.text, self.rendered = rendered.markdown, rendered
-        self.facts |= told_about(template, rendered)
+        self.metadata |= template_metadata(template, rendered)
+
+
+async def _write_results(
+    ctx: TransformerContext, transformation: _Transformation
+) -> TransformerResults:
+    source, rendered = transformation.source, transformation.rendered
+    metadata = transformation.metadata
+    target_format: TargetFormat = ctx.parameters.target_format or "markdown"
+    output = TextOutput(
+        directory=str(ctx.directory),
+        markdown=transformation.text,
+        structured_data=rendered.structured_data if rendered else None,
+        target_format=target_format,
+        front_matter=rendered.front_matter if rendered else None,
+        title=_title(rendered) or source.title,
+        language=metadata.get("target_language") or metadata.get("source_language"),
+    )
+    if target_format in ("html", "text"):  # parsing Markdown takes time
+        await ctx.run(WRITE, output, wall_time=ctx.documents.conversion_timeout)
+    else:
+        await asyncio.to_thread(WRITE, output)
+    known = {"file_name": source.file_name, "title": source.title, "url": source.url, **metadata}
+    job_id = ctx.job.job_id
+    return TransformerResults(
+        text_file=file_url(job_id, OUTPUT_FILES[target_format]),
+        markdown_file=file_url(job_id, RESULT_FILE),
+        archive_url=archive_url(job_id),
+        archive_filename=safe_name(f"{source.name}_files.zip"),
+        context=ctx.parameters.context,
+        is_from_cache=transformation.is_from_cache,
+        metadata={
+            **{name: value for name, value in known.items() if value is not None},
+            "target_format": target_format,
+            "characters": len(source.text),
+        },
+        llm_info=ctx.llm.info(),
+        more_in=RESULTS_FILE,
+    )
+
+
+def _title(rendered: Rendered | None) -> str | None:
+    title = rendered.front_matter.get("title") if rendered else None
+    return title if isinstance(title, str) and title else None

@@ -1,70 +1,68 @@
-"""Job type `video`: what is said and shown in a video."""
-
-from typing import TYPE_CHECKING, Any
+"""Job type `video`: transcribes a video and extracts its slides."""
 
 from pydantic import Field
 
-from ..errors import UnsupportedFile
-from ..file_kinds import MOVING, SOUND
-from ..handler import JobContext, handles
-from .audio import TIMEOUT
-from .documents import Document
-from .looking import Frames, Looking
-from .origins import find_recording
+from ..core.errors import UnsupportedFile
+from ..core.file_types import AUDIO_TYPES, VIDEO_TYPES
+from ..core.results import RecordingResults
+from ..jobs.handler import JobContext, handles
+from .media_pipeline import (
+    TIMEOUT,
+    Media,
+    RecordingParameters,
+    assemble_results,
+    get_transcript,
+    resolve_media,
+)
 from .parameters import LANGUAGES, OCR_LANGUAGE
-from .recorded import RecordingParameters, concluded, words_of
-from .recordings import look_into
-from .translating import check_translation
+from .slide_extraction import ExtractedSlides, SlideExtraction
+from .translation import check_translation
 
-if TYPE_CHECKING:
-    from ..processors.media.recording import Recording
-    from ..sites.media import Want
-
-#: Where listening ends and looking begins.
-HALF_PERCENT = 65
+#: Where transcription ends and slide extraction begins.
+TRANSCRIBED_PERCENT = 65
 
 
 class VideoParameters(RecordingParameters):
-    include_transcript: bool = Field(default=True, description="What is said")
-    include_frames: bool = Field(default=True, description="The slides, as pictures")
-    include_slide_text: bool = Field(default=False, description="The text of each slide, by OCR")
+    include_transcript: bool = Field(default=True, description="Transcribe the speech")
+    include_frames: bool = Field(default=True, description="Extract the slides as images")
+    include_slide_text: bool = Field(default=False, description="Read the slides by OCR")
     ocr_language: str | None = Field(default=None, pattern=LANGUAGES, description=OCR_LANGUAGE)
 
     @property
-    def is_watched(self) -> bool:
+    def needs_frames(self) -> bool:
         return self.include_frames or self.include_slide_text or not self.include_transcript
 
 
 @handles("video", VideoParameters, timeout=TIMEOUT)
-async def video(ctx: JobContext[VideoParameters]) -> dict[str, Any]:
+async def video(ctx: JobContext[VideoParameters]) -> RecordingResults:
     check_translation(ctx)
-    want: Want = "video" if ctx.parameters.is_watched else "audio"
-    kinds = MOVING if ctx.parameters.is_watched else MOVING | SOUND
-    document, origin = await find_recording(ctx, kinds, want)
-    recording = await look_into(ctx, document)
-    words, frames = None, None
+    if ctx.parameters.needs_frames:
+        media = await resolve_media(ctx, VIDEO_TYPES, "video")
+    else:
+        media = await resolve_media(ctx, VIDEO_TYPES | AUDIO_TYPES, "audio")
+    transcript = slides = None
     if ctx.parameters.include_transcript:
-        words = await words_of(ctx, document, recording, origin, last_percent=HALF_PERCENT)
-    if ctx.parameters.is_watched:
-        frames = await _frames(ctx, document, recording)
-    return await concluded(ctx, document, recording, origin, words, frames)
+        transcript = await get_transcript(ctx, media, last_percent=TRANSCRIBED_PERCENT)
+    if ctx.parameters.needs_frames:
+        slides = await _extract_slides(ctx, media)
+    return await assemble_results(ctx, media, transcript, slides)
 
 
-async def _frames(
-    ctx: JobContext[VideoParameters], document: Document, recording: "Recording"
-) -> Frames | None:
-    wish = ctx.parameters
+async def _extract_slides(ctx: JobContext[VideoParameters], media: Media) -> ExtractedSlides | None:
+    parameters, recording = ctx.parameters, media.recording
     if not recording.pictures:
-        if not wish.include_transcript:
-            raise UnsupportedFile("There are no pictures in the file")
-        await ctx.log("There are no pictures in the file, only sound")
+        if not parameters.include_transcript:
+            raise UnsupportedFile("The file has no video track")
+        await ctx.log("The file has no video track, only sound")
         return None
-    looking = Looking(
+    extraction = SlideExtraction(
         ctx=ctx,
-        document=document,
+        document=media.document,
         recording=recording,
         track=recording.pictures[0],
-        first_percent=HALF_PERCENT if wish.include_transcript else 10,
+        first_percent=TRANSCRIBED_PERCENT if parameters.include_transcript else 10,
         last_percent=90,
     )
-    return await looking.run(with_text=wish.include_slide_text, languages=wish.ocr_language)
+    return await extraction.run(
+        with_text=parameters.include_slide_text, languages=parameters.ocr_language
+    )

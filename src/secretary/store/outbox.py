@@ -1,37 +1,39 @@
-"""What a store owes the sender of webhooks: which events are due, and what became of them."""
+"""What the webhook sender asks of a store: which events are due, and how their delivery went."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
-from ..job import Delivery, Try, utc_now
+from ..core.job import Delivery, DeliveryAttempt, utc_now
 
-#: A job that is still open so long after it was added is told of for the first time.
-FIRST_SIGN = timedelta(seconds=1)
-#: Until a sender says otherwise, progress is worth an event from here on.
+#: When a job that is not finished yet sends its first progress event.
+FIRST_PROGRESS_AFTER = timedelta(seconds=1)
+#: The progress at which that event is worth sending, until the sender sets another value.
 FIRST_PERCENT = 5
+
+OwnerKind = Literal["job", "batch"]
+FinalEvent = Literal["completed", "error"]
 
 
 @dataclass(frozen=True, slots=True)
 class DueEvent:
-    """Something that a sender holds now and must tell: that a job or batch ended, or, when the
-    delivery is a `progress`, how its job is doing."""
+    """An event claimed by a sender: the end of a job or batch, or a job's progress if that is the
+    event of its delivery."""
 
-    kind: Literal["job", "batch"]
+    kind: OwnerKind
     owner_id: str
     endpoint: str
     delivery: Delivery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventsWanted:
-    """What a sender can take on now. It holds what it takes until the lease lapses: the events
-    of a sender that died are given to another."""
+class EventCapacity:
+    """What a sender can deliver now. It owns the claimed events until the lease expires."""
 
     limit: int
     per_endpoint: int
-    #: How much of `per_endpoint` is used up already.
+    #: How much of `per_endpoint` is already in use.
     busy: Mapping[str, int] = field(default_factory=dict)
     lease: timedelta
 
@@ -40,61 +42,65 @@ class EventsWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """When a job's progress is told next: at `due_at`; but once it has come to `ripe_percent`,
-    or fallen below what was told because it is tried again, at `ripe_at`."""
+class ProgressSchedule:
+    """When a job's next progress event is due: at `due_at`, or already at `early_at` if the job
+    has reached `early_percent`, or has fallen below `sent_percent` because it is retried."""
 
-    told_percent: int
-    ripe_percent: int
-    ripe_at: datetime
+    sent_percent: int
+    early_percent: int
+    early_at: datetime
     due_at: datetime
 
 
-def first_pace() -> Pace:
-    """Of a job that is new, or open again."""
-    first = utc_now() + FIRST_SIGN
-    return Pace(told_percent=0, ripe_percent=FIRST_PERCENT, ripe_at=first, due_at=first)
+def first_schedule() -> ProgressSchedule:
+    """The schedule of a job that is new or was restarted."""
+    first = utc_now() + FIRST_PROGRESS_AFTER
+    return ProgressSchedule(
+        sent_percent=0, early_percent=FIRST_PERCENT, early_at=first, due_at=first
+    )
 
 
-class Outbox(Protocol):
-    """The events of jobs and batches with a webhook. A final event is written together with the
-    final state; at most one of an owner waits to be told, and none of an earlier run."""
+class OutboxStore(Protocol):
+    """Events of jobs and batches with a webhook. A final event is written together with the final
+    state; at most one per job or batch is undelivered, and none belongs to an earlier run."""
 
-    async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
-        """Hold events that are due. Of each endpoint final ones come first, oldest first."""
+    async def claim_events(self, capacity: EventCapacity) -> list[DueEvent]:
+        """Claim due events: per endpoint final ones first, oldest first."""
         ...
 
-    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
-        """Go on holding events that take longer than their lease."""
+    async def renew_events(self, events: Sequence[DueEvent], lease: timedelta) -> None:
+        """Extend the lease of events whose delivery takes longer."""
         ...
 
-    async def settle_event(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+    async def record_delivery(
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
-        """Record a try of a final event and let go of it. It was delivered if the try was
-        answered with a 2xx; otherwise it is due again at `next_try_at`, None: never."""
+        """Record an attempt to deliver a final event and release it. After a 2xx response it is
+        delivered; otherwise it is due again at `next_try_at`, or never if that is None."""
         ...
 
-    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
-        """Record a try (None: there was none) to tell of progress and let go of it. Without a
-        pace the job's progress is not told any more."""
+    async def record_progress(
+        self, event: DueEvent, tried: DeliveryAttempt | None, schedule: ProgressSchedule | None
+    ) -> None:
+        """Record an attempt (if any) to deliver progress and release the event. Without a schedule
+        the job sends no more progress."""
         ...
 
-    async def events_due_since(self) -> datetime | None:
-        """When the event that is next was due, or will be; None: there is none."""
+    async def next_event_due_at(self) -> datetime | None:
+        """When the oldest undelivered event was or will be due; None if there is none."""
         ...
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
-        """Nothing of this endpoint is due before then, other than what is held now."""
+        """Make nothing due for this endpoint before then, except events already claimed."""
         ...
 
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
-        """Make the last final event of a job or batch due again, now and from the first try on.
+        """Make the last final event of a job or batch due now, as if never tried.
 
-        `Conflict` for any other: what it told of is gone.
+        Raises `Conflict` for any other event: what it reported is no longer true.
         """
         ...
 
 
-def succeeded(tried: Try) -> bool:
+def succeeded(tried: DeliveryAttempt) -> bool:
     return tried.status is not None and 200 <= tried.status < 300

@@ -1,4 +1,4 @@
-"""Everything a store holds in a form that belongs to none, so that it can go to another one."""
+"""Everything a store holds in a portable form, so that it can be copied to another store."""
 
 import hashlib
 import json
@@ -7,48 +7,47 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..job import Batch, Job
-from .outbox import Pace
+from ..core.job import Batch, Job
+from .outbox import ProgressSchedule
 
 Kind = Literal["jobs", "batches", "keys"]
-#: In the order in which they go: a batch comes when its jobs are there, so that nobody takes it
-#: for one that has none left; a key when what it stands for is.
+#: The order of copying: batches after their jobs, so that no batch looks empty; keys after what
+#: they refer to.
 KINDS: tuple[Kind, ...] = ("jobs", "batches", "keys")
 
-#: A store reads and takes records in groups of so many, or of fewer when they are big.
+#: Records are read and imported in groups of this many, or fewer if they are large.
 GROUP = 200
 GROUP_BYTES = 8_000_000
 
-#: The id of a job or batch; of a key its scope and itself.
+#: The id of a job or batch, or the scope and value of an idempotency key.
 RecordId = str | tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """When a webhook is to be told something; see store/outbox.py."""
+class OutboxState:
+    """The pending webhook event of a job or batch."""
 
-    #: None: there is nothing to tell.
+    #: None if no event is pending.
     due_at: datetime | None = None
-    #: It is the end that is to be told.
     final: bool = False
-    #: None: progress is not told.
-    pace: Pace | None = None
+    #: None if the job sends no progress.
+    schedule: ProgressSchedule | None = None
 
 
-NOTHING_TO_TELL = Telling()
+NO_EVENT = OutboxState()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    #: With results, logs and deliveries; the logs without the note on what was dropped.
+    #: With results, logs and deliveries; without the log's note on dropped entries.
     job: Job
     dropped_logs: int = 0
-    #: Its place in the line of its type and priority. A pending job that has none and waits for
-    #: nothing is given one where it arrives.
-    turn: int | None = None
+    #: Its position in the queue of its type and priority. A pending job that has none and waits
+    #: for nothing gets one on import.
+    position: int | None = None
     #: It waits for its batch to become active.
-    held: bool = False
-    telling: Telling = NOTHING_TO_TELL
+    paused: bool = False
+    outbox: OutboxState = NO_EVENT
 
     @property
     def record_id(self) -> str:
@@ -58,7 +57,7 @@ class JobRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
     batch: Batch
-    telling: Telling = NOTHING_TO_TELL
+    outbox: OutboxState = NO_EVENT
 
     @property
     def record_id(self) -> str:
@@ -84,51 +83,54 @@ class KeyRecord:
 Record = JobRecord | BatchRecord | KeyRecord
 
 
-class Transfer(Protocol):
-    """What a store owes to whoever copies it. Workers and their leases stay where they are: a job
-    that was being processed arrives as one whose worker is gone, and is rescued."""
+class TransferStore(Protocol):
+    """Export and import. Workers and leases are not copied: a running job arrives without its
+    worker and is rescued."""
 
     def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None
     ) -> AsyncIterator[list[Record]]:
-        """All records of a kind, or those of these ids that there are, in groups that fit into
-        memory. Jobs and batches come oldest first. Keys that have expired are left out."""
+        """Yield all records of a kind, or those with the given ids, in groups that fit into
+        memory. Jobs and batches come oldest first. Expired keys are left out."""
         ...
 
-    async def take_in(self, records: Sequence[Record]) -> set[RecordId]:
-        """Store records of one kind as they are. What has its id already stays as it is; the ids
-        of the others are given back. Each record is stored whole or not at all, so that one who
-        was interrupted can begin anew."""
+    async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
+        """Store records of one kind unchanged, skip those whose id exists, and return the ids of
+        the new ones. Each record is stored completely or not at all, so that an interrupted
+        import can be repeated."""
         ...
 
 
 def digest(record: Record) -> str:
-    """The same for two records that tell the same, whatever stores they come from."""
-    text = json.dumps(_told(record), sort_keys=True, default=str)
+    """Return a hash that is equal for equal records, whatever stores they come from."""
+    text = json.dumps(_portable(record), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _told(record: Record) -> dict[str, Any]:
+def _portable(record: Record) -> dict[str, Any]:
     match record:
-        case JobRecord(job=job, dropped_logs=dropped, turn=turn, held=held, telling=telling):
+        case JobRecord(job=job):
             document = job.model_dump(mode="json", by_alias=True)
-            return {**document, "place": [turn, held], "dropped": dropped, **_due(telling)}
-        case BatchRecord(batch=batch, telling=telling):
+            queue = [record.position, record.paused, record.dropped_logs]
+            return {**document, "queue": queue, **_portable_outbox(record.outbox)}
+        case BatchRecord(batch=batch):
             document = batch.model_dump(mode="json", by_alias=True, exclude={"counts"})
             counts = {status.value: n for status, n in batch.counts.items() if n}
-            return {**document, "counts": counts, **_due(telling)}
+            return {**document, "counts": counts, **_portable_outbox(record.outbox)}
         case KeyRecord():
             return {name: getattr(record, name) for name in KeyRecord.__slots__}
 
 
-def _due(telling: Telling) -> dict[str, Any]:
-    pace = telling.pace
-    paced = pace and [pace.told_percent, pace.ripe_percent, pace.ripe_at, pace.due_at]
-    return {"due": [telling.due_at, telling.final], "pace": paced}
+def _portable_outbox(outbox: OutboxState) -> dict[str, Any]:
+    schedule = outbox.schedule
+    times = schedule and [
+        schedule.sent_percent, schedule.early_percent, schedule.early_at, schedule.due_at,
+    ]  # fmt: skip
+    return {"due": [outbox.due_at, outbox.final], "schedule": times}
 
 
 def differs(source: Record, target: Record) -> bool:
-    """Whether something was lost on the way. A job without a place was given one."""
-    if isinstance(source, JobRecord) and isinstance(target, JobRecord) and source.turn is None:
-        target = replace(target, turn=None)
+    """Whether anything was lost in a copy. A position assigned on import does not count."""
+    if isinstance(source, JobRecord) and isinstance(target, JobRecord) and source.position is None:
+        target = replace(target, position=None)
     return digest(source) != digest(target)

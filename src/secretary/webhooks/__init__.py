@@ -1,7 +1,5 @@
-"""Tells webhooks of the progress and the end of jobs and batches: signed, retried, recorded."""
+"""Delivers events to webhooks: signed, retried, recorded."""
 
-from .breaker import BreakerOptions
-from .schedule import Schedule
-from .sender import Sender, SenderOptions
+from .sender import BreakerOptions, RetrySchedule, Sender, SenderOptions
 
-__all__ = ["BreakerOptions", "Schedule", "Sender", "SenderOptions"]
+__all__ = ["BreakerOptions", "RetrySchedule", "Sender", "SenderOptions"]

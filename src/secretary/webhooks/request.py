@@ -1,82 +1,343 @@
-"""One request to a webhook, and what came of it."""
+"""Builds the request for one webhook event (payload, headers, signature) and sends it."""
 
 import asyncio
+import base64
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from urllib.parse import quote
 
 import httpx
 
-from ..errors import AddressRefused
-from ..job import Try, utc_now
+from ..core.errors import AddressRefused, NotFound
+from ..core.http_headers import read_retry_after, webhook_signature
+from ..core.job import (
+    EMPTY_RESULTS,
+    FINAL_STATUSES,
+    Batch,
+    DeliveryAttempt,
+    Job,
+    JobStatus,
+    Webhook,
+    iso,
+    utc_now,
+)
+from ..core.json_codec import encode_in_parts, encode_strict_json
+from ..jobs.events import event_payload
 from ..network.client import Network
-from ..retry_after import read_retry_after
-from .letter import Letter
+from ..storage.artifacts import JobFiles
+from ..store.outbox import DueEvent
+from ..version import __version__
 
-#: An answer is its status. So much of the rest is read, that the connection can be used again.
-MAX_ANSWER_BYTES = 64 * 1024
-READ_SECONDS = 1.0
+SCHEMA_VERSION = 1
+WORKER = "secretary"
 
-GONE = 410
-#: With these a receiver may say when it wants to be asked again.
-THROTTLING = frozenset({429, 503})
+Phase = Literal["queued", "running", "postprocessing", "completed", "error"]
+
+MARKDOWN = frozenset({"markdown_content", "markdown_file"})
+METADATA = frozenset({"metadata"})
+
+#: Batch fields left out of the payload: internal, or still changing after the batch has ended.
+INTERNAL_BATCH_FIELDS = frozenset(
+    {"updated_at", "archived", "isActive", "access_control", "webhook", "deliveries"}
+)
+
+
+def phase_of(owner: Job | Batch) -> Phase:
+    match owner.status:
+        case JobStatus.COMPLETED:
+            return "completed"
+        case JobStatus.FAILED | JobStatus.CANCELLED:
+            return "error"
+        case JobStatus.PROCESSING if isinstance(owner, Batch) or not _is_postprocessing(owner):
+            return "running"
+        case JobStatus.PROCESSING:
+            return "postprocessing"
+        case JobStatus.PENDING:
+            return "queued"
+
+
+def _is_postprocessing(job: Job) -> bool:
+    return job.progress.step == "postprocessing"
+
+
+def body(owner: Job | Batch, webhook: Webhook, *, archive: bytes | None = None) -> bytes:
+    """The JSON body of an event."""
+    payload = (
+        job_payload(owner, webhook, archive=archive)
+        if isinstance(owner, Job)
+        else batch_payload(owner, webhook)
+    )
+    if webhook.token_in_body and webhook.token:
+        payload["callback_token"] = webhook.token
+    return encode_in_parts(payload, encode_strict_json)
+
+
+def client_id(owner: Job | Batch, webhook: Webhook) -> str:
+    """The client's own id for the job or batch if it sent one, else ours."""
+    return webhook.job_id or (owner.job_id if isinstance(owner, Job) else owner.batch_id)
+
+
+def job_payload(job: Job, webhook: Webhook, *, archive: bytes | None = None) -> dict[str, Any]:
+    phase = phase_of(job)
+    client_job_id = client_id(job, webhook)
+    ended = job.status in FINAL_STATUSES
+    results = {**EMPTY_RESULTS, **(job.results or {})}
+    data = _data(job, webhook, archive) if ended else {"progress": job.progress.percent}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "worker": WORKER,
+        "phase": phase,
+        "status": phase if ended else "processing",
+        "message": _message(job, phase),
+        "job_id": job.job_id,
+        "job_type": job.job_type,
+        "jobId": client_job_id,
+        "job": {"id": client_job_id},
+        "process": {
+            "id": job.job_id,
+            "main_processor": job.job_type,
+            "started": iso(job.processing_started_at or job.created_at),
+            "is_from_cache": bool(results.get("is_from_cache")),
+        },
+        "progress": job.progress.model_dump(),
+        "percent": job.progress.percent,
+        "data": data,
+        "results": _selected_results(results, webhook) if phase == "completed" else None,
+        # The error of an attempt that will be retried is not the job's outcome.
+        "error": job.error.model_dump(mode="json") if job.error and phase == "error" else None,
+    }
+
+
+def _message(job: Job, phase: Phase) -> str:
+    if phase == "error" and job.error is not None:
+        return job.error.message
+    return job.progress.message or phase
+
+
+def _data(job: Job, webhook: Webhook, archive: bytes | None) -> dict[str, Any] | None:
+    outcome = event_payload(job)
+    if outcome is None:
+        return None
+    data = _selected_results(outcome, webhook)
+    if archive is not None:
+        data["archive_data"] = base64.b64encode(archive).decode()
+        data["archive_filename"] = (job.results or {}).get("archive_filename")
+    return data
+
+
+def _selected_results(results: dict[str, Any], webhook: Webhook) -> dict[str, Any]:
+    """The results without the parts the webhook excludes."""
+    excluded: set[str] = set()
+    if not webhook.include_markdown:
+        excluded |= MARKDOWN
+    if not webhook.include_metadata:
+        excluded |= METADATA
+    return {key: value for key, value in results.items() if key not in excluded}
+
+
+def batch_payload(batch: Batch, webhook: Webhook) -> dict[str, Any]:
+    phase = phase_of(batch)
+    client_job_id = client_id(batch, webhook)
+    document = {
+        key: value for key, value in batch.document().items() if key not in INTERNAL_BATCH_FIELDS
+    }
+    message = f"{document['completed_jobs']} of {batch.total_jobs} jobs completed"
+    error = None
+    if phase == "error":
+        code = "BATCH_FAILED"
+        error = {"code": code, "message": "None of the jobs completed", "details": None}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "worker": WORKER,
+        "phase": phase,
+        "status": phase,
+        "message": message,
+        "job_id": None,
+        "batch_id": batch.batch_id,
+        "job_type": "batch",
+        "jobId": client_job_id,
+        "job": {"id": client_job_id},
+        "process": {
+            "id": batch.batch_id,
+            "main_processor": "batch",
+            "started": iso(batch.started_at or batch.created_at),
+            "is_from_cache": False,
+        },
+        "progress": {"step": phase, "percent": 100, "message": message},
+        "percent": 100,
+        "data": document if phase == "completed" else None,
+        "batch": document,
+        "results": None,
+        "error": error,
+    }
+
+
+MAX_ARCHIVE_BYTES = 5 * 1024 * 1024
+
+
+async def read_archive(files: JobFiles, job: Job) -> bytes | None:
+    """The job's result archive; None if there is none or it is too large to inline."""
+    try:
+        archive = await files.archive(job)
+        return await files.content(archive) if archive.size < MAX_ARCHIVE_BYTES else None
+    except NotFound:
+        return None
+
+
+#: Headers a client cannot override: that would break the request or forge its signature.
+RESERVED_HEADERS = frozenset(
+    {
+        "connection", "content-encoding", "content-length", "content-type", "expect", "host",
+        "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "webhook-id",
+        "webhook-timestamp", "webhook-signature",
+    }
+)  # fmt: skip
+
+
+def headers_for(
+    webhook: Webhook, *, message_id: str, at: datetime, body: bytes, traceparent: str | None = None
+) -> dict[str, str]:
+    headers = {
+        name.lower(): value
+        for name, value in webhook.headers.items()
+        if name.lower() not in RESERVED_HEADERS
+    }
+    headers.setdefault("user-agent", f"Secretary/{__version__}")
+    headers["content-type"] = "application/json"
+    if webhook.token:
+        headers["authorization"] = f"Bearer {webhook.token}"
+        headers["x-callback-token"] = webhook.token
+    if traceparent is not None:
+        headers["traceparent"] = traceparent
+    timestamp = str(int(at.timestamp()))
+    headers |= {"webhook-id": message_id, "webhook-timestamp": timestamp}
+    if webhook.secret:
+        headers["webhook-signature"] = webhook_signature(
+            webhook.secret, message_id, timestamp, body
+        )
+    return headers
+
+
+def encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Encode the headers as UTF-8: clients may use any text in their own headers."""
+    return [(name.encode(), value.strip().encode()) for name, value in headers.items()]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    tried: Try
+class WebhookRequest:
+    url: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+async def build_request(
+    event: DueEvent, owner: Job | Batch, webhook: Webhook, files: JobFiles
+) -> WebhookRequest:
+    archive = None
+    if isinstance(owner, Job):
+        if webhook.include_archive:  # before `filled`: the stored results name the files to pack
+            archive = await read_archive(files, owner)
+        owner = await files.filled(owner)
+    return await asyncio.to_thread(_build_request, event, owner, webhook, archive)
+
+
+def _build_request(
+    event: DueEvent, owner: Job | Batch, webhook: Webhook, archive: bytes | None
+) -> WebhookRequest:
+    """Runs in a thread: results can be tens of megabytes."""
+    content = body(owner, webhook, archive=archive)
+    headers = headers_for(
+        webhook,
+        message_id=message_id(event),
+        at=utc_now(),
+        body=content,
+        traceparent=owner.traceparent if isinstance(owner, Job) else None,
+    )
+    return WebhookRequest(url_for(owner, webhook), encode_headers(headers), content)
+
+
+def message_id(event: DueEvent) -> str:
+    """Retries of a final event share one id; every progress event has its own."""
+    delivery = event.delivery
+    if delivery.event != "progress":
+        return delivery.delivery_id
+    return f"{delivery.delivery_id}-{delivery.tried + 1}"
+
+
+def url_for(owner: Job | Batch, webhook: Webhook) -> str:
+    return webhook.url.replace("{jobId}", quote(client_id(owner, webhook), safe=""))
+
+
+#: Only the status matters. This much of the body is read so that the connection can be reused.
+MAX_RESPONSE_BYTES = 64 * 1024
+RESPONSE_READ_TIMEOUT = 1.0
+
+GONE = 410
+#: Statuses whose `Retry-After` header is honoured.
+THROTTLING_STATUSES = frozenset({429, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryResult:
+    attempt: DeliveryAttempt
     retry_after: timedelta | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Whether the endpoint works, whatever it thinks of this request."""
-        return self.tried.status is not None and self.tried.status < 500
+        """Whether the endpoint responded, even if it rejected this request."""
+        return self.attempt.status is not None and self.attempt.status < 500
 
 
 async def post(
     client: httpx.AsyncClient,
     network: Network,
-    letter: Letter,
+    request: WebhookRequest,
     *,
     limit: timedelta,
-) -> Answer:
-    """Never raises, and tells nothing of what was sent: the errors of others may quote it."""
+) -> DeliveryResult:
+    """Send the request. Never raises; recorded errors are generic, because library errors may
+    quote the request."""
     at, started = utc_now(), time.perf_counter()
     status: int | None = None
     error: str | None = None
     retry_after: timedelta | None = None
     try:
-        network.check(letter.url, https_only=True)
+        network.check(request.url, https_only=True)
         async with asyncio.timeout(limit.total_seconds()):
-            request = client.build_request(
-                "POST", letter.url, headers=letter.headers, content=letter.body
+            outgoing = client.build_request(
+                "POST", request.url, headers=request.headers, content=request.body
             )
-            response = await client.send(request, stream=True, follow_redirects=False)
+            response = await client.send(outgoing, stream=True, follow_redirects=False)
         status = response.status_code
-        if status in THROTTLING:
+        if status in THROTTLING_STATUSES:
             retry_after = read_retry_after(response.headers.get("retry-after"), at)
-        await _finish(response)
+        await _drain(response)
     except (TimeoutError, httpx.TimeoutException):
         error = "timed out"
     except AddressRefused:
-        error = "the address is refused"
+        error = "address not allowed"
     except httpx.ConnectError:
-        error = "no connection"
+        error = "connection failed"
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
-        error = f"the request failed ({type(problem).__name__})"
+        error = f"request failed ({type(problem).__name__})"
     duration = round((time.perf_counter() - started) * 1000)
-    return Answer(Try(at=at, status=status, error=error, duration_ms=duration), retry_after)
+    return DeliveryResult(
+        DeliveryAttempt(at=at, status=status, error=error, duration_ms=duration), retry_after
+    )
 
 
-async def _finish(response: httpx.Response) -> None:
+async def _drain(response: httpx.Response) -> None:
     size = 0
     try:
         with suppress(TimeoutError, httpx.HTTPError):
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(RESPONSE_READ_TIMEOUT):
                 async for part in response.aiter_raw():
                     size += len(part)
-                    if size > MAX_ANSWER_BYTES:
+                    if size > MAX_RESPONSE_BYTES:
                         break
     finally:
         await response.aclose()

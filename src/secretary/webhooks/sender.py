@@ -1,4 +1,4 @@
-"""Sends the events that are due: as many at once as the receivers and the limits allow."""
+"""Delivers due webhook events concurrently, with retries and a circuit breaker per endpoint."""
 
 import asyncio
 import logging
@@ -8,22 +8,111 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import httpx
 
-from ..errors import NotFound, StoreUnavailable
-from ..files import JobFiles
-from ..job import FINAL, Batch, Job, Try, Webhook, utc_now
+from ..core.errors import NotFound, StoreUnavailable
+from ..core.job import FINAL_STATUSES, Batch, DeliveryAttempt, Job, Webhook, utc_now
 from ..network.client import Network
-from ..store import JobStore
-from ..store.outbox import DueEvent, EventsWanted, Pace, succeeded
-from .breaker import BreakerOptions, Breakers
-from .letter import write
-from .payload import phase_of
-from .request import GONE, Answer, post
-from .schedule import Schedule
+from ..storage.artifacts import JobFiles
+from ..store import Store
+from ..store.outbox import DueEvent, EventCapacity, ProgressSchedule, succeeded
+from .request import GONE, DeliveryResult, build_request, phase_of, post
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySchedule:
+    """Exponential-like backoff over a day; `jitter` spreads the retries of events that failed
+    together."""
+
+    waits: tuple[timedelta, ...] = (
+        timedelta(seconds=5),
+        timedelta(seconds=30),
+        timedelta(minutes=5),
+        timedelta(minutes=30),
+        timedelta(hours=2),
+        timedelta(hours=5),
+        timedelta(hours=7),
+        timedelta(hours=9),
+    )
+    window: timedelta = timedelta(hours=24)
+    jitter: float = 0.1
+
+    def next_attempt(
+        self, attempts: int, *, since: datetime, now: datetime, retry_after: timedelta | None = None
+    ) -> datetime | None:
+        """When to retry after this many attempts, the last of which failed; None to give up.
+
+        A receiver's `Retry-After` is honoured within the window.
+        """
+        end = since + self.window
+        if attempts > len(self.waits) or now >= end:
+            return None
+        wait = self.waits[attempts - 1] * random.uniform(1 - self.jitter, 1 + self.jitter)
+        return min(now + max(wait, retry_after or wait), end)
+
+
+MAX_ENDPOINTS_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerOptions:
+    failures: int = 5
+    pause: timedelta = timedelta(seconds=30)
+    max_pause: timedelta = timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    failures: int = 0
+    pauses: int = 0
+    paused_until: float = 0.0
+
+
+class CircuitBreakers:
+    """Circuit breakers by endpoint. Consecutive failures open the circuit for a pause; then a
+    single probe is sent, and if it fails too, the next pause is twice as long.
+
+    State is kept per process: each process finds out for itself.
+    """
+
+    def __init__(
+        self, options: BreakerOptions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._failing: dict[str, _Endpoint] = {}
+
+    def allowed(self, endpoint: str, limit: int) -> int:
+        """How many requests may be in flight to this endpoint, at most `limit`."""
+        state = self._failing.get(endpoint)
+        if state is None or not state.pauses:
+            return limit
+        return 0 if self._clock() < state.paused_until else min(1, limit)
+
+    @property
+    def failing(self) -> list[str]:
+        return list(self._failing)
+
+    def succeeded(self, endpoint: str) -> None:
+        self._failing.pop(endpoint, None)
+
+    def failed(self, endpoint: str) -> timedelta | None:
+        """Record a failure; returns the pause it starts, if any."""
+        if len(self._failing) >= MAX_ENDPOINTS_REMEMBERED:
+            self._failing.clear()
+        state = self._failing.setdefault(endpoint, _Endpoint())
+        state.failures += 1
+        now = self._clock()
+        if state.failures < self._options.failures or now < state.paused_until:
+            return None
+        pause: timedelta = min(self._options.pause * 2**state.pauses, self._options.max_pause)
+        state.pauses = min(state.pauses + 1, 30)
+        state.paused_until = now + pause.total_seconds()
+        return pause
+
 
 logger = logging.getLogger(__name__)
 
@@ -33,69 +122,69 @@ class SenderOptions:
     in_flight: int = 64
     per_endpoint: int = 8
     timeout: timedelta = timedelta(seconds=30)
-    #: Progress is no longer of interest so soon, and the end of the job may be waiting behind it.
+    #: Shorter: progress is soon outdated, and the final event may be waiting behind it.
     progress_timeout: timedelta = timedelta(seconds=10)
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: RetrySchedule = field(default_factory=RetrySchedule)
     breaker: BreakerOptions = field(default_factory=BreakerOptions)
     progress_every: timedelta = timedelta(seconds=1)
     progress_step: int = 5
     heartbeat: timedelta = timedelta(seconds=60)
     poll_every: timedelta = timedelta(seconds=1)
-    #: After a sender died, its events are sent by another when this time is over.
+    #: How long a sender owns an event; after its death another sender takes over.
     lease: timedelta = timedelta(seconds=10)
-    #: What is on its way when the sender stops gets so long to arrive.
+    #: How long requests in flight may take to complete at shutdown.
     grace: timedelta = timedelta(seconds=5)
 
 
 @dataclass(slots=True)
-class _Sending:
+class _Delivery:
     event: DueEvent
-    held_at: float = field(default_factory=time.monotonic)
-    #: The request, while there is one.
-    request: asyncio.Task[Answer] | None = None
+    leased_at: float = field(default_factory=time.monotonic)
+    #: The request in flight, if any.
+    request: asyncio.Task[DeliveryResult] | None = None
 
 
 class Sender:
-    """Any number of processes may send: each event is held by one of them at a time."""
+    """Delivers events. Any number of processes may run one: an event is leased to one at a time."""
 
     def __init__(
         self,
-        store: JobStore,
+        store: Store,
         network: Network,
         files: JobFiles,
         options: SenderOptions,
     ) -> None:
-        #: Called after each try, with the event and whether it was delivered: for who counts them.
-        self.told: Callable[[str, bool], None] = lambda event, delivered: None
+        #: Called after each attempt with the event's name and whether it was delivered.
+        self.on_attempt: Callable[[str, bool], None] = lambda event, delivered: None
         self._store = store
         self._network = network
         self._files = files
         self._options = options
-        self._breakers = Breakers(options.breaker)
-        self._sending: dict[str, _Sending] = {}
+        self._breakers = CircuitBreakers(options.breaker)
+        self._sending: dict[str, _Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._stopping = asyncio.Event()
 
-    def poke(self, ended: str | None = None) -> None:
-        """There may be something to send. When a job has ended, its progress is old news."""
+    def wake(self, ended: str | None = None) -> None:
+        """Look for due events now. Progress of a job that has `ended` is no longer sent."""
         sending = self._sending.get(ended) if ended is not None else None
         if sending is not None and sending.event.delivery.event == "progress" and sending.request:
             sending.request.cancel()
-        self._news.set()
+        self._wakeup.set()
 
     def stop(self) -> None:
-        """Send what is due now, then end; the rest is for others, or for later."""
+        """Send what is due now, then stop; the rest stays in the outbox."""
         self._stopping.set()
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         async with self._network.client(timeout=self._options.timeout.total_seconds()) as client:
             try:
                 while not self._stopping.is_set():
-                    self._news.clear()
+                    self._wakeup.clear()
                     if not await self._send_due(client):
-                        await self._wait_for_news()
+                        await self._wait_for_wakeup()
                 await self._send_due(client)
                 await self._wait_for_tasks()
             finally:
@@ -103,53 +192,52 @@ class Sender:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _wait_for_news(self) -> None:
-        # Not all processes at the same moment.
+    async def _wait_for_wakeup(self) -> None:
+        # Jittered, so that processes do not poll at the same moment.
         seconds = self._options.poll_every.total_seconds() * random.uniform(0.8, 1.2)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._wakeup.wait()
 
     async def _wait_for_tasks(self) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._options.grace.total_seconds())
 
     async def _send_due(self, client: httpx.AsyncClient) -> bool:
-        """Start to send what is due; says whether there was anything."""
+        """Start sending what is due; returns whether anything was."""
         try:
-            await self._keep_holding()
+            await self._extend_leases()
             events = await self._take()
         except StoreUnavailable as error:
-            logger.error("Cannot look for events to send, will try again: %s", error)
+            logger.error("Could not read due webhook events; retrying: %s", error)
             return False
         except Exception:
-            logger.exception("Looking for events to send broke, will try again")
+            logger.exception("Unexpected error while reading due webhook events; retrying")
             return False
         for event in events:
             if event.owner_id in self._sending:
-                continue  # its lease lapsed while the store was away; one of them is enough
-            sending = self._sending[event.owner_id] = _Sending(event)
+                continue  # leased again after a store outage; already being sent
+            sending = self._sending[event.owner_id] = _Delivery(event)
             task = asyncio.create_task(self._send(client, sending), name=event.owner_id)
             self._tasks.add(task)
             task.add_done_callback(partial(self._sent, event))
         return bool(events)
 
-    async def _keep_holding(self) -> None:
+    async def _extend_leases(self) -> None:
         lease = self._options.lease.total_seconds()
         now = time.monotonic()
-        held = [one for one in self._sending.values() if not self._is_old_news(one)]
-        slow = [one for one in held if now - one.held_at > lease / 3]
+        leased = [one for one in self._sending.values() if not self._is_stale(one)]
+        slow = [one for one in leased if now - one.leased_at > lease / 3]
         if slow:
-            await self._store.hold_events([one.event for one in slow], self._options.lease)
+            await self._store.renew_events([one.event for one in slow], self._options.lease)
             for one in slow:
-                one.held_at = now
+                one.leased_at = now
 
-    def _is_old_news(self, sending: _Sending) -> bool:
-        """Progress that is not held any more, because this process was stopped for a while:
-        another may have told meanwhile that the job ended. An end is never old."""
-        silent = time.monotonic() - sending.held_at
-        is_held = silent < self._options.lease.total_seconds()
-        return sending.event.delivery.event == "progress" and not is_held
+    def _is_stale(self, sending: _Delivery) -> bool:
+        """Whether the lease of a progress event lapsed, say because this process was suspended:
+        another sender may have delivered the final event meanwhile. Final events never go stale."""
+        is_leased = time.monotonic() - sending.leased_at < self._options.lease.total_seconds()
+        return sending.event.delivery.event == "progress" and not is_leased
 
     async def _take(self) -> list[DueEvent]:
         options = self._options
@@ -160,60 +248,62 @@ class Sender:
         for endpoint in self._breakers.failing:
             allowed = self._breakers.allowed(endpoint, options.per_endpoint)
             busy[endpoint] += options.per_endpoint - allowed
-        wanted = EventsWanted(
+        wanted = EventCapacity(
             limit=limit, per_endpoint=options.per_endpoint, busy=busy, lease=options.lease
         )
-        return await self._store.take_events(wanted)
+        return await self._store.claim_events(wanted)
 
     def _sent(self, event: DueEvent, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._sending.pop(event.owner_id, None)
-        self._news.set()  # there is room for another
+        self._wakeup.set()  # a slot is free
 
-    async def _send(self, client: httpx.AsyncClient, sending: _Sending) -> None:
-        """Whatever happens here must not end the sender; what is not recorded is sent again."""
+    async def _send(self, client: httpx.AsyncClient, sending: _Delivery) -> None:
+        """Errors must not stop the sender; an event without a recorded outcome is sent again."""
         event = sending.event
         try:
-            await self._tell(client, sending)
+            await self._deliver(client, sending)
         except NotFound:
-            pass  # it was deleted, and its events with it
+            pass  # deleted meanwhile, with its events
         except StoreUnavailable as error:
-            logger.error("Cannot record an event of %s: %s", event.owner_id, error)
+            logger.error("Could not record a webhook event of %s: %s", event.owner_id, error)
         except Exception:
-            logger.exception("Sending an event of %s broke", event.owner_id)
+            logger.exception("Unexpected error while sending a webhook event of %s", event.owner_id)
             with suppress(StoreUnavailable):
                 await self._record_broken(event)
 
     async def _record_broken(self, event: DueEvent) -> None:
-        tried = Try(at=utc_now(), error="internal error", duration_ms=0)
+        attempt = DeliveryAttempt(at=utc_now(), error="internal error", duration_ms=0)
         if event.delivery.event == "progress":
-            await self._store.pace_event(event, tried, None)
+            await self._store.record_progress(event, attempt, None)
         else:
-            await self._record(event, tried, retry_after=None)
+            await self._record(event, attempt, retry_after=None)
 
-    async def _tell(self, client: httpx.AsyncClient, sending: _Sending) -> None:
+    async def _deliver(self, client: httpx.AsyncClient, sending: _Delivery) -> None:
         event = sending.event
         owner = await self._owner(event)
-        is_end = event.delivery.event != "progress"
+        is_final = event.delivery.event != "progress"
         webhook = owner.webhook
-        wanted = webhook is not None and (is_end or webhook.wants(phase_of(owner)))
-        if webhook is None or not wanted or is_end != (owner.status in FINAL):
-            # Things have moved on since it was taken.
-            await self._store.pace_event(event, None, self._pace(owner))
+        wanted = webhook is not None and (is_final or webhook.wants(phase_of(owner)))
+        if webhook is None or not wanted or is_final != (owner.status in FINAL_STATUSES):
+            # The job has moved on since the event was leased.
+            await self._store.record_progress(event, None, self._progress_schedule(owner))
             return
-        answer = await self._request(client, sending, owner, webhook)
-        if answer is None:
-            await self._store.pace_event(event, None, self._pace(owner))
+        result = await self._request(client, sending, owner, webhook)
+        if result is None:
+            await self._store.record_progress(event, None, self._progress_schedule(owner))
             return
-        self.told(event.delivery.event, succeeded(answer.tried))
-        pause = self._judge(event.endpoint, answer)
-        if is_end:
-            await self._record(event, answer.tried, retry_after=answer.retry_after)
+        self.on_attempt(event.delivery.event, succeeded(result.attempt))
+        pause = self._update_breaker(event.endpoint, result)
+        if is_final:
+            await self._record(event, result.attempt, retry_after=result.retry_after)
         else:
-            pace = None if answer.tried.status == GONE else self._pace(owner)
-            await self._store.pace_event(event, answer.tried, pace)
+            pace = None if result.attempt.status == GONE else self._progress_schedule(owner)
+            await self._store.record_progress(event, result.attempt, pace)
         if pause is not None:
-            logger.warning("%s fails again and again; a pause of %s", event.endpoint, pause)
+            logger.warning(
+                "Webhook endpoint %s keeps failing; pausing for %s", event.endpoint, pause
+            )
             await self._store.postpone_events(event.endpoint, utc_now() + pause)
 
     async def _owner(self, event: DueEvent) -> Job | Batch:
@@ -221,30 +311,30 @@ class Sender:
             return await self._store.get(event.owner_id)
         return await self._store.get_batch(event.owner_id)
 
-    def _pace(self, owner: Job | Batch) -> Pace | None:
+    def _progress_schedule(self, owner: Job | Batch) -> ProgressSchedule | None:
         if isinstance(owner, Batch) or owner.webhook is None or not owner.webhook.wants_progress:
             return None
         now = utc_now()
         percent = owner.progress.percent
-        return Pace(
-            told_percent=percent,
-            ripe_percent=percent + self._options.progress_step,
-            ripe_at=now + self._options.progress_every,
+        return ProgressSchedule(
+            sent_percent=percent,
+            early_percent=percent + self._options.progress_step,
+            early_at=now + self._options.progress_every,
             due_at=now + self._options.heartbeat,
         )
 
     async def _request(
-        self, client: httpx.AsyncClient, sending: _Sending, owner: Job | Batch, webhook: Webhook
-    ) -> Answer | None:
-        """The answer; None when the request was given up because its job ended, or may have."""
+        self, client: httpx.AsyncClient, sending: _Delivery, owner: Job | Batch, webhook: Webhook
+    ) -> DeliveryResult | None:
+        """Returns None if the request was abandoned because its job has ended, or may have."""
         event = sending.event
-        is_end = event.delivery.event != "progress"
-        letter = await write(event, owner, webhook, self._files)
-        limit = self._options.timeout if is_end else self._options.progress_timeout
-        if self._is_old_news(sending):
+        is_final = event.delivery.event != "progress"
+        outgoing = await build_request(event, owner, webhook, self._files)
+        limit = self._options.timeout if is_final else self._options.progress_timeout
+        if self._is_stale(sending):
             return None
         request = sending.request = asyncio.create_task(
-            post(client, self._network, letter, limit=limit)
+            post(client, self._network, outgoing, limit=limit)
         )
         try:
             await asyncio.wait({request})
@@ -252,23 +342,29 @@ class Sender:
             request.cancel()
         return None if request.cancelled() else request.result()
 
-    def _judge(self, endpoint: str, answer: Answer) -> timedelta | None:
-        """The pause that the endpoint needs now, if it does."""
-        if answer.is_alive:
+    def _update_breaker(self, endpoint: str, result: DeliveryResult) -> timedelta | None:
+        """Update the circuit breaker; returns the pause it starts, if any."""
+        if result.is_alive:
             self._breakers.succeeded(endpoint)
             return None
         return self._breakers.failed(endpoint)
 
-    async def _record(self, event: DueEvent, tried: Try, *, retry_after: timedelta | None) -> None:
+    async def _record(
+        self, event: DueEvent, attempt: DeliveryAttempt, *, retry_after: timedelta | None
+    ) -> None:
         delivery = event.delivery
         next_try_at = None
-        if not succeeded(tried) and tried.status != GONE:
-            next_try_at = self._options.schedule.next_try(
+        if not succeeded(attempt) and attempt.status != GONE:
+            next_try_at = self._options.schedule.next_attempt(
                 delivery.tried + 1,
                 since=delivery.replayed_at or delivery.created_at,
                 now=utc_now(),
                 retry_after=retry_after,
             )
             if next_try_at is None:
-                logger.warning("Gave up telling %s how %s ended", event.endpoint, event.owner_id)
-        await self._store.settle_event(event, tried, next_try_at=next_try_at)
+                logger.warning(
+                    "Giving up on delivering to %s the final event of %s",
+                    event.endpoint,
+                    event.owner_id,
+                )
+        await self._store.record_delivery(event, attempt, next_try_at=next_try_at)

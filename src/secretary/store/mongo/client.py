@@ -1,13 +1,26 @@
 """Connects to a MongoDB by the address that an operator gives."""
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from pymongo import AsyncMongoClient
-from pymongo.errors import PyMongoError
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    ExecutionTimeout,
+    NetworkTimeout,
+    NotPrimaryError,
+    OperationFailure,
+    PyMongoError,
+    WTimeoutError,
+)
 from pymongo.uri_parser import parse_uri
 
-from ...errors import StoreUnavailable
+from ...core.errors import StoreUnavailable
 from .schema import Document
 
 #: What the driver does unless the address says otherwise.
@@ -40,3 +53,132 @@ def _address_of(url: str) -> str:
         return urlsplit(url).hostname or "an unnamed host"
     nodes: list[tuple[str, int | None]] = parse_uri(url)["nodelist"]
     return ",".join(host if port is None else f"{host}:{port}" for host, port in nodes)
+
+
+T = TypeVar("T")
+
+
+class Calls:
+    """Calls of several steps, which go on to their end though their caller has given up."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def run(self, call: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(call)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        with cancellable():
+            return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.remove(task)
+        if not task.cancelled():
+            task.exception()  # its caller may not be there any more to hear of it
+
+
+@contextmanager
+def cancellable() -> Iterator[None]:
+    """Cancel the task after all if it was asked to end in here and went on.
+
+    Before Python 3.12 `asyncio.wait_for`, which the driver uses for each message, forgets a
+    cancellation that comes just when it has its result.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    yield
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+
+
+NOT_ALLOWED = (13, 18)  # Unauthorized, AuthenticationFailed
+DISK_FULL = 14031
+
+
+@contextmanager
+def translated(address: str) -> Iterator[None]:
+    """Every error of the driver becomes one of ours, and none tells a password."""
+    try:
+        with cancellable():
+            yield
+    except PyMongoError as error:
+        # An error of many writes carries all they wrote, which no log should show.
+        cause = None if isinstance(error, BulkWriteError) else error
+        raise _unavailable(error, address) from cause
+
+
+def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
+    match error:
+        case WTimeoutError() | ExecutionTimeout() | NetworkTimeout():
+            text = "it did not answer in time"
+        case NotPrimaryError():
+            text = "it has no primary now"
+        case ConnectionFailure():
+            text = "it does not answer (does it run, is its address right, may we reach it?)"
+        case OperationFailure(code=code) if code in NOT_ALLOWED:
+            text = "it refuses the user or password, or the user may not do this"
+        case OperationFailure(code=code) if code == DISK_FULL:
+            text = "there is no space left on its disk"
+        case BulkWriteError(details={"writeErrors": [{"errmsg": str(reason)}, *_]}):
+            text = reason
+        case BulkWriteError():
+            text = "it did not confirm in time what was written"
+        case OperationFailure(details={"errmsg": str(reason)}):
+            text = reason
+        case DocumentTooLarge():
+            text = "a document is larger than it takes"
+        case _:
+            text = f"{type(error).__name__}: {error}"
+    return StoreUnavailable(f"The MongoDB at {address} cannot be used: {text}")
+
+
+R = TypeVar("R")
+
+MAX_GROUP = 512
+
+
+class Group(Generic[T, R]):
+    """While one group is written, the next one gathers: a busy store makes its groups bigger.
+
+    A caller that gives up changes nothing: what it asked for is written all the same.
+    """
+
+    def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]]) -> None:
+        self._write = write
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def call(self, item: T) -> R:
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._run())
+        return await future
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            await self._writing
+
+    async def _run(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+            answers: Sequence[R | Exception]
+            try:
+                answers = await self._write([item for item, _ in group])
+            except Exception as error:  # whatever it is, it belongs to those who wait
+                answers = [error] * len(group)
+            for (_, future), answer in zip(group, answers, strict=True):
+                _answer(future, answer)
+        self._writing = None
+
+
+def _answer(future: asyncio.Future[R], answer: R | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -5,13 +5,28 @@ ends a job and makes its event due.
 has nothing to tell has none. `pace` is how progress is told (see store/outbox.py).
 """
 
+import asyncio
+import random
+from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
-from ...job import Webhook
-from ..outbox import Pace, first_pace
-from .rows import moment, new_delivery, stamp, webhook_from
-from .schema import Database, Document
+from ...core.errors import Conflict, NotFound
+from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, Webhook, utc_now
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
+from .rows import (
+    HIDDEN,
+    UNENDED,
+    deliveries_from,
+    moment,
+    new_delivery,
+    now_stamp,
+    stamp,
+    webhook_from,
+)
+from .schema import MAX_PAST_BYTES, Database, Document, Documents, shortened
 
 #: A job or batch that is restarted again and again keeps this many deliveries, the last ones.
 MAX_DELIVERIES_KEPT = 4
@@ -27,25 +42,25 @@ def first_sign(webhook: Webhook | None) -> Document:
     """The fields of a job that is new, or open again, by which its progress will be told."""
     if webhook is None or not webhook.wants_progress:
         return {}
-    pace = first_pace()
+    pace = first_schedule()
     due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
     return {"outbox": due, "pace": pace_to(pace)}
 
 
-def pace_to(pace: Pace) -> Document:
+def pace_to(pace: ProgressSchedule) -> Document:
     return {
-        "told_percent": pace.told_percent,
-        "ripe_percent": pace.ripe_percent,
-        "ripe_at": stamp(pace.ripe_at),
+        "told_percent": pace.sent_percent,
+        "ripe_percent": pace.early_percent,
+        "ripe_at": stamp(pace.early_at),
         "due_at": stamp(pace.due_at),
     }
 
 
-def pace_from(stored: Document) -> Pace:
-    return Pace(
-        told_percent=stored["told_percent"],
-        ripe_percent=stored["ripe_percent"],
-        ripe_at=moment(stored["ripe_at"]),
+def pace_from(stored: Document) -> ProgressSchedule:
+    return ProgressSchedule(
+        sent_percent=stored["told_percent"],
+        early_percent=stored["ripe_percent"],
+        early_at=moment(stored["ripe_at"]),
         due_at=moment(stored["due_at"]),
     )
 
@@ -102,3 +117,257 @@ async def note_progress(db: Database, before: Document, percent: int) -> None:
             {"_id": before["_id"], "outbox.final": False, "pace": pace},
             {"$set": {"outbox.due_at": pace["ripe_at"]}},
         )
+
+
+Kind = Literal["job", "batch"]
+
+
+async def take(db: Database, wanted: EventCapacity) -> list[DueEvent]:
+    taken: list[DueEvent] = []
+    kinds: tuple[tuple[Kind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
+    for kind, documents in kinds:
+        busy = Counter(wanted.busy) + Counter(event.endpoint for event in taken)
+        left = replace(wanted, limit=wanted.limit - len(taken), busy=busy)
+        taken += await _take(documents, kind, left)
+    return taken
+
+
+async def _take(documents: Documents, kind: Kind, wanted: EventCapacity) -> list[DueEvent]:
+    now = now_stamp()
+    if wanted.limit <= 0 or await documents.find_one(**any_due(now)) is None:
+        return []
+    known = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
+    endpoints = [endpoint for endpoint in known if wanted.room(endpoint) > 0]
+    random.shuffle(endpoints)  # none is always the last to get a place
+    found: list[Document] = []
+    for endpoint in endpoints:
+        room = min(wanted.room(endpoint), wanted.limit - len(found))
+        if room > 0:
+            found += await documents.find(**due_events(endpoint, now, room)).to_list()
+    until = stamp(utc_now() + wanted.lease)
+    taken = await asyncio.gather(*(_hold(documents, kind, one, until) for one in found))
+    return [event for event in taken if event is not None]
+
+
+def any_due(now: str) -> Document:
+    return {
+        "filter": {"outbox.due_at": {"$lte": now}},
+        "projection": {"_id": 1},
+        "hint": "outbox_due",
+    }
+
+
+def due_events(endpoint: str, now: str, limit: int) -> Document:
+    # What is held and due is few: an end that came while its job's progress was being told.
+    return {
+        "filter": {
+            "outbox.endpoint": endpoint,
+            "outbox.due_at": {"$lte": now},
+            "outbox.held_until": {"$not": {"$gt": now}},
+            "status": {"$nin": HIDDEN},
+        },
+        "projection": {"outbox": 1, "deliveries": 1, "told": 1, "status": 1},
+        "sort": [("outbox.final", -1), ("outbox.due_at", 1)],
+        "limit": limit,
+        "hint": "outbox",
+    }
+
+
+async def _hold(documents: Documents, kind: Kind, found: Document, until: str) -> DueEvent | None:
+    """Hold what was found, if it has not changed meanwhile."""
+    update: Document = {"$set": {"outbox.held_until": until, "outbox.due_at": until}}
+    delivery = _to_tell(found)
+    if delivery is None and found.get("status") in UNENDED:
+        stored = new_delivery("progress", now_stamp())
+        update |= pushed(stored)
+        fields = {"deliveries": [stored], "told": found.get("told", 0) + 1}
+        (delivery,) = deliveries_from(fields)
+    due = found["outbox"]
+    unchanged = {
+        "_id": found["_id"],
+        "status": found.get("status"),
+        "outbox.due_at": due["due_at"],
+        "outbox.held_until": due.get("held_until"),
+    }
+    if delivery is None:
+        await documents.update_one(unchanged, _let_go(due["endpoint"]))
+        return None
+    held = await documents.update_one(unchanged, update)
+    if not held.matched_count:
+        return None
+    return DueEvent(kind, found["_id"], due["endpoint"], delivery)
+
+
+def _to_tell(document: Document) -> Delivery | None:
+    """The end that is to be told, or the entry for the progress of this run if there is one."""
+    deliveries = deliveries_from(document)
+    for delivery in deliveries:
+        if delivery.next_try_at is not None:
+            return delivery
+    if document.get("status") in UNENDED and deliveries and deliveries[-1].event == "progress":
+        return deliveries[-1]
+    return None
+
+
+async def hold(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
+    until = stamp(utc_now() + lease)
+    for documents in (db.jobs, db.batches):
+        ids = [event.owner_id for event in events if _documents(db, event) is documents]
+        if ids:
+            await documents.update_many(
+                {"_id": {"$in": ids}, "outbox.held_until": {"$gt": ""}},
+                {"$set": {"outbox.held_until": until, "outbox.due_at": until}},
+            )
+
+
+def _documents(db: Database, event: DueEvent) -> Documents:
+    return db.jobs if event.kind == "job" else db.batches
+
+
+async def settle(
+    db: Database, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
+) -> None:
+    delivered = succeeded(tried)
+    again = None if delivered or next_try_at is None else stamp(next_try_at)
+    # One that was withdrawn meanwhile stays so.
+    waits = {"$gt": ["$$this.next_try_at", None]}
+    changes: Document = {"next_try_at": {"$cond": [waits, again, None]}}
+    if delivered:
+        changes["delivered_at"] = now_stamp()
+    await _documents(db, event).update_one(
+        {"_id": event.owner_id}, [_with_try(event, tried, changes), *_let_go(event.endpoint)]
+    )
+
+
+async def pace(
+    db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
+) -> None:
+    stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
+    stages.append({"$set": {"pace": pace_to(pace)}} if pace else {"$unset": "pace"})
+    await _documents(db, event).update_one(
+        {"_id": event.owner_id}, [*stages, *_let_go(event.endpoint)]
+    )
+
+
+def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Document:
+    """The stage that adds a try to a delivery and makes these changes to it. The last run keeps
+    its tries, earlier deliveries one of them: the document must stay small."""
+    stored = tried.model_dump(mode="json", exclude_none=True)
+    if tried.error is not None:
+        stored["error"] = shortened(tried.error, MAX_PAST_BYTES)
+    new = {"$literal": stored}
+    tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
+    changes = changes | {
+        "tried": {"$add": [{"$ifNull": ["$$this.tried", 0]}, 1]},
+        "tries": {"$slice": [tries, -MAX_DELIVERY_ATTEMPTS_KEPT]},
+    }
+    is_it = {"$eq": ["$$this.delivery_id", event.delivery.delivery_id]}
+    of_last_run = {"$slice": [{"$ifNull": ["$deliveries.delivery_id", []]}, -2]}
+    kept = {"$cond": [{"$in": ["$$this.delivery_id", of_last_run]}, MAX_DELIVERY_ATTEMPTS_KEPT, 1]}
+    past = {"tries": {"$slice": [{"$ifNull": ["$$this.tries", []]}, {"$multiply": [kept, -1]}]}}
+    changed = {"$mergeObjects": ["$$this", {"$cond": [is_it, changes, past]}]}
+    deliveries = {"$ifNull": ["$deliveries", []]}
+    return {"$set": {"deliveries": {"$map": {"input": deliveries, "in": changed}}}}
+
+
+def _let_go(endpoint: str) -> list[Document]:
+    """The stages that find out when the next event is due, now that nobody holds this one."""
+    waiting = {
+        "$filter": {
+            "input": {"$ifNull": ["$deliveries", []]},
+            "cond": {"$gt": ["$$this.next_try_at", None]},
+        }
+    }
+    is_open = {"$and": [{"$in": ["$status", UNENDED]}, {"$gt": ["$pace.due_at", None]}]}
+    is_ripe = {
+        "$or": [
+            {"$gte": ["$progress.percent", "$pace.ripe_percent"]},
+            {"$lt": ["$progress.percent", "$pace.told_percent"]},
+        ]
+    }
+    earlier = {"$min": ["$pace.ripe_at", "$pace.due_at"]}
+    progress = {"final": False, "due_at": {"$cond": [is_ripe, earlier, "$pace.due_at"]}}
+    end = {"final": True, "due_at": "$$end.next_try_at"}
+    due = {
+        "$let": {
+            "vars": {"end": {"$arrayElemAt": [waiting, 0]}},
+            "in": {
+                "$cond": [
+                    {"$gt": ["$$end.next_try_at", None]},
+                    end,
+                    {"$cond": [is_open, progress, None]},
+                ]
+            },
+        }
+    }
+    filled = {"$mergeObjects": [{"endpoint": {"$literal": endpoint}}, "$due"]}
+    return [
+        {"$set": {"due": due}},
+        {"$unset": "outbox"},  # else the old one's fields would stay
+        {"$set": {"outbox": {"$cond": [{"$eq": ["$due", None]}, "$$REMOVE", filled]}}},
+        {"$unset": "due"},
+    ]
+
+
+async def due_since(db: Database) -> datetime | None:
+    firsts = [
+        await documents.find_one(
+            {"outbox.due_at": {"$exists": True}},
+            {"outbox.due_at": 1},
+            sort=[("outbox.due_at", 1)],
+            hint="outbox_due",
+        )
+        for documents in (db.jobs, db.batches)
+    ]
+    return min((moment(first["outbox"]["due_at"]) for first in firsts if first), default=None)
+
+
+async def postpone(db: Database, endpoint: str, until: datetime) -> None:
+    for documents in (db.jobs, db.batches):
+        await documents.update_many(
+            {
+                "outbox.endpoint": endpoint,
+                "outbox.due_at": {"$lt": stamp(until)},
+                "outbox.held_until": {"$not": {"$gt": now_stamp()}},
+            },
+            {"$set": {"outbox.due_at": stamp(until)}},
+            hint="outbox",
+        )
+
+
+async def replay(db: Database, owner_id: str, n: int) -> Delivery:
+    for documents in (db.durable.jobs, db.durable.batches):
+        owner = await documents.find_one({"_id": owner_id, "status": {"$nin": HIDDEN}}, REPLAYED)
+        if owner is not None:
+            return await _replay(documents, owner, n)
+    raise NotFound(f"There is no job or batch {owner_id}")
+
+
+REPLAYED = {"deliveries": 1, "told": 1, "completed_at": 1, "webhook": 1}
+
+
+async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
+    delivery = next((one for one in deliveries_from(owner) if one.n == n), None)
+    webhook = webhook_of(owner)
+    if delivery is None or webhook is None:
+        raise NotFound(f"{owner['_id']} has no delivery {n}")
+    gone = Conflict(f"The delivery {n} of {owner['_id']} tells of a state that is gone")
+    ended_at = owner.get("completed_at")
+    if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
+        raise gone
+    now = now_stamp()
+    due = {"endpoint": webhook.endpoint, "final": True, "due_at": now}
+    again: dict[str, Any] = {"delivered_at": None, "next_try_at": now, "replayed_at": now}
+    update = {f"outbox.{name}": value for name, value in due.items()}
+    update |= {f"deliveries.$.{name}": value for name, value in (again | {"tried": 0}).items()}
+    found = await documents.update_one(
+        {
+            "_id": owner["_id"],
+            "completed_at": ended_at,
+            "deliveries.delivery_id": delivery.delivery_id,
+        },
+        {"$set": update},
+    )
+    if not found.matched_count:
+        raise gone
+    return Delivery.model_validate({**dict(delivery), **again, "tried": 0})

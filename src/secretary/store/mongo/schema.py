@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import bson
 import pymongo
 from bson import Timestamp
 from pymongo import ASCENDING as UP
@@ -14,9 +15,9 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
-from ...errors import StoreUnavailable
-from ...job import JobStatus
-from ..activity import Ending
+from ...core.errors import StoreUnavailable
+from ...core.job import JobStatus
+from ..stats import FinishedJob
 
 Document = dict[str, Any]
 Documents = AsyncCollection[Document]
@@ -71,7 +72,7 @@ class Database(Collections):
         self.touch: Document = {}
         self.touched: Document = {}
         #: Told of the jobs that ended.
-        self.count_endings: Callable[[Sequence[Ending]], None] = lambda endings: None
+        self.count_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
 
     def note_times_of_change(self) -> None:
         self.touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
@@ -199,3 +200,38 @@ async def prepare(db: Database) -> None:
         await db.durable.activity.create_indexes([_index("by_slot", ("slot", UP))])
         await db.durable.contents.create_indexes([_index("of_job", ("job_id", UP), ("at", UP))])
         await db.durable.logs.create_indexes([_index("of_job", ("job_id", UP), ("first", UP))])
+
+
+#: Of texts and details, in bytes.
+MAX_MESSAGE_BYTES = 500
+MAX_DETAILS_BYTES = 1_500
+#: The same for attempts and tries that are history.
+MAX_PAST_BYTES = 100
+
+
+def stored_bytes(value: Any) -> int:
+    return len(bson.encode({"": value}))
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or as much of it as has so many bytes."""
+    data = text.encode(errors="surrogatepass")
+    if len(data) <= most:
+        return text
+    return data[: most - 3].decode(errors="ignore") + "…"
+
+
+def bounded(details: Any, most: int) -> Any:
+    """The details of an error, or how long they were."""
+    if details is None or (size := stored_bytes(details)) <= most:
+        return details
+    return {"left_out_bytes": size}
+
+
+def past_error(stored: Document | None) -> Document | None:
+    """What is kept of the error of an attempt that is history."""
+    if stored is None:
+        return None
+    kept = {"code": stored["code"], "message": shortened(stored["message"], MAX_PAST_BYTES)}
+    details = bounded(stored.get("details"), MAX_PAST_BYTES)
+    return kept if details is None else kept | {"details": details}

@@ -14,65 +14,35 @@ from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from ...job import (
+from ...core.job import (
     Batch,
     Delivery,
+    DeliveryAttempt,
     Job,
     JobStatus,
     LogEntry,
     Outcome,
     Progress,
     Released,
-    Try,
 )
-from .. import (
-    Added,
-    BatchQuery,
-    Changes,
-    IdempotencyKey,
-    JobQuery,
-    Page,
-    Renewal,
-    Rescued,
-    Taker,
-    Wanted,
-    WorkerInfo,
-)
-from ..activity import Activity
-from ..news import News
-from ..outbox import DueEvent, EventsWanted, Pace
-from ..tallies import Tallies
+from ..claims import Capacity, Renewal, Rescued, WorkerInfo
+from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
+from ..notifier import Notifier
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule
+from ..stats import StatsBuffer, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import (
-    activity,
-    add,
-    ending,
-    events,
-    export,
-    gridfs,
-    reading,
-    rescue,
-    searching,
-    tidy,
-    wishes,
-    workers,
-)
-from .calls import Calls
-from .change import Change, apply
-from .claim import Claims
-from .client import connect
-from .contents import add_logs
-from .errors import translated
-from .follow import Follower
-from .gridfs import GridFsDepot
-from .group import Group
-from .line import waiting_since
-from .poll import Poller
+from . import claims, client_actions, outbox, queries, stats, transfer, transitions
+from .change_feed import Follower, Poller, Watch
+from .claims import Claims
+from .client import Calls, Group, connect, translated
+from .queue import waiting_since
+from .rows import add_logs
 from .schema import SCHEMA_VERSION, Database, Document, prepare
-from .take_in import take_in
-from .watch import Watch
+from .transfer import import_records
+from .transitions import Change, apply
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,7 +70,7 @@ def _to_its_end(
     @wraps(method)
     async def call(self: "MongoStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         done = await self._calls.run(method(self, *args, **kwargs))
-        self._own_writes.tell()
+        self._own_writes.notify()
         return done
 
     return call
@@ -108,8 +78,6 @@ def _to_its_end(
 
 class MongoStore:
     kind = "mongodb"
-    #: A claim may overtake the end of a job that was asked for before.
-    in_order = False
     remote = True
 
     def __init__(self, url: str) -> None:
@@ -118,24 +86,22 @@ class MongoStore:
         self._client: AsyncMongoClient[Document]
         self._db: Database
         self._claims: Claims
-        self._caretaker: tidy.Caretaker
+        self._caretaker: client_actions.Caretaker
         self._watch: Watch
         self._calls = Calls()
-        self._own_writes = News()
+        self._own_writes = Notifier()
         self._feed: Follower | Poller
-        self._additions: Group[add.NewJob, None]
+        self._additions: Group[client_actions.NewJob, None]
         self._endings: Group[Change, bool]
-        self._tallies: Tallies
+        self._tallies: StatsBuffer
 
     async def open(self) -> None:
         self._client, self._address = connect(self._url)
         try:
             with translated(self._address):
-                database = self._client.get_default_database(DEFAULT_DATABASE)
-                db = Database(database)
+                db = Database(self.database)
                 self._watch = Watch(db)
                 await prepare(db)
-                await gridfs.prepare(database)
                 await self._watch.open()
         except BaseException:
             await self._client.close()
@@ -145,12 +111,12 @@ class MongoStore:
             db.note_times_of_change()
             self._feed = Poller(db, self._own_writes)
         self._db = db
-        write = partial(activity.write, db.activity)
-        self._tallies = Tallies(write, unavailable=PyMongoError)
-        db.count_endings = self._tallies.note
+        write = partial(stats.write, db.activity)
+        self._tallies = StatsBuffer(write, unavailable=PyMongoError)
+        db.count_finished = self._tallies.add
         self._claims = Claims(db)
-        self._caretaker = tidy.Caretaker(db)
-        self._additions = Group(partial(add.add_jobs, db))
+        self._caretaker = client_actions.Caretaker(db)
+        self._additions = Group(partial(client_actions.add_jobs, db))
         self._endings = Group(partial(apply, db))
 
     async def close(self) -> None:
@@ -162,6 +128,16 @@ class MongoStore:
         await self._tallies.close()
         await self._feed.close()
         await self._client.close()
+
+    @property
+    def database(self) -> AsyncDatabase[Document]:
+        """The database, once the store is open; GridFS shares its connections."""
+        return self._client.get_default_database(DEFAULT_DATABASE)
+
+    @property
+    def address(self) -> str:
+        """The hosts, as messages may name them."""
+        return self._address
 
     # Clients
 
@@ -176,14 +152,14 @@ class MongoStore:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
         added = await self._add(jobs, batch, idempotency)
-        self._watch.tell()
+        self._watch.notify()
         return added
 
     async def _add(
         self, jobs: Sequence[Job], batch: Batch | None, idempotency: IdempotencyKey | None
     ) -> Added:
         if idempotency is not None:
-            return await add.add_once(self._db, jobs, batch, idempotency, self._store)
+            return await client_actions.add_once(self._db, jobs, batch, idempotency, self._store)
         await self._store(jobs, batch)
         return Added([job.job_id for job in jobs], batch.batch_id if batch else None)
 
@@ -191,27 +167,27 @@ class MongoStore:
         self, jobs: Sequence[Job], batch: Batch | None, key: Document | None = None
     ) -> None:
         if batch is None:
-            await self._additions.call(await add.new_job(self._db, jobs[0], key))
+            await self._additions.call(await client_actions.new_job(self._db, jobs[0], key))
         else:
-            await add.add_batch(self._db, jobs, batch, key=key)
+            await client_actions.add_batch(self._db, jobs, batch, key=key)
 
     @_translated
     async def get(self, job_id: str) -> Job:
-        return await reading.get_job(self._db, job_id)
+        return await queries.get_job(self._db, job_id)
 
     @_translated
     async def find(self, query: JobQuery) -> Page[Job]:
         if query.search_seconds is not None and query.job_id is None:
-            return await searching.search_jobs(self._db, query, query.search_seconds)
-        return await reading.find_jobs(self._db, query)
+            return await queries.search_jobs(self._db, query, query.search_seconds)
+        return await queries.find_jobs(self._db, query)
 
     @_translated
     async def get_batch(self, batch_id: str) -> Batch:
-        return await reading.get_batch(self._db, batch_id)
+        return await queries.get_batch(self._db, batch_id)
 
     @_translated
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
-        return await reading.find_batches(self._db, query)
+        return await queries.find_batches(self._db, query)
 
     @_translated
     async def changes(
@@ -221,53 +197,53 @@ class MongoStore:
 
     @_to_its_end
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await wishes.cancel(self._db, query)
-        self._watch.tell()
+        changed = await client_actions.cancel(self._db, query)
+        self._watch.notify()
         return changed
 
     @_to_its_end
     async def restart(self, query: JobQuery) -> list[str]:
-        changed = await wishes.restart(self._db, query)
-        self._watch.tell()
+        changed = await client_actions.restart(self._db, query)
+        self._watch.notify()
         return changed
 
     @_to_its_end
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        return await wishes.archive(self._db, query, archived=archived)
+        return await client_actions.archive(self._db, query, archived=archived)
 
     @_to_its_end
     async def delete(self, query: JobQuery) -> list[str]:
-        return await wishes.delete(self._db, query)
+        return await client_actions.delete(self._db, query)
 
     @_to_its_end
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
-        batch = await wishes.change_batch(
+        batch = await client_actions.change_batch(
             self._db, batch_id, is_active=is_active, archived=archived
         )
-        self._watch.tell()
+        self._watch.notify()
         return batch
 
     @_translated
     async def delete_batch(self, batch_id: str) -> None:
-        await wishes.delete_batch(self._db, batch_id)
+        await client_actions.delete_batch(self._db, batch_id)
 
     @_translated
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
-        return await reading.count_jobs(self._db)
+        return await queries.count_jobs(self._db)
 
     @_translated
     async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
-        return await reading.count_jobs_of_user(self._db, user_id)
+        return await queries.count_jobs_of_user(self._db, user_id)
 
     @_translated
-    async def activity(
-        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
-    ) -> list[Activity]:
-        await self._tallies.write()  # who ended a job here sees it at once
-        return await activity.read(
-            self._db.activity, since, step=step, parts=parts, user_id=user_id
+    async def throughput(
+        self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
+    ) -> list[Throughput]:
+        await self._tallies.flush()  # who ended a job here sees it at once
+        return await stats.read(
+            self._db.activity, since, step=step, parts=intervals, user_id=user_id
         )  # fmt: skip
 
     @_translated
@@ -277,52 +253,49 @@ class MongoStore:
     # Workers
 
     @_translated
-    async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
-        await workers.enlist(self._db, worker, lease)
+    async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
+        await claims.register_worker(self._db, worker, lease)
 
     @_to_its_end
-    async def dismiss(self, worker_id: str) -> None:
+    async def unregister_worker(self, worker_id: str) -> None:
         await self._claims.give_back_unwanted()
         await self._db.workers.delete_one({"_id": worker_id})
 
     @_translated
     async def workers(self) -> list[WorkerInfo]:
-        return await workers.all_workers(self._db)
+        return await claims.all_workers(self._db)
 
     @_translated
     async def busy_slots(self) -> Mapping[str, int]:
-        return await workers.busy_slots(self._db)
+        return await claims.busy_slots(self._db)
 
     @_translated
-    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
         claimed = await self._claims.claim(worker_id, wanted)
         if claimed:
-            self._own_writes.tell()
+            self._own_writes.notify()
         return claimed
-
-    def employ(self, taker: Taker | None) -> None:
-        """A write here goes to a server: a worker claims by itself as quickly."""
 
     @_translated
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        return await workers.renew(self._db, worker_id, lease)
+        return await claims.renew(self._db, worker_id, lease)
 
     @_translated
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
     ) -> None:
-        last = await ending.report(self._db, job, progress, len(logs))
+        last = await transitions.report(self._db, job, progress, len(logs))
         if logs:
             await add_logs(self._db, job.job_id, logs, last=last)
-        self._own_writes.tell()
+        self._own_writes.notify()
 
     @_to_its_end
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
-        await ending.finish(self._db, self._endings.call, job, outcome, resources)
+        await transitions.finish(self._db, self._endings.call, job, outcome, resources)
         if isinstance(outcome, Released):
-            self._watch.tell()
+            self._watch.notify()
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._watch.wait(since, seconds=seconds)
@@ -330,47 +303,49 @@ class MongoStore:
     # Webhooks
 
     @_to_its_end
-    async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
-        return await events.take(self._db, wanted)
+    async def claim_events(self, wanted: EventCapacity) -> list[DueEvent]:
+        return await outbox.take(self._db, wanted)
 
     @_translated
-    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
-        await events.hold(self._db, held, lease)
+    async def renew_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
+        await outbox.hold(self._db, held, lease)
 
     @_translated
-    async def settle_event(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+    async def record_delivery(
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
-        await events.settle(self._db, event, tried, next_try_at)
+        await outbox.settle(self._db, event, tried, next_try_at)
 
     @_translated
-    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
-        await events.pace(self._db, event, tried, pace)
+    async def record_progress(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
+    ) -> None:
+        await outbox.pace(self._db, event, tried, pace)
 
     @_translated
-    async def events_due_since(self) -> datetime | None:
-        return await events.due_since(self._db)
+    async def next_event_due_at(self) -> datetime | None:
+        return await outbox.due_since(self._db)
 
     @_translated
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
-        await events.postpone(self._db, endpoint, until)
+        await outbox.postpone(self._db, endpoint, until)
 
     @_translated
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
-        return await events.replay(self._db, owner_id, n)
+        return await outbox.replay(self._db, owner_id, n)
 
     # Upkeep
 
     @_to_its_end
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        rescued = await rescue.rescue(self._db, dead, max_crashes)
+        rescued = await claims.rescue(self._db, dead, max_crashes)
         if rescued:
-            self._watch.tell()
+            self._watch.notify()
         return rescued
 
     @_translated
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        return await reading.find_expired(self._db, older_than, limit)
+        return await queries.find_expired(self._db, older_than, limit)
 
     @_translated
     async def tidy(self) -> None:
@@ -382,17 +357,14 @@ class MongoStore:
         self, kind: Kind, ids: Collection[RecordId] | None = None
     ) -> AsyncIterator[list[Record]]:
         with translated(self._address):
-            async for group in export.records(self._db, kind, ids):
+            async for group in transfer.records(self._db, kind, ids):
                 yield group
 
     @_to_its_end
-    async def take_in(self, records: Sequence[Record]) -> set[RecordId]:
-        new = await take_in(self._db, records)
-        self._watch.tell()
+    async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
+        new = await import_records(self._db, records)
+        self._watch.notify()
         return new
-
-    def depot(self) -> GridFsDepot:
-        return GridFsDepot(self._client.get_default_database(DEFAULT_DATABASE), self._address)
 
     @_translated
     async def describe(self) -> Mapping[str, Any]:

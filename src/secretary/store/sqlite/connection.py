@@ -1,11 +1,19 @@
 """How the SQLite file is opened, and how long a connection waits for another process."""
 
+import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import local
+from typing import Any, TypeVar
 
 import apsw
+
+from ...core.errors import StoreUnavailable
 
 BUSY_SECONDS = 30.0
 
@@ -42,3 +50,293 @@ def wait_while_busy(may_wait: Callable[[], bool]) -> Callable[[int], bool]:
         return now - started < BUSY_SECONDS
 
     return wait
+
+
+def unavailable_error(error: Exception, path: Path) -> StoreUnavailable:
+    match error:
+        case apsw.FullError():
+            text = "there is no space left on its disk"
+        case apsw.ReadOnlyError():
+            text = "it is read-only"
+        case apsw.CantOpenError():
+            text = "it cannot be opened or created (does its directory exist, may we write there?)"
+        case apsw.NotADBError() | apsw.CorruptError():
+            text = "it is not a usable SQLite database"
+        case apsw.BusyError() | apsw.LockedError():
+            text = f"another process has kept it locked for {BUSY_SECONDS:.0f} s"
+        case _:
+            text = str(error)
+    return StoreUnavailable(f"The database {path.name} in {path.parent} cannot be used: {text}")
+
+
+T = TypeVar("T")
+
+READ_THREADS = 2
+
+
+class Readers:
+    """Threads with a connection each, and one connection for the event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="sqlite-reader")
+        self._connections = local()
+        self._opened: list[apsw.Connection] = []
+        self._on_loop: apsw.Connection
+
+    def open(self) -> None:
+        self._on_loop = connect(self._path, read_only=True)
+        self._on_loop.set_busy_handler(None)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for connection in (self._on_loop, *self._opened):
+            connection.close()
+
+    async def call(self, work: Callable[[apsw.Connection], T]) -> T:
+        def run() -> T:
+            try:
+                return work(self._connection())
+            except apsw.Error as error:
+                raise unavailable_error(error, self._path) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+    async def call_on_loop(self, work: Callable[[apsw.Connection], T]) -> T:
+        """For one job by its id: a thread would take longer to be told of it."""
+        try:
+            return work(self._on_loop)
+        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
+            return await self.call(work)
+
+    def _connection(self) -> apsw.Connection:
+        if not hasattr(self._connections, "db"):
+            self._connections.db = connect(self._path, read_only=True)
+            self._opened.append(self._connections.db)
+        db: apsw.Connection = self._connections.db
+        return db
+
+
+MAX_GROUP = 512
+
+#: A disk that syncs as fast as this is not worth a thread.
+FAST_SYNC = 0.001
+
+#: A checkpoint is due when the log of writes has grown to so many pages (16 MB).
+CHECKPOINT_PAGES = 4000
+
+#: What is no call's fault, and ends them all.
+TROUBLE = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
+
+Work = Callable[[apsw.Connection], Any]
+#: Does the work of many calls of one kind with few statements.
+#: An answer that is an exception is raised to its caller.
+Many = Callable[[apsw.Connection, list[Any]], Sequence[Any]]
+
+
+@dataclass(slots=True)
+class _Call:
+    work: Work | None
+    many: Many | None
+    item: Any
+    durable: bool
+    heavy: bool
+    future: asyncio.Future[Any] = field(init=False, repr=False)
+    answer: Any = None
+
+
+class Writer:
+    """Runs each call's work inside a transaction and answers only once that is committed.
+
+    Calls that wait together share one commit: the disk is asked to sync once for all of them.
+    A call that fails is undone alone.
+
+    The statements of ordinary calls take microseconds and run on the event loop: two threads
+    that hand the interpreter to and fro for each of them take ten times as long. So does the
+    sync of a fast disk. Whatever may take longer goes to a thread: the sync of a slower disk,
+    the wait for another process, heavy work.
+    """
+
+    def __init__(self, path: Path, *, on_commit: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self._on_commit = on_commit
+        self._calls: deque[_Call] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
+        self._busy = False
+        self._may_wait = False
+        self._wal_pages = 0
+        self._synchronous = ""
+        self._sync_seconds = 1.0  # until we know better, the disk is slow
+        self._loop: asyncio.AbstractEventLoop
+        self._db: apsw.Connection
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._db = connect(self._path)
+        self._db.set_busy_handler(wait_while_busy(lambda: self._may_wait))
+        self._db.set_wal_hook(self._note_wal_pages)
+
+    async def close(self) -> None:
+        while self._busy or self._calls:
+            await asyncio.sleep(0.001)
+        await self._loop.run_in_executor(self._thread, self._db.close)
+        self._thread.shutdown()
+
+    async def call(
+        self,
+        work: Callable[[apsw.Connection], T],
+        *,
+        durable: bool = False,
+        heavy: bool = False,
+    ) -> T:
+        """Run `work` in a transaction. Durable: it survives a power cut once this returns."""
+        result: T = await self._enqueue(_Call(work, None, None, durable, heavy))
+        return result
+
+    async def call_with_others(self, many: Many, item: Any, *, durable: bool = False) -> Any:
+        """Run `many` on this item and on those of all other such calls that wait."""
+        return await self._enqueue(_Call(None, many, item, durable, False))
+
+    def _enqueue(self, call: _Call) -> asyncio.Future[Any]:
+        call.future = self._loop.create_future()
+        self._calls.append(call)
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._next_group)
+        return call.future
+
+    def _next_group(self) -> None:
+        if not self._calls:
+            self._busy = False
+            return
+        group = [self._calls.popleft() for _ in range(min(len(self._calls), MAX_GROUP))]
+        if any(call.heavy for call in group) or not self._begin(group):
+            self._in_thread(self._all_of, group)
+            return
+        try:
+            self._execute(group, _unguarded)
+            if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
+                self._commit(group)
+                self._answer(group)
+            else:
+                self._in_thread(self._commit, group)
+        except TROUBLE as error:
+            self._refuse(group, error)
+            self._answer(group)
+        except Exception:  # it happens seldom: once more, and what fails is undone alone
+            self._db.execute("ROLLBACK")
+            self._in_thread(self._all_of, group)
+
+    def _begin(self, group: list[_Call]) -> bool:
+        """Begin a transaction, if no other process is in one."""
+        try:
+            # NORMAL survives the death of any process, FULL a power cut too.
+            self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
+            self._db.execute("BEGIN IMMEDIATE")
+        except apsw.Error:  # busy, or in trouble: the thread may wait, and tells what it is
+            return False
+        return True
+
+    def _in_thread(self, work: Callable[[list[_Call]], None], group: list[_Call]) -> None:
+        def run() -> None:
+            try:
+                work(group)
+            except apsw.Error as error:
+                self._refuse(group, error)
+            self._loop.call_soon_threadsafe(self._answer, group)
+
+        self._thread.submit(run)
+
+    def _all_of(self, group: list[_Call]) -> None:
+        self._may_wait = True
+        try:
+            self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
+            self._db.execute("BEGIN IMMEDIATE")
+            self._execute(group, _undone_if_it_fails)
+            self._commit(group)
+        finally:
+            self._may_wait = False
+
+    def _execute(self, group: list[_Call], guard: "Guard") -> None:
+        kinds: dict[Many, list[_Call]] = {}
+        for call in group:
+            if call.many is not None:
+                kinds.setdefault(call.many, []).append(call)
+        for call in group:
+            if call.work is not None:
+                call.answer = guard(self._db, call.work)
+            elif call.many in kinds:
+                self._together(call.many, kinds.pop(call.many), guard)
+
+    def _together(self, many: Many, calls: list[_Call], guard: "Guard") -> None:
+        items = [call.item for call in calls]
+        answers = guard(self._db, lambda db: many(db, items))
+        if isinstance(answers, Exception):
+            for call in calls:
+                call.answer = answers
+        else:
+            for call, answer in zip(calls, answers, strict=True):
+                call.answer = answer
+
+    def _commit(self, group: list[_Call]) -> None:
+        started = time.perf_counter()
+        self._db.execute("COMMIT")
+        if self._synchronous == "FULL":
+            took = time.perf_counter() - started
+            # One slow sync is enough to leave the loop; it takes several fast ones to come back.
+            self._sync_seconds = max(took, 0.8 * self._sync_seconds + 0.2 * took)
+
+    def _refuse(self, group: list[_Call], error: Exception) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        unavailable = unavailable_error(error, self._path)
+        for call in group:
+            call.answer = unavailable
+
+    def _answer(self, group: list[_Call]) -> None:
+        for call in group:
+            if call.future.done():  # its caller was cancelled meanwhile
+                continue
+            if isinstance(call.answer, Exception):
+                call.future.set_exception(call.answer)
+            else:
+                call.future.set_result(call.answer)
+        self._on_commit()
+        if self._wal_pages >= CHECKPOINT_PAGES:
+            self._wal_pages = 0
+            self._in_thread(self._checkpoint, [])
+        else:
+            # Those who were answered may have something to say that belongs to the next group.
+            self._loop.call_soon(self._next_group)
+
+    def _note_wal_pages(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self, _: list[_Call]) -> None:
+        self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _set_synchronous(self, level: str) -> None:
+        if level != self._synchronous:
+            self._db.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+
+
+Guard = Callable[[apsw.Connection, Work], Any]
+
+
+def _unguarded(db: apsw.Connection, work: Work) -> Any:
+    return work(db)
+
+
+def _undone_if_it_fails(db: apsw.Connection, work: Work) -> Any:
+    db.execute("SAVEPOINT one")
+    try:
+        answer = work(db)
+    except TROUBLE:
+        raise
+    except Exception as error:
+        db.execute("ROLLBACK TO one")
+        answer = error
+    db.execute("RELEASE one")
+    return answer

@@ -3,14 +3,34 @@
 `outbox` has a row for each job or batch with a webhook; see schema.sql.
 """
 
-from typing import Literal
+import json
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 import apsw
 
-from ...job import Job, Webhook, new_delivery_id
-from ..outbox import Pace, first_pace
-from ..transfer import Telling
-from .rows import microseconds, microseconds_or_none
+from ...core.errors import Conflict, NotFound
+from ...core.job import (
+    MAX_DELIVERY_ATTEMPTS_KEPT,
+    Delivery,
+    DeliveryAttempt,
+    Job,
+    Webhook,
+    new_delivery_id,
+    utc_now,
+)
+from ...core.json_codec import encode_json_text
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
+from ..transfer import OutboxState
+from .schema import (
+    DELIVERY_COLUMNS,
+    delivery_from,
+    microseconds,
+    microseconds_or_none,
+    moment_or_none,
+)
 
 FinalEvent = Literal["completed", "error"]
 
@@ -19,8 +39,9 @@ def register(
     db: apsw.Connection, kind: Literal["job", "batch"], owner_id: str, webhook: Webhook
 ) -> None:
     """Note where the events of a new job or batch go."""
-    first = first_pace() if kind == "job" and webhook.wants_progress else None
-    insert(db, kind, owner_id, webhook, Telling(due_at=first.due_at if first else None, pace=first))
+    first = first_schedule() if kind == "job" and webhook.wants_progress else None
+    state = OutboxState(due_at=first.due_at if first else None, schedule=first)
+    insert(db, kind, owner_id, webhook, state)
 
 
 def insert(
@@ -28,9 +49,9 @@ def insert(
     kind: Literal["job", "batch"],
     owner_id: str,
     webhook: Webhook,
-    telling: Telling,
+    telling: OutboxState,
 ) -> None:
-    pace = telling.pace
+    pace = telling.schedule
     db.execute(
         "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
         " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -40,9 +61,9 @@ def insert(
             webhook.endpoint,
             microseconds_or_none(telling.due_at),
             telling.final,
-            pace.told_percent if pace else 0,
-            pace.ripe_percent if pace else None,
-            microseconds(pace.ripe_at) if pace else None,
+            pace.sent_percent if pace else 0,
+            pace.early_percent if pace else None,
+            microseconds(pace.early_at) if pace else None,
             microseconds(pace.due_at) if pace else None,
         ),
     )
@@ -52,20 +73,20 @@ def begin_again(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """A job that ended is open again."""
     withdraw(db, job_id)
     if webhook.wants_progress:
-        first = first_pace()
+        first = first_schedule()
         set_pace(db, job_id, first)
         due_at = microseconds(first.due_at)
         db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 
-def set_pace(db: apsw.Connection, owner_id: str, pace: Pace) -> None:
+def set_pace(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
     db.execute(
         "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
         " WHERE owner_id = ?",
         (
-            pace.told_percent,
-            pace.ripe_percent,
-            microseconds(pace.ripe_at),
+            pace.sent_percent,
+            pace.early_percent,
+            microseconds(pace.early_at),
             microseconds(pace.due_at),
             owner_id,
         ),
@@ -117,3 +138,205 @@ def note_progress(db: apsw.Connection, job: Job) -> None:
 def forget(db: apsw.Connection, owner_id: str) -> None:
     db.execute("DELETE FROM deliveries WHERE owner_id = ?", (owner_id,))
     db.execute("DELETE FROM outbox WHERE owner_id = ?", (owner_id,))
+
+
+def choose(db: apsw.Connection, wanted: EventCapacity) -> list[str]:
+    """Owners of events that are due. A look only: nothing is held yet."""
+    now = microseconds(utc_now())
+    if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
+        return []
+    chosen: list[str] = []
+    endpoints = [endpoint for endpoint in _endpoints(db) if wanted.room(endpoint) > 0]
+    random.shuffle(endpoints)  # none is always the last to get a place
+    for endpoint in endpoints:
+        room = min(wanted.room(endpoint), wanted.limit - len(chosen))
+        for final in (1, 0):
+            rows = db.execute(DUE, (endpoint, final, now, now, max(room, 0)))
+            found = [owner_id for (owner_id,) in rows]
+            room -= len(found)
+            chosen += found
+    return chosen
+
+
+# What is held and due is few: an end that came while its job's progress was being told.
+DUE = (
+    "SELECT owner_id FROM outbox INDEXED BY outbox_of_endpoint WHERE endpoint = ? AND final = ?"
+    " AND due_at <= ? AND (held_until IS NULL OR held_until <= ?) ORDER BY due_at LIMIT ?"
+)
+
+
+def _endpoints(db: apsw.Connection) -> Iterator[str]:
+    """The endpoints that have something due at some time, each found by a step in the index."""
+    endpoint: str | None = ""
+    while True:
+        endpoint = db.execute(
+            "SELECT endpoint FROM outbox INDEXED BY outbox_of_endpoint"
+            " WHERE due_at IS NOT NULL AND endpoint > ? ORDER BY endpoint LIMIT 1",
+            (endpoint,),
+        ).get
+        if endpoint is None:
+            return
+        yield endpoint
+
+
+def take(db: apsw.Connection, owner_ids: list[str], wanted: EventCapacity) -> list[DueEvent]:
+    """Hold what is still due of these."""
+    now = utc_now()
+    until = microseconds(now + wanted.lease)
+    taken: list[DueEvent] = []
+    for owner_id in owner_ids:
+        row: Any = db.execute(
+            "UPDATE outbox SET held_until = ?, due_at = ? WHERE owner_id = ? AND due_at <= ?"
+            " AND (held_until IS NULL OR held_until <= ?) RETURNING kind, endpoint",
+            (until, until, owner_id, microseconds(now), microseconds(now)),
+        ).fetchone()
+        if row is None:
+            continue
+        delivery = _delivery_to_tell(db, owner_id)
+        if delivery is None:
+            _let_go(db, owner_id)
+        else:
+            taken.append(DueEvent(row[0], owner_id, row[1], delivery))
+    return taken
+
+
+def due_since(db: apsw.Connection) -> datetime | None:
+    return moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
+
+
+def hold(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
+    until = microseconds(utc_now() + lease)
+    db.execute(
+        "UPDATE outbox SET held_until = ?, due_at = ? WHERE held_until IS NOT NULL"
+        " AND owner_id IN (SELECT value FROM json_each(?))",
+        (until, until, json.dumps(owner_ids)),
+    )
+
+
+def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
+    """The end that is to be told, or the entry for the progress of this run."""
+    row = db.execute(
+        f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
+        " ORDER BY n LIMIT 1",
+        (owner_id,),
+    ).fetchone()
+    if row is not None:
+        return delivery_from(row)
+    if not _is_open(db, owner_id):
+        return None
+    last = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n DESC LIMIT 1"
+    row = db.execute(last, (owner_id,)).fetchone()
+    if row is None or delivery_from(row).event != "progress":
+        insert_delivery(db, owner_id, "progress", microseconds(utc_now()))
+        row = db.execute(last, (owner_id,)).fetchone()
+    assert row is not None
+    return delivery_from(row)
+
+
+def _is_open(db: apsw.Connection, owner_id: str) -> bool:
+    status = db.execute("SELECT status FROM jobs WHERE job_id = ?", (owner_id,)).get
+    return status in ("pending", "processing")
+
+
+def settle(
+    db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
+) -> None:
+    delivered = succeeded(tried)
+    again = None if delivered or next_try_at is None else microseconds(next_try_at)
+    # One that was withdrawn meanwhile stays so.
+    db.execute(
+        "UPDATE deliveries SET delivered_at = coalesce(?, delivered_at),"
+        " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
+        (microseconds(utc_now()) if delivered else None, again, event.delivery.delivery_id),
+    )
+    _keep_try(db, event, tried)
+    _let_go(db, event.owner_id)
+
+
+def pace(
+    db: apsw.Connection,
+    event: DueEvent,
+    tried: DeliveryAttempt | None,
+    pace: ProgressSchedule | None,
+) -> None:
+    if tried is not None:
+        _keep_try(db, event, tried)
+    if pace is None:
+        db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
+    else:
+        set_pace(db, event.owner_id, pace)
+    _let_go(db, event.owner_id)
+
+
+def _keep_try(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
+    delivery_id = event.delivery.delivery_id
+    stored: str | None = db.execute(
+        "SELECT tries FROM deliveries WHERE delivery_id = ?", (delivery_id,)
+    ).get
+    tries = [*(json.loads(stored) if stored else []), tried.model_dump(mode="json")]
+    db.execute(
+        "UPDATE deliveries SET tried = tried + 1, tries = ? WHERE delivery_id = ?",
+        (encode_json_text(tries[-MAX_DELIVERY_ATTEMPTS_KEPT:]), delivery_id),
+    )
+
+
+def _let_go(db: apsw.Connection, owner_id: str) -> None:
+    """Find out when the next event is due, now that nobody holds this one."""
+    again: int | None = db.execute(
+        "SELECT next_try_at FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
+        " ORDER BY n LIMIT 1",
+        (owner_id,),
+    ).get
+    if again is not None:
+        db.execute(
+            "UPDATE outbox SET held_until = NULL, due_at = ?, final = 1 WHERE owner_id = ?",
+            (again, owner_id),
+        )
+        return
+    db.execute(
+        "UPDATE outbox SET held_until = NULL, final = 0, due_at ="
+        " (SELECT CASE WHEN percent >= ripe_percent OR percent < told_percent"
+        " THEN min(ripe_at, paced_at) ELSE paced_at END FROM jobs"
+        " WHERE job_id = owner_id AND status IN ('pending', 'processing')) WHERE owner_id = ?",
+        (owner_id,),
+    )
+
+
+def postpone(db: apsw.Connection, endpoint: str, until: datetime) -> None:
+    now, then = microseconds(utc_now()), microseconds(until)
+    for final in (0, 1):
+        db.execute(
+            "UPDATE outbox INDEXED BY outbox_of_endpoint SET due_at = ? WHERE endpoint = ?"
+            " AND final = ? AND due_at < ? AND (held_until IS NULL OR held_until <= ?)",
+            (then, endpoint, final, then, now),
+        )
+
+
+def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
+    one = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND n = ?"
+    row = db.execute(one, (owner_id, n)).fetchone()
+    if row is None:
+        raise NotFound(f"{owner_id} has no delivery {n}")
+    delivery = delivery_from(row)
+    ended_at = _ended_at(db, owner_id)
+    if delivery.event == "progress" or ended_at is None or delivery.created_at < ended_at:
+        raise Conflict(f"The delivery {n} of {owner_id} tells of a state that is gone")
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE deliveries SET delivered_at = NULL, next_try_at = ?, replayed_at = ?, tried = 0"
+        " WHERE delivery_id = ?",
+        (now, now, delivery.delivery_id),
+    )
+    db.execute("UPDATE outbox SET due_at = ?, final = 1 WHERE owner_id = ?", (now, owner_id))
+    row = db.execute(one, (owner_id, n)).fetchone()
+    assert row is not None
+    return delivery_from(row)
+
+
+def _ended_at(db: apsw.Connection, owner_id: str) -> datetime | None:
+    ended_at: int | None = db.execute(
+        "SELECT completed_at FROM jobs WHERE job_id = ?"
+        " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",
+        (owner_id, owner_id),
+    ).get
+    return moment_or_none(ended_at)

@@ -6,86 +6,62 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
-from ...errors import StoreUnavailable
-from ...job import (
+from ...core.errors import StoreUnavailable
+from ...core.job import (
     Batch,
     Completed,
     Delivery,
+    DeliveryAttempt,
     Job,
     JobStatus,
     LogEntry,
     Outcome,
     Progress,
-    Try,
     utc_now,
 )
-from ...machine import boot_id
-from .. import (
-    Added,
-    BatchQuery,
-    Changes,
-    IdempotencyKey,
-    JobQuery,
-    Page,
-    Renewal,
-    Rescued,
-    Taker,
-    Wanted,
-    WorkerInfo,
+from ...core.json_codec import (
+    LARGE_BYTES,
+    encode_json_text,
+    encode_off_loop,
+    encode_strict_json,
 )
-from ..activity import Activity, Ending, Place
-from ..json_text import dumps
-from ..news import News
-from ..outbox import DueEvent, EventsWanted, Pace
-from ..tallies import Tallies
+from ...core.processes import boot_id
+from ..claims import Capacity, Renewal, Rescued, WorkerInfo
+from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
+from ..notifier import Notifier
+from ..outbox import DueEvent, EventCapacity, ProgressSchedule
+from ..stats import FinishedJob, StatsBuffer, StatsKey, Throughput
 from ..transfer import Kind, Record, RecordId
-from . import (
-    activity,
-    add,
-    ending,
-    events,
-    export,
-    line,
-    reading,
-    report,
-    rescue,
-    searching,
-    tidy,
-    wishes,
-    workers,
-)
-from .changes import changes
-from .claim import Claims
-from .errors import unavailable_error
-from .readers import Readers
+from . import claims, client_actions, outbox, queries, queue, stats, transfer
+from .change_feed import WakeUp, changes
+from .claims import Claims
+from .connection import Readers, Writer, unavailable_error
 from .schema import prepare
-from .take_in import take_in
-from .wakeup import WakeUp
-from .writer import Writer
+from .transfer import import_records
+
+T = TypeVar("T")
 
 
 class SqliteStore:
     """Whatever a verb writes is one transaction, and the functions it calls are part of that."""
 
     kind = "sqlite"
-    in_order = True
     remote = False
 
     def __init__(self, url: str) -> None:
         self._path = Path(url.removeprefix("sqlite://"))
-        self._own_writes = News()
-        self._writer = Writer(self._path, on_commit=self._own_writes.tell)
+        self._own_writes = Notifier()
+        self._writer = Writer(self._path, on_commit=self._own_writes.notify)
         self._readers = Readers(self._path)
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
-        self._sweep = activity.Sweep()
-        self._tallies = Tallies(self._write_tallies, unavailable=StoreUnavailable)
-        self._writer.invited = self._claims.offer
+        self._sweep = stats.Sweep()
+        self._tallies = StatsBuffer(self._write_tallies, unavailable=StoreUnavailable)
 
     async def open(self) -> None:
         try:
@@ -114,28 +90,34 @@ class SqliteStore:
     ) -> Added:
         if len(jobs) != 1 and batch is None:
             raise ValueError("Several jobs need a batch")
-        work = partial(add.add, jobs=jobs, batch=batch, idempotency=idempotency)
-        many = len(jobs) > 1
-        added, _ = await self._writer.call(work, durable=True, heavy=many, invites=not many)
-        if not self._claims.taken.issuperset(added.job_ids):
-            self._wakeup.tell()
+        work = partial(client_actions.add, jobs=jobs, batch=batch, idempotency=idempotency)
+        added = await self._writer.call(work, durable=True, heavy=len(jobs) > 1)
+        self._wakeup.notify()
         return added
 
     async def get(self, job_id: str) -> Job:
-        return await self._readers.call_on_loop(partial(reading.get_job, job_id=job_id))
+        return await self._read_one(partial(queries.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
         if query.search_seconds is not None and query.job_id is None:
-            search = partial(searching.search_jobs, query=query, seconds=query.search_seconds)
+            search = partial(queries.search_jobs, query=query, seconds=query.search_seconds)
             return await self._readers.call(search)
-        read = self._readers.call if query.job_id is None else self._readers.call_on_loop
-        return await read(partial(reading.find_jobs, query=query))
+        read = self._readers.call if query.job_id is None else self._read_one
+        return await read(partial(queries.find_jobs, query=query))
+
+    async def _read_one(self, read: Callable[..., T]) -> T:
+        """Read one job on the event loop, or in a thread if its results are large."""
+        try:
+            small = partial(read, max_results_bytes=LARGE_BYTES)
+            return await self._readers.call_on_loop(small)
+        except queries.LargeResults:
+            return await self._readers.call(read)
 
     async def get_batch(self, batch_id: str) -> Batch:
-        return await self._readers.call(partial(reading.get_batch, batch_id=batch_id))
+        return await self._readers.call(partial(queries.get_batch, batch_id=batch_id))
 
     async def find_batches(self, query: BatchQuery) -> Page[Batch]:
-        return await self._readers.call(partial(reading.find_batches, query=query))
+        return await self._readers.call(partial(queries.find_batches, query=query))
 
     async def changes(
         self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
@@ -149,151 +131,156 @@ class SqliteStore:
         return await self._readers.call(look)
 
     async def cancel(self, query: JobQuery) -> list[str]:
-        changed = await self._change(query, wishes.cancel)
-        self._wakeup.tell()
+        changed = await self._change(query, client_actions.cancel)
+        self._wakeup.notify()
         return changed
 
     async def restart(self, query: JobQuery) -> list[str]:
-        changed = await self._change(query, wishes.restart)
-        self._wakeup.tell()
+        changed = await self._change(query, client_actions.restart)
+        self._wakeup.notify()
         return changed
 
     async def archive(self, query: JobQuery, *, archived: bool = True) -> list[str]:
-        return await self._change(query, partial(wishes.archive, archived=archived))
+        return await self._change(query, partial(client_actions.archive, archived=archived))
 
     async def delete(self, query: JobQuery) -> list[str]:
-        return await self._change(query, wishes.delete)
+        return await self._change(query, client_actions.delete)
 
     async def change_batch(
         self, batch_id: str, *, is_active: bool | None = None, archived: bool | None = None
     ) -> Batch:
         batch = await self._writer.call(
-            lambda db: wishes.change_batch(db, batch_id, is_active=is_active, archived=archived),
+            lambda db: client_actions.change_batch(
+                db, batch_id, is_active=is_active, archived=archived
+            ),
             durable=True,
             heavy=True,
         )
-        self._wakeup.tell()
+        self._wakeup.notify()
         return batch
 
     async def delete_batch(self, batch_id: str) -> None:
-        await self._writer.call(lambda db: wishes.delete_batch(db, batch_id), durable=True)
+        await self._writer.call(lambda db: client_actions.delete_batch(db, batch_id), durable=True)
 
     async def counts(self) -> Mapping[str, Mapping[JobStatus, int]]:
-        return await self._readers.call(reading.count_jobs)
+        return await self._readers.call(queries.count_jobs)
 
     async def counts_of_user(self, user_id: str) -> Mapping[JobStatus, int]:
-        return await self._readers.call(partial(reading.count_jobs_of_user, user_id=user_id))
+        return await self._readers.call(partial(queries.count_jobs_of_user, user_id=user_id))
 
-    async def activity(
-        self, since: datetime, *, step: timedelta, parts: int, user_id: str | None = None
-    ) -> list[Activity]:
-        await self._tallies.write()  # who ended a job here sees it at once
+    async def throughput(
+        self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
+    ) -> list[Throughput]:
+        await self._tallies.flush()  # who ended a job here sees it at once
         return await self._readers.call(
-            lambda db: activity.read(db, since, step=step, parts=parts, user_id=user_id)
+            lambda db: stats.read(db, since, step=step, parts=intervals, user_id=user_id)
         )
 
     async def waiting_since(self) -> Mapping[str, datetime]:
-        return await self._readers.call(line.waiting_since)
+        return await self._readers.call(queue.waiting_since)
 
     # Workers
 
-    async def enlist(self, worker: WorkerInfo, lease: timedelta) -> None:
-        await self._writer.call(lambda db: workers.enlist(db, worker, lease, boot=self._boot))
+    async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
+        await self._writer.call(
+            lambda db: claims.register_worker(db, worker, lease, boot=self._boot)
+        )
 
-    async def dismiss(self, worker_id: str) -> None:
-        await self._writer.call(lambda db: workers.dismiss(db, worker_id))
+    async def unregister_worker(self, worker_id: str) -> None:
+        await self._writer.call(lambda db: claims.unregister_worker(db, worker_id))
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self._readers.call(workers.all_workers)
+        return await self._readers.call(claims.all_workers)
 
     async def busy_slots(self) -> Mapping[str, int]:
-        return await self._readers.call(workers.busy_slots)
+        return await self._readers.call(claims.busy_slots)
 
-    async def claim(self, worker_id: str, wanted: Wanted) -> list[Job]:
+    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
         order = (worker_id, wanted)
         claimed: list[Job] = await self._writer.call_with_others(self._claims.claim, order)
         return claimed
 
-    def employ(self, taker: Taker | None) -> None:
-        self._claims.taker = taker
-
     async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
-        lease_until, renewal = await self._readers.call(partial(workers.look, worker_id=worker_id))
-        if workers.is_short(lease_until, lease):
-            await self._writer.call(lambda db: workers.prolong(db, worker_id, lease))
+        lease_until, renewal = await self._readers.call(partial(claims.look, worker_id=worker_id))
+        if claims.is_short(lease_until, lease):
+            await self._writer.call(lambda db: claims.prolong(db, worker_id, lease))
         return renewal
 
     async def report(
         self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
     ) -> None:
-        await self._writer.call(lambda db: report.report(db, job, progress, logs))
+        await self._writer.call(lambda db: claims.report(db, job, progress, logs))
 
     async def finish(
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
         if isinstance(outcome, Completed):
-            results = None if outcome.results is None else dumps(outcome.results)
-            used = dumps(resources) if resources else None
-            completion = ending.Completion(job, results, used)
-            await self._writer.call_with_others(ending.complete, completion, durable=True)
-            self._tallies.note([Ending.of(job, JobStatus.COMPLETED, utc_now())])
+            results = None
+            if outcome.results is not None:
+                results = (await encode_off_loop(outcome.results, encode_strict_json)).decode()
+            used = encode_json_text(resources) if resources else None
+            completion = claims.Completion(job, results, used)
+            await self._writer.call_with_others(claims.complete, completion, durable=True)
+            self._tallies.add([FinishedJob.of(job, JobStatus.COMPLETED, utc_now())])
             return
         unfinished = outcome
         await self._writer.call(
-            lambda db: ending.finish(db, job, unfinished, resources), durable=True
+            lambda db: claims.finish(db, job, unfinished, resources), durable=True
         )
-        self._wakeup.tell()
+        self._wakeup.notify()
 
     async def wait(self, since: int, *, seconds: float) -> int:
         return await self._wakeup.wait(since, seconds=seconds)
 
     # Webhooks
 
-    async def take_events(self, wanted: EventsWanted) -> list[DueEvent]:
-        chosen = await self._readers.call(partial(events.choose, wanted=wanted))
+    async def claim_events(self, wanted: EventCapacity) -> list[DueEvent]:
+        chosen = await self._readers.call(partial(outbox.choose, wanted=wanted))
         if not chosen:
             return []
-        return await self._writer.call(lambda db: events.take(db, chosen, wanted))
+        return await self._writer.call(lambda db: outbox.take(db, chosen, wanted))
 
-    async def hold_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
+    async def renew_events(self, held: Sequence[DueEvent], lease: timedelta) -> None:
         owner_ids = [event.owner_id for event in held]
-        await self._writer.call(lambda db: events.hold(db, owner_ids, lease))
+        await self._writer.call(lambda db: outbox.hold(db, owner_ids, lease))
 
-    async def settle_event(
-        self, event: DueEvent, tried: Try, *, next_try_at: datetime | None = None
+    async def record_delivery(
+        self, event: DueEvent, tried: DeliveryAttempt, *, next_try_at: datetime | None = None
     ) -> None:
-        await self._writer.call(lambda db: events.settle(db, event, tried, next_try_at))
+        await self._writer.call(lambda db: outbox.settle(db, event, tried, next_try_at))
 
-    async def pace_event(self, event: DueEvent, tried: Try | None, pace: Pace | None) -> None:
-        await self._writer.call(lambda db: events.pace(db, event, tried, pace))
+    async def record_progress(
+        self, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
+    ) -> None:
+        await self._writer.call(lambda db: outbox.pace(db, event, tried, pace))
 
-    async def events_due_since(self) -> datetime | None:
-        return await self._readers.call(events.due_since)
+    async def next_event_due_at(self) -> datetime | None:
+        return await self._readers.call(outbox.due_since)
 
     async def postpone_events(self, endpoint: str, until: datetime) -> None:
-        await self._writer.call(lambda db: events.postpone(db, endpoint, until), heavy=True)
+        await self._writer.call(lambda db: outbox.postpone(db, endpoint, until), heavy=True)
 
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
-        return await self._writer.call(lambda db: events.replay(db, owner_id, n), durable=True)
+        return await self._writer.call(lambda db: outbox.replay(db, owner_id, n), durable=True)
 
     # Upkeep
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
-        lost = partial(rescue.anything_lost, boot=self._boot)
+        lost = partial(claims.anything_lost, boot=self._boot)
         if not dead and not await self._readers.call(lost):
             return []
-        work = partial(rescue.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
+        work = partial(claims.rescue, boot=self._boot, dead=list(dead), max_crashes=max_crashes)
         rescued = await self._writer.call(work, durable=True, heavy=True)
         if rescued:
-            self._wakeup.tell()
+            self._wakeup.notify()
         return rescued
 
     async def expired(self, older_than: Mapping[JobStatus, datetime], *, limit: int) -> list[str]:
-        return await self._readers.call(lambda db: tidy.find_expired(db, older_than, limit))
+        return await self._readers.call(lambda db: queue.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        await self._writer.call(partial(tidy.tidy, sweep=self._sweep), heavy=True)
-        await self._readers.call(tidy.checkpoint)
+        await self._writer.call(partial(queue.tidy, sweep=self._sweep), heavy=True)
+        await self._readers.call(queue.checkpoint)
 
     # Copies
 
@@ -301,23 +288,22 @@ class SqliteStore:
         self, kind: Kind, ids: Collection[RecordId] | None = None
     ) -> AsyncIterator[list[Record]]:
         if ids is not None:
-            yield await self._readers.call(lambda db: export.read_some(db, kind, ids))
+            yield await self._readers.call(lambda db: transfer.read_some(db, kind, ids))
             return
         place: Any = None
         while True:
-            group = await self._readers.call(partial(export.read_group, kind=kind, place=place))
+            group = await self._readers.call(partial(transfer.read_group, kind=kind, place=place))
             if not group.records:
                 return
             place = group.place
             yield group.records
 
-    async def take_in(self, records: Sequence[Record]) -> set[RecordId]:
-        new = await self._writer.call(lambda db: take_in(db, records), durable=True, heavy=True)
-        self._wakeup.tell()
+    async def import_records(self, records: Sequence[Record]) -> set[RecordId]:
+        new = await self._writer.call(
+            lambda db: import_records(db, records), durable=True, heavy=True
+        )
+        self._wakeup.notify()
         return new
-
-    def depot(self) -> None:
-        """Who has the file of the database has the directory beside it too."""
 
     async def describe(self) -> Mapping[str, Any]:
         def work(db: apsw.Connection) -> dict[str, Any]:
@@ -333,8 +319,8 @@ class SqliteStore:
 
         return await self._readers.call(work)
 
-    async def _write_tallies(self, counted: Counter[Place]) -> None:
-        await self._writer.call(lambda db: activity.write(db, counted))
+    async def _write_tallies(self, counted: Counter[StatsKey]) -> None:
+        await self._writer.call(lambda db: stats.write(db, counted))
 
     async def _change(
         self, query: JobQuery, wish: Callable[[apsw.Connection, JobQuery], list[str]]

@@ -1,0 +1,250 @@
+"""Authentication: the API key of a request, the user it acts for, and rate limits."""
+
+import hmac
+import math
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address, ip_network
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+from fastapi.openapi.models import APIKey as ApiKeyScheme
+from fastapi.openapi.models import HTTPBearer
+from fastapi.openapi.models import SecurityBase as SecurityScheme
+from fastapi.security.base import SecurityBase
+from pydantic.json_schema import SkipJsonSchema
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from ..core.errors import AccessDenied, RateLimited, Unauthorized
+
+#: These paths and everything below them need no key; all other paths do, unknown ones included.
+OPEN_PATHS = ("/api/health", "/api/doc", "/api/openapi.json", "/dashboard")
+#: The dashboard's page is open as well: it asks for the key itself.
+OPEN_PAGE = "/"
+
+MAX_USER_ID = 200
+#: Per client address. Nobody mistypes that often, and no key can be guessed at this rate.
+WRONG_KEYS_PER_MINUTE = 20
+#: Clients a token bucket remembers; a forgotten one starts with a full bucket.
+MAX_CLIENTS = 10_000
+MINUTE = 60.0
+#: A host with or without a port.
+AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """`key`, or `key:user` for a key that acts for that user only."""
+
+    key: bytes
+    user: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ApiKey":
+        key, _, user = text.partition(":")
+        return cls(key.encode(), user or None)
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitState:
+    allowed: bool
+    #: Requests that may follow at once.
+    remaining: int
+    #: Whole seconds until the next request is allowed; 0 means now.
+    retry_after: int
+
+
+class TokenBucket:
+    """Allows a burst of `per_minute`, then the same number spread over each minute."""
+
+    def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._per_second = per_minute / MINUTE
+        self._clock = clock
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def peek(self, client: Hashable) -> RateLimitState:
+        """What `take` would return, without taking a token."""
+        return self._state(self._tokens(client, self._clock()))
+
+    def take(self, client: Hashable) -> RateLimitState:
+        now = self._clock()
+        tokens = self._tokens(client, now)
+        state = self._state(tokens)
+        if state.allowed:
+            self._buckets[client] = (tokens - 1, now)
+            self._buckets.move_to_end(client)
+            if len(self._buckets) > MAX_CLIENTS:
+                self._buckets.popitem(last=False)
+        return state
+
+    def _tokens(self, client: Hashable, now: float) -> float:
+        tokens, at = self._buckets.get(client, (float(self.per_minute), now))
+        return min(tokens + (now - at) * self._per_second, float(self.per_minute))
+
+    def _state(self, tokens: float) -> RateLimitState:
+        if tokens >= 1:
+            return RateLimitState(True, int(tokens) - 1, 0)
+        return RateLimitState(False, 0, max(1, math.ceil((1 - tokens) / self._per_second)))
+
+
+class Authenticator:
+    """Admits requests with a valid key. Without configured keys it trusts this machine, but not
+    the pages that a browser on this machine shows."""
+
+    def __init__(self, api_keys: Sequence[str], *, requests_per_minute: int = 0) -> None:
+        self._keys = [ApiKey.parse(text) for text in api_keys]
+        self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
+        self._wrong_keys = TokenBucket(WRONG_KEYS_PER_MINUTE)
+
+    def authenticate(self, scope: Scope) -> None:
+        """Raise unless the request may proceed; its body has not been read yet."""
+        if is_open(scope["path"]):
+            return
+        connection = HTTPConnection(scope)
+        key = None
+        if self._keys:
+            key = self._verify(_presented_key(connection), _client_address(scope))
+        else:
+            _require_local(connection)
+        scope["state"]["key"] = key
+        if self._requests is not None:
+            self._limit_rate(self._requests, key.key if key else _client_address(scope), scope)
+
+    def _limit_rate(self, bucket: TokenBucket, client: bytes | str, scope: Scope) -> None:
+        state = bucket.take(client)
+        scope["state"]["headers"] = [
+            (b"ratelimit-policy", f'"default";q={bucket.per_minute};w=60'.encode()),
+            (b"ratelimit", f'"default";r={state.remaining};t={state.retry_after}'.encode()),
+        ]
+        if not state.allowed:
+            raise RateLimited("Too many requests", retry_after=state.retry_after)
+
+    def _verify(self, presented: str, address: str) -> ApiKey:
+        if not presented:
+            raise Unauthorized("The API key is missing or invalid")
+        # A valid key has to wait too: otherwise the response would tell it from wrong ones.
+        if not (state := self._wrong_keys.peek(address)).allowed:
+            raise RateLimited("Too many wrong API keys", retry_after=state.retry_after)
+        # Compare with every key, so that the time taken reveals nothing about them.
+        matches = [key for key in self._keys if hmac.compare_digest(key.key, presented.encode())]
+        if not matches:
+            self._wrong_keys.take(address)
+            raise Unauthorized("The API key is missing or invalid")
+        return matches[0]
+
+
+def is_open(path: str) -> bool:
+    return path == OPEN_PAGE or any(
+        path == root or path.startswith(f"{root}/") for root in OPEN_PATHS
+    )
+
+
+def _client_address(scope: Scope) -> str:
+    """The client's address; for IPv6 its /64 network, which usually belongs to one client."""
+    host = scope["client"][0] if scope.get("client") else ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv4Address):
+        return host
+    # Some proxies write IPv4 addresses this way; all of them share one /64.
+    mapped = address.ipv4_mapped
+    return str(mapped or ip_network((host, 64), strict=False))
+
+
+def _presented_key(connection: HTTPConnection) -> str:
+    """The key of a request, empty if there is none. Two different keys count as none: a proxy in
+    front of us may have checked the other one."""
+    keys = set(connection.headers.getlist("x-secretary-api-key"))
+    for header in connection.headers.getlist("authorization"):
+        scheme, _, credentials = header.partition(" ")
+        if scheme.lower() == "bearer":
+            keys.add(credentials.strip())
+    keys.discard("")
+    return _decode_header(keys.pop()) if len(keys) == 1 else ""
+
+
+def _decode_header(value: str) -> str:
+    """Clients send UTF-8, which the server decodes as Latin-1."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return value
+
+
+def _require_local(request: HTTPConnection) -> None:
+    """Refuse pages of other sites that reach us through the user's browser: directly (Origin), or
+    by a host name that resolves to this machine (Host)."""
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1 or not _is_loopback(hosts[0]):
+        raise AccessDenied("Without API keys, only requests to localhost are allowed")
+    origin = request.headers.get("origin")
+    if origin is not None and not _is_loopback(origin.partition("://")[2]):
+        raise AccessDenied("Without API keys, requests from other sites are not allowed")
+
+
+def _is_loopback(authority: str) -> bool:
+    """Not left to the framework, which treats a host it cannot parse as local."""
+    match = AUTHORITY.fullmatch(authority)
+    if match is None:
+        return False
+    host = match["host"].lower()
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class _DocumentedScheme(SecurityBase):
+    """Puts a security scheme into the OpenAPI document; the middleware checks the keys."""
+
+    def __init__(self, scheme_name: str, model: SecurityScheme) -> None:
+        self.scheme_name = scheme_name
+        self.model = model
+
+    async def __call__(self) -> None:
+        return None
+
+
+_BEARER = _DocumentedScheme("bearer", HTTPBearer())
+_KEY_HEADER = _DocumentedScheme(
+    "key", ApiKeyScheme.model_validate({"in": "header", "name": "X-Secretary-Api-Key"})
+)
+
+
+# Async although it awaits nothing: FastAPI runs other dependencies in a thread pool.
+async def _caller(
+    request: Request,
+    _bearer: Annotated[None, Depends(_BEARER)],
+    _key: Annotated[None, Depends(_KEY_HEADER)],
+    x_user_id: Annotated[
+        str | SkipJsonSchema[None],
+        Header(alias="X-User-ID", max_length=MAX_USER_ID, description="The acting user"),
+    ] = None,
+) -> str | None:
+    """The user a request acts for; None for an operator. The middleware has authenticated it."""
+    if x_user_id is not None and not x_user_id.strip():
+        # A client that forwards user names sends an empty one for anonymous users, who must not
+        # become operators.
+        raise AccessDenied("X-User-ID is empty")
+    if len(set(request.headers.getlist("x-user-id"))) > 1:
+        raise AccessDenied("X-User-ID names more than one user")
+    key: ApiKey | None = request.state.key
+    bound, claimed = key.user if key else None, _decode_header(x_user_id) if x_user_id else None
+    if bound is not None and claimed not in (None, bound):
+        raise AccessDenied("This API key belongs to a different user than X-User-ID names")
+    user: str | None = bound or claimed
+    request.state.user = user
+    return user
+
+
+#: The user a request acts for. Every route that needs a key has a parameter of this type.
+Caller = Annotated[str | None, Depends(_caller)]

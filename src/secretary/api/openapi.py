@@ -1,0 +1,186 @@
+"""What FastAPI cannot derive from signatures: error responses, headers and form bodies."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+from .auth import is_open
+from .errors import Error, LegacyError, is_legacy
+
+Schema = dict[str, Any]
+Responses = dict[int | str, dict[str, Any]]
+
+DESCRIPTION = """\
+Turns documents and recordings into Markdown. Every request that needs work becomes a durable job:
+poll it, stream its progress, or receive a webhook when it finishes."""
+
+TAGS = [
+    {"name": "ingress", "description": "Upload a file or name a URL; get a job."},
+    {"name": "jobs", "description": "Submit, inspect and control jobs."},
+    {"name": "batches", "description": "Groups of jobs that are submitted together."},
+    {"name": "files", "description": "The files jobs produce."},
+    {"name": "streams", "description": "Server-sent events."},
+    {"name": "templates", "description": "Templates for generated documents."},
+    {"name": "overview", "description": "Queue, throughput, workers and installation."},
+    {"name": "health", "description": "Liveness and readiness probes."},
+    {"name": "metrics", "description": "Prometheus metrics."},
+    {"name": "event-job", "description": "The event-job API for older clients."},
+]
+
+ERROR_DESCRIPTIONS = {
+    400: "The request is invalid; `details.problems` names each field",
+    401: "The API key is missing or invalid",
+    403: "The caller is not allowed to do this",
+    404: "Not found, or not visible to the caller",
+    409: "The job, batch or idempotency key is not in a state that allows this",
+    413: "The request body is too large",
+    415: "This route does not accept files of this type",
+    416: "The requested range is outside the file",
+    422: "The Idempotency-Key was used for a different request, or the file cannot be read",
+    429: "Too many requests, or too many wrong API keys",
+    500: "Internal error",
+    502: "The source or an upstream service returned no usable response",
+    503: "The store or an engine is unavailable",
+    504: "The job exceeded its time limit",
+}
+
+
+def header(description: str, *, required: bool = True, kind: str = "string") -> Schema:
+    return {"description": description, "required": required, "schema": {"type": kind}}
+
+
+ERROR_HEADERS = {
+    401: {"WWW-Authenticate": header("The authentication scheme")},
+    416: {"Content-Range": header("The size of the file")},
+    429: {"Retry-After": header("Seconds to wait before retrying", kind="integer")},
+    503: {"Retry-After": header("Seconds to wait before retrying", required=False, kind="integer")},
+}
+LOCATION = {"Location": header("The path of the job or batch")}
+WAITED = {"Preference-Applied": header("How long `Prefer` made the request wait", required=False)}
+
+
+class DocumentedRoute(APIRoute):
+    """Documents the errors that routes have in common; `responses` adds those of one route."""
+
+    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
+        statuses = {500, 503}
+        if is_open(path):
+            statuses |= {400}
+            options["openapi_extra"] = {"security": []}
+        else:
+            # FastAPI would document a 422 of its own form if none were declared.
+            statuses |= {400, 401, 403, 422, 429}
+        if "{" in path:
+            statuses |= {404}
+        if not {"GET"} & set(options["methods"]):
+            statuses |= {409, 413}
+        if 206 in (options["responses"] or {}):
+            statuses |= {416}
+        errors = error_responses(statuses, LegacyError if is_legacy(path) else Error)
+        options["responses"] = errors | (options["responses"] or {})
+        super().__init__(path, endpoint, **options)
+
+
+def error_responses(statuses: Iterable[int], model: type[Error] = Error) -> Responses:
+    # Only the 500, which every route has, names the model: FastAPI builds a validator for each use.
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {"content": {"application/json": {"schema": schema}}}
+    return {
+        status: {
+            "description": ERROR_DESCRIPTIONS[status],
+            **({"model": model} if status == 500 else content),
+            **({"headers": ERROR_HEADERS[status]} if status in ERROR_HEADERS else {}),
+        }
+        for status in sorted(statuses)
+    }
+
+
+def make_router(tag: str, *, prefix: str = "/api") -> APIRouter:
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag],
+        route_class=DocumentedRoute,
+        generate_unique_id_function=lambda route: route.name,
+    )
+
+
+#: Models that FastAPI documents as components, because JSON routes accept them too.
+SHARED = frozenset({"Webhook", "AccessControl"})
+FILE: Schema = {"type": "string", "format": "binary"}
+JSON_TEXT: Schema = {"type": "string", "contentMediaType": "application/json"}
+URL: Schema = {"type": "string", "format": "uri", "pattern": "^https?://"}
+
+
+@cache
+def properties_of(model: type[BaseModel]) -> Schema:
+    """The JSON Schema of each field. Nested models are inlined: FastAPI collects components only
+    from signatures, and routes that stream uploads do not declare their body there."""
+    schema = model.model_json_schema(ref_template="{model}")
+    definitions = schema.get("$defs", {})
+
+    def inlined(value: Any, parents: tuple[str, ...] = ()) -> Any:
+        match value:
+            case {"$ref": str(name)} if name in SHARED:
+                return {**value, "$ref": f"#/components/schemas/{name}"}
+            case {"$ref": str(name)} if name in parents:
+                return {"type": "object"}
+            case {"$ref": str(name)}:
+                rest = {key: item for key, item in value.items() if key != "$ref"}
+                return inlined(definitions[name], (*parents, name)) | rest
+            case dict():
+                return {key: inlined(item, parents) for key, item in value.items()}
+            case list():
+                return [inlined(item, parents) for item in value]
+        return value
+
+    properties: Schema = inlined(schema.get("properties", {}))
+    return properties
+
+
+def form_body(
+    properties: Mapping[str, Schema],
+    *,
+    file: Schema | None = None,
+    sources: tuple[str, ...] = (),
+    exclusive: bool = False,
+    example: Mapping[str, Any] | None = None,
+) -> Schema:
+    """A request body accepted as multipart form, URL-encoded form or JSON. One of `sources` is
+    required, and only one if `exclusive`; `file` is a source of multipart forms."""
+    fields = {name: _form_field(schema) for name, schema in properties.items()}
+    media_types = {
+        "multipart/form-data": ({"file": file} if file else {}) | fields,
+        "application/x-www-form-urlencoded": fields,
+        "application/json": dict(properties),
+    }
+    content: Schema = {}
+    for media_type, accepted in media_types.items():
+        schema: Schema = {"type": "object", "properties": accepted}
+        if sources:
+            choices = [name for name in ("file", *sources) if name in accepted]
+            schema["oneOf" if exclusive else "anyOf"] = [
+                {"required": [name], "properties": {name: {}}} for name in choices
+            ]
+        content[media_type] = {"schema": schema}
+    if example is not None:
+        content["application/json"]["example"] = dict(example)
+    return {"requestBody": {"required": bool(sources), "content": content}}
+
+
+def _form_field(schema: Schema) -> Schema:
+    """A field of a form is text: it cannot be null, and structured values are JSON."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    if len(choices) == 1:
+        schema = rest | choices[0]
+    elif choices:
+        schema = rest | {"anyOf": choices}
+    if "$ref" in schema or schema.get("type") == "object":
+        return JSON_TEXT | {key: value for key, value in rest.items() if key == "description"}
+    if schema.get("type") == "array":
+        return {"type": "string", "description": "Comma-separated"}
+    return schema

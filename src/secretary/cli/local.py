@@ -1,0 +1,212 @@
+"""The backend that works on the store directly: SQLite in the data directory, or MongoDB."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from ..app import Application
+from ..config import Settings
+from ..core.errors import InvalidParameters, InvalidSettings, NotFound
+from ..core.job import FINAL_STATUSES, Job, JobStatus, new_id
+from ..jobs.service import JobService
+from ..jobs.submission import BatchRequest, JobRequest, parse_request
+from ..observability.doctor import Finding
+from ..store import BatchQuery, JobQuery
+from ..store.claims import worker_document
+from .backend import (
+    BatchAction,
+    Document,
+    JobAction,
+    JobProgress,
+    ListFilter,
+    OnProgress,
+    Page,
+    linked_file_name,
+)
+
+CHUNK_BYTES = 1024 * 1024
+#: Seconds between polls of a job: a page takes milliseconds, a scan minutes.
+FIRST_POLL, LONGEST_POLL = 0.01, 0.2
+
+
+class LocalBackend:
+    """Opens the store on first use.
+
+    With a `job_service` of its own, as in `convert`, files are read in place instead of being
+    copied to the store, and finished jobs are returned without long texts."""
+
+    def __init__(self, settings: Settings, job_service: JobService | None = None) -> None:
+        self._app = Application(settings)
+        self._job_service = job_service
+        self._in_place = job_service is not None
+        self._stack = AsyncExitStack()
+
+    async def aclose(self) -> None:
+        await self._stack.aclose()
+
+    async def job_types(self) -> list[str]:
+        registry = self._job_service.registry if self._job_service else self._app.registry
+        return sorted(registry.job_types)
+
+    async def has_workers(self) -> bool:
+        return bool(await (await self._service()).workers_alive())
+
+    async def submit(self, request: Document, file: Path | None = None) -> Document:
+        service = await self._service(create=True)
+        parameters = dict(request.get("parameters") or {})
+        job_id, upload = new_id("job"), None
+        if file is not None and self._in_place:
+            parameters["file_path"] = str(await asyncio.to_thread(file.resolve))
+        elif file is not None:
+            _require_file_parameter(service, str(request["job_type"]))
+            upload = await service.files.uploads.receive(job_id, file.name, _chunks(file))
+            parameters["file_source"] = upload.source()
+        try:
+            job_request = parse_request(JobRequest, {**request, "parameters": parameters})
+            job = await service.submit(job_request, job_id=job_id, upload=upload)
+        except InvalidParameters:
+            if upload is not None:
+                await service.files.uploads.remove(job_id)
+            raise
+        return job.document()
+
+    async def job(self, job_id: str) -> Document:
+        return (await (await self._service()).job(job_id)).document()
+
+    async def follow(self, job_id: str, on_progress: OnProgress) -> Document:
+        service, wait = await self._service(), FIRST_POLL
+        while (job := await service.get_without_results(job_id)).status not in FINAL_STATUSES:
+            on_progress(JobProgress.of(_summary(job)))
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.3, LONGEST_POLL)
+        return (job if self._in_place else await service.job(job_id)).document()
+
+    async def jobs(self, filters: ListFilter) -> Page:
+        query = JobQuery(
+            status=frozenset(JobStatus(status) for status in filters.status) or None,
+            job_type=filters.job_type,
+            batch_id=filters.batch_id,
+            user_id=filters.user_id,
+            archived=None if filters.include_archived else False,
+            limit=filters.limit,
+            cursor=filters.cursor,
+        )
+        page = await (await self._service()).jobs(query)
+        return Page([_summary(job) for job in page.items], page.next_cursor)
+
+    async def change_job(self, job_id: str, action: JobAction) -> Document:
+        service = await self._service()
+        match action:
+            case "cancel":
+                return _summary(await service.cancel(job_id))
+            case "restart":
+                return _summary(await service.restart(job_id))
+            case "archive" | "unarchive":
+                return _summary(await service.archive(job_id, archived=action == "archive"))
+
+    async def delete_job(self, job_id: str) -> None:
+        await (await self._service()).delete(job_id)
+
+    async def fetch_file(self, job: Document, link: str, directory: Path) -> Path | None:
+        service, name = await self._service(), linked_file_name(job["job_id"], link)
+        if name is None:
+            return None
+        try:
+            owner = Job(job_id=job["job_id"], attempt=job["attempt"])
+            file = await service.files.find(owner, name)
+        except NotFound:
+            return None
+        if file.path is not None:
+            return file.path
+        target = directory / file.name
+        with await asyncio.to_thread(target.open, "wb") as stream:
+            async for chunk in service.files.pieces(file):
+                await asyncio.to_thread(stream.write, chunk)
+        return target
+
+    async def submit_batch(self, request: Document) -> Document:
+        service = await self._service(create=True)
+        batch, _ = await service.submit_batch(parse_request(BatchRequest, request))
+        return batch.document()
+
+    async def batch(self, batch_id: str) -> Document:
+        return (await (await self._service()).batch(batch_id)).document()
+
+    async def batches(self, filters: ListFilter) -> Page:
+        query = BatchQuery(
+            user_id=filters.user_id,
+            archived=None if filters.include_archived else False,
+            limit=filters.limit,
+            cursor=filters.cursor,
+        )
+        page = await (await self._service()).batches(query)
+        return Page([batch.document() for batch in page.items], page.next_cursor)
+
+    async def change_batch(self, batch_id: str, action: BatchAction) -> Document:
+        service = await self._service()
+        match action:
+            case "pause" | "resume":
+                return (await service.set_batch_active(batch_id, action == "resume")).document()
+            case "archive" | "unarchive":
+                archived = action == "archive"
+                return (await service.archive_batch(batch_id, archived=archived)).document()
+            case "cancel":
+                job_ids = await service.cancel_batch(batch_id)
+            case "restart-failed":
+                job_ids = await service.restart_failed(batch_id)
+        return {**(await service.batch(batch_id)).document(), "job_ids": job_ids}
+
+    async def delete_batch(self, batch_id: str) -> None:
+        await (await self._service()).delete_batch(batch_id)
+
+    async def templates(self) -> list[Document]:
+        templates = await asyncio.to_thread(self._app.templates.listed)
+        return [template.document() for template in templates]
+
+    async def workers(self) -> list[Document]:
+        workers = await (await self._service()).store.workers()
+        return [worker_document(worker) for worker in sorted(workers, key=lambda w: w.started_at)]
+
+    async def findings(self) -> list[Finding]:
+        return await self._app.check()
+
+    async def _service(self, *, create: bool = False) -> JobService:
+        """Open the store. Only submitting creates one, so that a mistyped directory is reported."""
+        if self._job_service is None:
+            if not create:
+                _require_store(self._app.settings)
+            await self._stack.enter_async_context(self._app)
+            self._job_service = self._app.job_service
+        return self._job_service
+
+
+def _require_file_parameter(service: JobService, job_type: str) -> None:
+    """Reject a file for a job type that takes none, as far as its parameters are known."""
+    registry = service.registry
+    fields = registry[job_type].parameters.model_fields if job_type in registry else {}
+    if fields and "file_source" not in fields:
+        raise InvalidParameters(f"--file: a job of type {job_type!r} takes no file")
+
+
+def _require_store(settings: Settings) -> None:
+    file = settings.database_file
+    if file is not None and not file.exists():
+        raise InvalidSettings(
+            f"storage.data_dir: there are no jobs in {settings.storage.data_dir.resolve()} yet."
+            " Start the service there, choose another directory with --data-dir, or a service"
+            " with --url."
+        )
+
+
+def _summary(job: Job) -> Document:
+    return job.document(without=frozenset({"results", "logs"}))
+
+
+async def _chunks(file: Path) -> AsyncIterator[bytes]:
+    try:
+        with await asyncio.to_thread(file.open, "rb") as stream:
+            while chunk := await asyncio.to_thread(stream.read, CHUNK_BYTES):
+                yield chunk
+    except OSError as error:
+        raise InvalidParameters(f"{file}: {error.strerror}") from None

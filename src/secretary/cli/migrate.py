@@ -1,0 +1,332 @@
+"""`secretary store copy` and `secretary import-legacy`: move jobs and files between stores."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.errors import Conflict, InvalidParameters
+from .backend import Document, JobProgress, OnProgress
+from .options import AsJson, ConfigFile, DataDir, log_warnings_only, read_settings
+from .output import ProgressDisplay, echo_err, print_json, progress_display
+
+if TYPE_CHECKING:
+    from ..config import Settings
+    from ..migration.copy import Comparison, FileCounts, RecordCounts
+    from ..migration.legacy_documents import RunningJobs
+    from ..migration.legacy_import import KindReport, LegacyReport
+    from ..migration.locations import StorageLocation, StoreAddress
+    from ..store.transfer import Kind
+
+#: How many differing or unreadable records are listed.
+MAX_DIFFERENT, MAX_UNREADABLE = 20, 50
+
+app = typer.Typer(help="Copy stores.", no_args_is_help=True)
+
+
+@app.callback()
+def _store() -> None:
+    """Make typer treat `copy` as a subcommand, although it is the only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    into_existing: bool
+    anyway: bool
+    dry_run: bool
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    records: "dict[Kind, RecordCounts]"
+    files: "FileCounts | None"
+    comparison: "Comparison | None" = None
+    differing_files: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        differs = self.comparison and (self.comparison.missing or self.comparison.different)
+        unreadable = any(counts.unreadable for counts in self.records.values())
+        return not (differs or unreadable or self.differing_files)
+
+    def rows(self) -> "dict[str, RecordCounts | FileCounts]":
+        rows: dict[str, RecordCounts | FileCounts] = {
+            kind: row for kind, row in self.records.items()
+        }
+        if self.files is not None:
+            rows["files"] = self.files
+        return rows
+
+    def document(self) -> Document:
+        rows = {name: {**asdict(row), "skipped": row.skipped} for name, row in self.rows().items()}
+        comparison = asdict(self.comparison) if self.comparison else None
+        return {**rows, "comparison": comparison, "files_that_differ": list(self.differing_files)}
+
+
+@app.command()
+def copy(
+    source: Annotated[
+        str, typer.Argument(metavar="FROM", help="Data directory, database file or URL")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="The same; created if it does not exist")
+    ],
+    from_files: Annotated[
+        str | None,
+        typer.Option(help="Location of the source files: a directory, gridfs, s3://… or none"),
+    ] = None,
+    to_files: Annotated[
+        str | None, typer.Option(help="Location of the copied files [default: with the store]")
+    ] = None,
+    into_existing: Annotated[
+        bool, typer.Option("--into-existing", help="Add what the target lacks; change nothing")
+    ] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Copy even if workers are running")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count records without copying them")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every job afterwards")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Copy jobs, batches and files to another store."""
+    from ..migration.locations import check_exists, parse_address
+
+    settings = read_settings(config, None)
+    log_warnings_only(settings)
+    source_address = parse_address(source, from_files, settings)
+    target_address = parse_address(target, to_files, settings)
+    check_exists(source_address)
+    if source_address.store_url == target_address.store_url:
+        raise InvalidParameters("FROM and TO are the same store")
+    options = CopyOptions(into_existing, anyway, dry_run, verify)
+    with progress_display() as display:
+        report = asyncio.run(_copy(source_address, target_address, options, display))
+    if as_json:
+        print_json(report.document())
+    else:
+        _print_copy_report(report, options)
+    if not report.is_complete:
+        raise Conflict("The copy is not the same as its source")
+
+
+async def _copy(
+    source_address: "StoreAddress",
+    target_address: "StoreAddress",
+    options: CopyOptions,
+    display: ProgressDisplay,
+) -> CopyReport:
+    from ..migration.copy import check_copyable, count_files, count_records
+    from ..migration.locations import open_location
+
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(open_location(source_address))
+        target = None
+        if not (options.dry_run and _is_missing(target_address)):
+            target = await stack.enter_async_context(open_location(target_address))
+        await check_copyable(
+            source.store,
+            target.store if target else None,
+            anyway=options.anyway,
+            into_existing=options.into_existing,
+        )
+        if options.dry_run or target is None:
+            files = await count_files(source.files) if source.files else None
+            return CopyReport(await count_records(source.store), files)
+        return await _copy_all(source, target, display, verify=options.verify)
+
+
+async def _copy_all(
+    source: "StorageLocation",
+    target: "StorageLocation",
+    display: ProgressDisplay,
+    *,
+    verify: bool,
+) -> CopyReport:
+    """Copy the files first, so that every job in the target has them."""
+    from ..migration import copy as migration
+
+    job_count = (await migration.count_records(source.store))["jobs"].found
+    files, differing_files, comparison = None, [], None
+    if source.files is not None and target.files is not None:
+        with display.job("files") as on_progress:
+            files = await migration.copy_files(
+                source.files,
+                target.files,
+                lambda counts: on_progress(JobProgress(0, f"{counts.found}")),  # total unknown
+            )
+    with display.job("records") as on_progress:
+        records = await migration.copy_records(
+            source.store,
+            target.store,
+            _record_progress(on_progress, job_count),
+        )
+    if verify:
+        with display.job("verifying") as on_progress:
+            comparison = await migration.compare_records(
+                source.store,
+                target.store,
+                _record_progress(on_progress, job_count),
+            )
+        if source.files is not None and target.files is not None:
+            differing_files = await migration.compare_files(source.files, target.files)
+    return CopyReport(records, files, comparison, tuple(differing_files))
+
+
+def _record_progress(on_progress: OnProgress, job_count: int) -> "Callable[[Kind, int], None]":
+    def report(kind: "Kind", number: int) -> None:
+        percent = 100 * number // max(job_count, 1) if kind == "jobs" else 99
+        on_progress(JobProgress(min(99, percent), f"{number} {kind}"))
+
+    return report
+
+
+def _print_copy_report(report: CopyReport, options: CopyOptions) -> None:
+    from .tables import print_transfer_counts
+
+    rows = report.rows()
+    counts = {name: (row.found, row.copied, row.skipped) for name, row in rows.items()}
+    print_transfer_counts(counts, done="copied")
+    if options.dry_run:
+        echo_err("Dry run: nothing was copied")
+    if unreadable := report.records["jobs"].unreadable:
+        echo_err(f"{unreadable} jobs of the source could not be read")
+    if report.comparison is not None:
+        echo_err(f"{report.comparison.compared} records were compared")
+        _print_names("missing", report.comparison.missing)
+        _print_names("different", report.comparison.different)
+    _print_names("files missing", report.differing_files)
+
+
+def _print_names(label: str, names: list[str] | tuple[str, ...]) -> None:
+    for name in names[:MAX_DIFFERENT]:
+        echo_err(f"{label}: {name}")
+    if len(names) > MAX_DIFFERENT:
+        echo_err(f"{label}: {len(names) - MAX_DIFFERENT} more")
+
+
+def import_legacy(
+    uri: Annotated[
+        str, typer.Argument(help="mongodb://host/database, or `settings` to use MONGODB_URI")
+    ],
+    running: Annotated[
+        str, typer.Option(help="New state of jobs that were running: failed or pending")
+    ] = "failed",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read everything without importing it")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Import the jobs and batches of the previous service (event_jobs and event_batches)."""
+    from ..migration.locations import MONGODB, SETTINGS
+
+    settings = read_settings(config, data_dir)
+    log_warnings_only(settings)
+    if running not in ("failed", "pending"):
+        raise InvalidParameters("--running is failed or pending")
+    legacy_uri = (settings.storage.mongodb_uri or "") if uri == SETTINGS else uri
+    if not legacy_uri.startswith(MONGODB):
+        raise InvalidParameters("The older jobs are in a MongoDB: mongodb://host/database")
+    new_state: RunningJobs = "pending" if running == "pending" else "failed"
+    with progress_display() as display:
+        report = asyncio.run(_import(legacy_uri, settings, new_state, dry_run, display))
+    if as_json:
+        print_json(_legacy_document(report))
+    else:
+        _print_legacy_report(report, dry_run=dry_run)
+    _warn_about_retention(settings, report)
+
+
+async def _import(
+    uri: str, settings: "Settings", running: "RunningJobs", dry_run: bool, display: ProgressDisplay
+) -> "LegacyReport":
+    from ..migration.legacy_import import LegacyImporter, open_legacy_source
+    from ..migration.locations import SETTINGS, open_location, parse_address
+
+    source = open_legacy_source(uri)
+    async with AsyncExitStack() as stack:
+        await source.open()
+        stack.push_async_callback(source.close)
+        address = parse_address(SETTINGS, None, settings)
+        target = None
+        if not (dry_run and _is_missing(address)):
+            target = await stack.enter_async_context(open_location(address))
+        importer = LegacyImporter(
+            source,
+            target.store if target else None,
+            target.files if target else None,
+            running=running,
+            dry_run=dry_run,
+        )
+        with display.job("jobs") as on_progress:
+            return await importer.run(lambda count: on_progress(JobProgress(0, f"{count}")))
+
+
+def _is_missing(address: "StoreAddress") -> bool:
+    """Whether opening the store would create its database file."""
+    file: Path | None = address.database_file
+    return file is not None and not file.exists()
+
+
+def _print_legacy_report(report: "LegacyReport", *, dry_run: bool) -> None:
+    from .tables import print_transfer_counts
+
+    kinds = {"jobs": report.jobs, "batches": report.batches}
+    counts = {name: (kind.found, kind.imported, kind.skipped) for name, kind in kinds.items()}
+    print_transfer_counts(counts, done="imported")
+    for status, number in sorted(report.by_status.items()):
+        echo_err(f"{number} jobs are {status.value} here")
+    if report.archives:
+        echo_err(f"{report.archives} archives were saved as files")
+    for name, kind in kinds.items():
+        for field, number in kind.left_behind.most_common():
+            echo_err(f"ignored: the field {field} of {number} {name}")
+        for record_id, reason in list(kind.unreadable.items())[:MAX_UNREADABLE]:
+            echo_err(f"cannot be read: {record_id}: {reason}")
+        if (more := len(kind.unreadable) - MAX_UNREADABLE) > 0:
+            echo_err(f"cannot be read: {more} more (--json lists all)")
+    if dry_run:
+        echo_err("Dry run: nothing was imported")
+
+
+def _warn_about_retention(settings: "Settings", report: "LegacyReport") -> None:
+    retention = settings.retention
+    days = {
+        "completed": retention.completed_days,
+        "failed": retention.failed_days,
+        "cancelled": retention.cancelled_days,
+    }
+    limited = [f"retention.{status}_days" for status, number in days.items() if number]
+    if limited and any(status.value in days for status in report.by_status):
+        echo_err(
+            "Finished jobs are deleted after the retention period, counted from when they"
+            f" finished: adjust {', '.join(limited)} before you start the service"
+        )
+
+
+def _legacy_document(report: "LegacyReport") -> Document:
+    return {
+        "jobs": _kind_document(report.jobs),
+        "batches": _kind_document(report.batches),
+        "archives": report.archives,
+        "by_status": {status.value: number for status, number in report.by_status.items()},
+    }
+
+
+def _kind_document(report: "KindReport") -> Document:
+    return {
+        "found": report.found,
+        "imported": report.imported,
+        "skipped": report.skipped,
+        "unreadable": report.unreadable,
+        "left_behind": dict(report.left_behind),
+    }

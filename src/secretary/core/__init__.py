@@ -1,0 +1,1 @@
+"""What the whole program shares: jobs, errors, file types, processes."""

@@ -1,0 +1,51 @@
+"""Helpers for functions: calling one by name, and mapping one with limited concurrency."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCallable(Generic[T]):
+    """A function by name, so that only the process that calls it has to import its module.
+
+    `LazyCallable("documents.pdf.pages", "inspect_pdf")` is called and pickled like the function.
+    """
+
+    module: str
+    name: str
+
+    def __call__(self, *args: Any, **options: Any) -> T:
+        result: T = self.resolved()(*args, **options)
+        return result
+
+    def resolved(self) -> Any:
+        return getattr(import_module(f"secretary.{self.module}"), self.name)
+
+
+R = TypeVar("R")
+
+
+async def map_limited(
+    items: Iterable[T], limit: int, function: Callable[[T], Awaitable[R]]
+) -> list[R]:
+    """The results of the function in the order of the items, with at most `limit` calls at a time.
+    The first error cancels the others."""
+    results: dict[int, R] = {}
+    remaining = iter(enumerate(items))
+
+    async def consume() -> None:
+        for number, item in remaining:
+            results[number] = await function(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(limit):
+                group.create_task(consume())
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [results[number] for number in range(len(results))]

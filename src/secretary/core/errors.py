@@ -1,0 +1,236 @@
+"""
+All errors as one tree:
+
+* SecretaryError
+  x JobFailed              the job cannot be done; becomes `job.error`
+    + InvalidParameters    VALIDATION_ERROR
+      - InvalidTemplate    `details.faults` has line and message of each fault
+      - UnknownTemplate
+    + UnknownJobType       UNKNOWN_JOB_TYPE
+    + DownloadFailed       DOWNLOAD_FAILED      (retryable)
+      - DownloadRefused    not retryable: the next response would be the same
+        . AddressRefused   a URL that must not be reached; for webhooks too
+        . UnexpectedContentType
+    + UnsupportedFile      UNSUPPORTED_FILE
+    + FileEncrypted        FILE_ENCRYPTED
+    + FileCorrupt          FILE_CORRUPT
+    + FileTooLarge         FILE_TOO_LARGE
+      - DiskFull           (retryable)
+    + ProcessingTimeout    PROCESSING_TIMEOUT
+    + EngineUnavailable    ENGINE_UNAVAILABLE
+    + UpstreamFailed       UPSTREAM_FAILED      (retryable)
+      - UpstreamRefused    not retryable: the next response would be the same
+        . ContextExceeded  more text than fits the model's context window
+    + ProcessDied          the work crashed its process; counted separately from failures
+      - WorkerCrashed      WORKER_CRASHED
+      - OutOfMemory        OUT_OF_MEMORY
+  x StoreError
+    + NotFound
+    + Conflict             the current state does not allow this
+      - KeyReused          the idempotency key belongs to another request
+    + LeaseLost            another worker owns the job now: write nothing more
+    + StoreUnavailable     the store cannot be reached or written
+  x AccessDenied           the caller may not do this
+    + Unauthorized         no valid API key
+  x RateLimited            too many requests
+  x InvalidSettings        a setting is missing, unknown or wrong
+"""
+
+import errno
+from datetime import timedelta
+from typing import Any, ClassVar
+
+#: The system's codes for a full disk or an exhausted quota.
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class SecretaryError(Exception):
+    """Base of all errors this package raises deliberately."""
+
+
+class JobFailed(SecretaryError):
+    """The job fails. Code, message and details reach the client unchanged."""
+
+    code: str = "INTERNAL_ERROR"
+    retryable: ClassVar[bool] = False
+
+    #: Delay before the first retry; it doubles with each further one.
+    backoff: ClassVar[timedelta] = timedelta(seconds=5)
+    #: Overrides the backoff, for example with an upstream's Retry-After.
+    retry_after: timedelta | None = None
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors are pickled by sandbox processes; keyword details would be lost.
+        return (_rebuilt, (type(self), self.message, self.details), self.__dict__)
+
+
+def _rebuilt(kind: type[JobFailed], message: str, details: dict[str, Any]) -> JobFailed:
+    return kind(message, **details)
+
+
+class InvalidParameters(JobFailed):
+    """The parameters are invalid for the job type."""
+
+    code = "VALIDATION_ERROR"
+
+
+class InvalidTemplate(InvalidParameters):
+    """The template is invalid; `details["faults"]` has line and message of each fault."""
+
+
+class UnknownTemplate(InvalidParameters):
+    """No template has this name."""
+
+
+class UnknownJobType(JobFailed):
+    """No handler is registered for this job type."""
+
+    code = "UNKNOWN_JOB_TYPE"
+
+
+class DownloadFailed(JobFailed):
+    """The source could not be downloaded."""
+
+    code = "DOWNLOAD_FAILED"
+    retryable = True
+
+
+class DownloadRefused(DownloadFailed):
+    """The source cannot be downloaded, and retrying would not help."""
+
+    retryable = False
+
+
+class AddressRefused(DownloadRefused):
+    """The URL is not an HTTP URL, or points to an address that must not be reached."""
+
+
+class UnexpectedContentType(DownloadRefused):
+    """The server announces another kind of file than expected; nothing was downloaded."""
+
+
+class UnsupportedFile(JobFailed):
+    """This job type cannot read this kind of file."""
+
+    code = "UNSUPPORTED_FILE"
+
+
+class FileEncrypted(JobFailed):
+    """The file is encrypted, and the password is missing or wrong."""
+
+    code = "FILE_ENCRYPTED"
+
+
+class FileCorrupt(JobFailed):
+    """The file is too damaged to be read."""
+
+    code = "FILE_CORRUPT"
+
+
+class FileTooLarge(JobFailed):
+    """The input or the result exceeds a size limit."""
+
+    code = "FILE_TOO_LARGE"
+
+
+class DiskFull(FileTooLarge):
+    """The disk is full at the moment."""
+
+    retryable = True
+    backoff = timedelta(minutes=1)
+
+
+class ProcessingTimeout(JobFailed):
+    """The job exceeded its timeout."""
+
+    code = "PROCESSING_TIMEOUT"
+
+
+class EngineUnavailable(JobFailed):
+    """No engine is configured for this task."""
+
+    code = "ENGINE_UNAVAILABLE"
+
+
+class UpstreamFailed(JobFailed):
+    """A service that the job depends on gave no usable response."""
+
+    code = "UPSTREAM_FAILED"
+    retryable = True
+    backoff = timedelta(seconds=10)
+
+
+class UpstreamRefused(UpstreamFailed):
+    """The service rejected the request, and would reject it again."""
+
+    retryable = False
+
+
+class ContextExceeded(UpstreamRefused):
+    """Prompt or answer exceed the context window of the language model: split the text."""
+
+
+class ProcessDied(JobFailed):
+    """The work crashed its process. Retried once: a second crash is attributed to the job."""
+
+    code = "WORKER_CRASHED"
+    backoff = timedelta(seconds=1)
+
+
+class WorkerCrashed(ProcessDied):
+    """The process that ran the job was killed by a signal or exited."""
+
+
+class OutOfMemory(ProcessDied):
+    """The process that ran the job exceeded its memory limit."""
+
+    code = "OUT_OF_MEMORY"
+
+
+class StoreError(SecretaryError):
+    """Base of the errors a job store raises."""
+
+
+class NotFound(StoreError):
+    """No job or batch has this id."""
+
+
+class Conflict(StoreError):
+    """The state of the job, batch or key does not allow this."""
+
+
+class KeyReused(Conflict):
+    """The idempotency key belongs to another request."""
+
+
+class LeaseLost(StoreError):
+    """The job was reassigned or finished since it was claimed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, opened or written."""
+
+
+class AccessDenied(SecretaryError):
+    """The caller may read this, but not change it."""
+
+
+class Unauthorized(AccessDenied):
+    """The API key is missing or invalid."""
+
+
+class RateLimited(SecretaryError):
+    """Too many requests; retry after `retry_after` seconds."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class InvalidSettings(SecretaryError):
+    """A setting is unknown or has an invalid value; the message names it."""

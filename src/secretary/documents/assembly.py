@@ -1,0 +1,280 @@
+"""Assembles finished pages into one text, one Markdown file and image archives."""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import FileCorrupt
+from ..core.json_codec import encode_json
+from .page_store import Page, PageStore, load_pages, page_text_file
+
+MARKDOWN_FILE = "document.md"
+TEXT_FILE = "document.txt"
+#: Results too large for the job document. The job refers to this file, and the API merges its
+#: content into the results.
+RESULTS_FILE = "texts.json"
+#: The Markdown of each page, for viewers that show pages beside their text.
+PAGES_FILE = "pages.json"
+#: Up to this size, texts are part of the results. Longer ones are only in the files, to bound the
+#: memory of clients and workers.
+MAX_RESULTS_BYTES = 8 * 1024 * 1024
+_INDEX_FILE = "assembled.json"
+
+
+@dataclass(slots=True)
+class AssembledDocument:
+    """Names of the files of a job, and whether there is any text. Cached as JSON."""
+
+    page_texts: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    has_text: bool = False
+    #: False if the text layer of every page is unusable.
+    has_text_layer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """What to assemble. The result is cached for the next job that needs the same pages."""
+
+    page_store: PageStore
+    numbers: range
+    #: The name of each zip archive, and the prefix of the images it contains.
+    archives: Mapping[str, str]
+    #: Printed pages have headers and footers; slides and sheets do not.
+    is_print: bool = False
+    #: Ignore pages older than this.
+    made_after: float = 0.0
+    may_reuse: bool = False
+
+    def cached_name(self, name: str) -> str:
+        return _cached_name(name, self.numbers)
+
+
+def is_assembled(page_store: PageStore, numbers: range) -> bool:
+    """Return whether these pages were assembled before, so that all of them exist."""
+    return Path(page_store.directory, _cached_name(_INDEX_FILE, numbers)).exists()
+
+
+def _cached_name(name: str, numbers: range) -> str:
+    """Return the name in the page store: `document.md` of pages 1 to 20 is `document.1-20.md`."""
+    stem, _, extension = name.partition(".")
+    return f"{stem}.{numbers[0]}-{numbers[-1]}.{extension}"
+
+
+def assemble(assembly: Assembly) -> AssembledDocument:
+    cached = _load_cached(assembly) if assembly.may_reuse else None
+    if cached is not None:
+        for name in (*cached.page_texts, *cached.pictures):
+            assembly.page_store.link(name)
+        for name in cached.files:
+            assembly.page_store.link(assembly.cached_name(name), name)
+        return cached
+    document = _assemble_pages(assembly)
+    for name, prefix in assembly.archives.items():
+        _zip(assembly, name, [each for each in document.pictures if each.startswith(prefix)])
+        document.files.append(name)
+    with assembly.page_store.atomic_write(assembly.cached_name(_INDEX_FILE)) as path:
+        Path(path).write_text(json.dumps(asdict(document)))
+    return document
+
+
+def _load_cached(assembly: Assembly) -> AssembledDocument | None:
+    path = Path(assembly.page_store.directory, assembly.cached_name(_INDEX_FILE))
+    try:
+        return AssembledDocument(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):  # missing, or truncated by a power failure
+        return None
+
+
+def _assemble_pages(assembly: Assembly) -> AssembledDocument:
+    page_store, document, results = assembly.page_store, AssembledDocument(), _TextResults()
+    with (
+        page_store.atomic_write(assembly.cached_name(TEXT_FILE)) as text_path,
+        page_store.atomic_write(assembly.cached_name(MARKDOWN_FILE)) as markdown_path,
+        open(text_path, "w", encoding="utf-8", errors="replace") as text_file,
+        open(markdown_path, "w", encoding="utf-8", errors="replace") as markdown_file,
+    ):
+        pages = _Pages(assembly)
+        markdowns = (page.markdown for page in pages) if assembly.is_print else ()
+        headers_footers = find_headers_footers(markdowns)
+        for page in pages:
+            text = f"--- Seite {page.number} ---\n{page.text}\n"
+            markdown = strip_headers_footers(page.markdown.strip(), headers_footers)
+            text_file.write(text)
+            markdown_file.write(f"{markdown}\n\n" if markdown else "")
+            results.add(page, text, markdown)
+            _add_page(document, page)
+    with page_store.atomic_write(assembly.cached_name(RESULTS_FILE)) as path:
+        Path(path).write_bytes(encode_json(results.as_json(document)))
+    document.files = [RESULTS_FILE, *([TEXT_FILE, MARKDOWN_FILE] if document.has_text else [])]
+    if (page_markdowns := results.page_markdowns()) and document.has_text:
+        with page_store.atomic_write(assembly.cached_name(PAGES_FILE)) as path:
+            Path(path).write_bytes(encode_json(page_markdowns))
+        document.files.append(PAGES_FILE)
+    for name in document.files:
+        page_store.link(assembly.cached_name(name), name)
+    return document
+
+
+class _Pages:
+    """The stored pages. Can be iterated repeatedly; small documents are read only once."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        refs = assembly.page_store.find_pages(made_after=assembly.made_after)
+        for number in assembly.numbers:
+            if number not in refs:
+                text = f"The text of page {number} is no longer cached; retry"
+                raise FileCorrupt(text, page=number)
+        self._refs = [refs[number] for number in assembly.numbers]
+        self._store = assembly.page_store
+        size = sum(ref.size for ref in self._refs)
+        self._pages = list(self._read()) if size <= MAX_RESULTS_BYTES else None
+
+    def __iter__(self) -> Iterator[Page]:
+        return iter(self._pages) if self._pages is not None else self._read()
+
+    def _read(self) -> Iterator[Page]:
+        for page in load_pages(self._refs):
+            self._store.link_page(page)
+            yield page
+
+
+def _add_page(document: AssembledDocument, page: Page) -> None:
+    document.pictures.extend(page.pictures)
+    if page.text:
+        document.page_texts.append(page_text_file(page.number))
+    document.has_text = document.has_text or bool(page.text.strip())
+    document.has_text_layer = document.has_text_layer or "text_layer" not in page.facts
+
+
+class _TextResults:
+    """The texts that become part of the results, unless they are too long."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._texts: list[str] = []
+        self._markdowns: list[str] = []
+        self._contents: list[dict[str, Any]] = []
+
+    def add(self, page: Page, text: str, markdown: str) -> None:
+        self._size += len(text) + len(markdown)
+        content: dict[str, Any] = {"page": page.number, "content": None, "method": page.method}
+        if page.reason:
+            content["reason"] = page.reason
+        if self._fits:
+            self._texts.append(text)
+            self._markdowns.append(markdown)
+            content |= {"content": page.text, **({"texts": page.texts} if page.texts else {})}
+        self._contents.append(content | dict(page.facts))
+
+    @property
+    def _fits(self) -> bool:
+        return self._size <= MAX_RESULTS_BYTES
+
+    def page_markdowns(self) -> list[dict[str, Any]]:
+        if not self._fits:
+            return []
+        numbers = (content["page"] for content in self._contents)
+        pairs = zip(numbers, self._markdowns, strict=True)
+        return [{"page": number, "markdown": markdown} for number, markdown in pairs]
+
+    def as_json(self, document: AssembledDocument) -> dict[str, Any]:
+        results: dict[str, Any] = {"metadata": {"text_contents": self._contents}}
+        if self._fits:
+            markdown = "\n\n".join(filter(None, self._markdowns))
+            results["markdown_content"] = f"{markdown}\n" if document.has_text else None
+            results["extracted_text"] = "".join(self._texts).removesuffix("\n")
+        else:
+            for content in self._contents:
+                content.pop("texts", None)
+                content["content"] = None
+        return results
+
+
+def _zip(assembly: Assembly, name: str, pictures: Sequence[str]) -> None:
+    page_store = assembly.page_store
+    with (
+        page_store.atomic_write(assembly.cached_name(name)) as path,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for picture in pictures:
+            archive.write(f"{page_store.job_directory}/{picture}", picture)
+    page_store.link(assembly.cached_name(name), name)
+
+
+#: How many blocks at the top and at the bottom of a page can be headers or footers.
+EDGE_BLOCKS = 2
+#: On how many consecutive pages a header or footer must repeat.
+MIN_REPEATS = 3
+#: Left and right pages may have different headers, so a header may skip a page.
+MAX_PAGE_STEP = 2
+MAX_HEADER_CHARACTERS = 140
+_DIGITS = re.compile(r"\d+")
+#: Tables, code and list items are never headers or footers.
+_NOT_A_HEADER = re.compile(r"\||```|- |\d+\. ")
+
+#: The edge (`head` or `foot`), and the text with its numbers replaced.
+HeaderKey = tuple[str, str]
+
+
+def find_headers_footers(pages: Iterable[str]) -> frozenset[HeaderKey]:
+    """Return the headers and footers that repeat in the Markdown of these pages."""
+    repeats: dict[HeaderKey, _Repeats] = {}
+    count = 0
+    for count, page in enumerate(pages, 1):
+        for key in {key for _, key in _edge_blocks(page.split("\n\n"))}:
+            repeats.setdefault(key, _Repeats()).add(count)
+    return frozenset(key for key, found in repeats.items() if _is_header(key, found, count))
+
+
+class _Repeats:
+    """Counts the pages with a header, and the longest series of consecutive ones."""
+
+    def __init__(self) -> None:
+        self.pages = self.longest = self._current = self._last = 0
+
+    def add(self, page: int) -> None:
+        self.pages += 1
+        self._current = self._current + 1 if page - self._last <= MAX_PAGE_STEP else 1
+        self._last = page
+        self.longest = max(self.longest, self._current)
+
+
+def _is_header(key: HeaderKey, repeats: _Repeats, page_count: int) -> bool:
+    # Several slides on one topic share a heading, which has to stay.
+    is_heading = key[1].startswith("#")
+    return repeats.longest >= MIN_REPEATS and (not is_heading or 2 * repeats.pages > page_count)
+
+
+def strip_headers_footers(page: str, headers_footers: frozenset[HeaderKey]) -> str:
+    if not headers_footers:
+        return page
+    blocks = page.split("\n\n")
+    removed = {number for number, key in _edge_blocks(blocks) if key in headers_footers}
+    rest = "\n\n".join(block for number, block in enumerate(blocks) if number not in removed)
+    # On pages that are all alike, such as labels or forms, the repeated text is the content.
+    return rest if 2 * len(rest) > len(page) else page
+
+
+def _edge_blocks(blocks: list[str]) -> Iterator[tuple[int, HeaderKey]]:
+    count = len(blocks)
+    for number in range(min(EDGE_BLOCKS, count)):
+        if key := _header_text(blocks[number]):
+            yield number, ("head", key)
+    for number in range(max(count - EDGE_BLOCKS, EDGE_BLOCKS), count):
+        if key := _header_text(blocks[number]):
+            yield number, ("foot", key)
+
+
+def _header_text(block: str) -> str | None:
+    if not block or "\n" in block or len(block) > MAX_HEADER_CHARACTERS:
+        return None
+    if _NOT_A_HEADER.match(block):
+        return None
+    # Chapters are numbered: headings are equal only if their numbers are.
+    return block if block.startswith("#") else _DIGITS.sub("0", block)

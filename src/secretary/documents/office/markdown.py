@@ -1,0 +1,455 @@
+"""Renders blocks as Markdown and as plain text."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from ..markdown import code_fence, pipe_table
+from ..page_store import Page
+from .blocks import (
+    PLAIN,
+    Block,
+    Cell,
+    Code,
+    Grid,
+    Heading,
+    Inline,
+    Inlines,
+    Item,
+    Note,
+    NoteReference,
+    Paragraph,
+    Picture,
+    Pictures,
+    Quote,
+    Rule,
+    Run,
+    Style,
+    Table,
+)
+
+#: Browsers display these; other formats are linked, since a broken image helps nobody.
+_DISPLAYED_FORMATS = (".png", ".jpg", ".gif", ".webp", ".bmp", ".svg")
+
+_SPECIAL = re.compile(r"[\\*_`\[<&~]")
+_ESCAPES = re.compile(
+    r"\\(?![^\W_])"  # a backslash that would escape what follows
+    r"|(?<!\s)\*|\*(?!\s)"  # not the sign between two numbers
+    r"|(?<![^\W_])_|_(?![^\W_])"  # not those inside a name
+    r"|`"
+    r"|\[(?=[^\[\]]*\][(\[:]|\^)"
+    r"|<(?=[A-Za-z/!?])"
+    r"|&(?=#?\w+;)"
+    r"|~(?=~)|(?<=~)~"
+)
+_LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|(?:[-*_] *){2,}$)")
+_BREAK = "  \n"
+
+
+def _inline_markdown(
+    content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True
+) -> str:
+    """Render inline content.
+
+    `is_bold_known`: all of it is bold anyway, as in headings, so bold is not marked.
+    `begins_line`: escape characters that are markup at the start of a line.
+    """
+    parts: list[str] = []
+    for link, runs in groupby(_merge_runs(content, is_bold_known), key=_link):
+        text = _add_emphasis(list(runs))
+        parts.append(_add_link(text, link) if link else text)
+    text = "".join(parts).strip(" \t\n\r")
+    if begins_line:
+        text = _LINE_START.sub(r"\1\\\2", text)
+    if "\n" not in text:
+        return text
+    return _BREAK.join(line.rstrip(" \t") for line in text.split("\n"))
+
+
+def _escape(text: str) -> str:
+    return _ESCAPES.sub(r"\\\g<0>", text) if _SPECIAL.search(text) else text
+
+
+def _encode_url(link: str) -> str:
+    """Encode a URL for use in parentheses."""
+    link = re.sub(r"[\x00-\x20]", lambda found: f"%{ord(found[0]):02X}", link.strip())
+    return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
+
+
+def _link(inline: Inline) -> str | None:
+    return inline.style.link if isinstance(inline, Run) else None
+
+
+def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
+    """Join adjacent runs of the same style: programs split them arbitrarily."""
+    text, style = "", PLAIN
+    for inline in content:
+        if isinstance(inline, Run):
+            run_style = inline.style._replace(bold=False) if is_bold_known else inline.style
+            if run_style == style:
+                text += inline.text
+                continue
+        if text:
+            yield Run(text, style)
+        text = ""
+        if isinstance(inline, Run):
+            text, style = inline.text, run_style
+        else:
+            yield inline
+    if text:
+        yield Run(text, style)
+
+
+def _add_link(text: str, link: str) -> str:
+    core = text.strip()
+    if not core:
+        return text
+    before, after = text[: text.index(core)], text[text.index(core) + len(core) :]
+    return f"{before}[{core.replace(chr(10), ' ')}]({_encode_url(link)}){after}"
+
+
+class _EmphasisSpan(NamedTuple):
+    """Text without surrounding white space, and the emphasis marks around it."""
+
+    before: str
+    core: str
+    after: str
+    marks: tuple[str, ...]
+
+
+def _add_emphasis(runs: list[Inline]) -> str:
+    """Nest the marks so that they never touch white space: `**a** b`, not `**a **b`."""
+    parts: list[str] = []
+    open_marks: list[str] = []
+    space = ""
+    for span in _move_punctuation_out(runs):
+        if not span.core:
+            space += span.before
+            continue
+        common = 0
+        while common < len(open_marks) and open_marks[common] in span.marks:
+            common += 1
+        parts.extend(reversed(open_marks[common:]))
+        del open_marks[common:]
+        parts.append(space + span.before)
+        opened = [mark for mark in span.marks if mark not in open_marks]
+        parts.extend(opened)
+        open_marks += opened
+        parts.append(span.core)
+        space = span.after
+    parts.extend(reversed(open_marks))
+    return "".join(parts) + space
+
+
+def _split_spans(runs: list[Inline]) -> list[_EmphasisSpan]:
+    """Split runs; where two marks meet inside a word, the first applies to both."""
+    spans: list[_EmphasisSpan] = []
+    for run in runs:
+        text, marks = _inline_parts(run)
+        core = text.strip()
+        start = text.index(core) if core else len(text)
+        span = _EmphasisSpan(text[:start], core, text[start + len(core) :], marks)
+        last = spans[-1] if spans else None
+        if last and core and last.marks and marks and not (last.after or span.before):
+            spans[-1] = last._replace(core=last.core + core, after=span.after)
+        else:
+            spans.append(span)
+    return spans
+
+
+def _move_punctuation_out(runs: list[Inline]) -> list[_EmphasisSpan]:
+    """Move punctuation outside of marks that would not be recognised otherwise (`**a:**b`)."""
+    spans = _split_spans(runs)
+    for index, span in enumerate(spans):
+        if not span.marks or not span.core or span.core[0] == "`":
+            continue
+        before = (
+            spans[index - 1].core[-1:]
+            if index and not _is_separated(spans[index - 1], span)
+            else ""
+        )
+        behind = spans[index + 1] if index + 1 < len(spans) else None
+        after = behind.core[:1] if behind and not _is_separated(span, behind) else ""
+        if "~~" in span.marks and (before.isalnum() or after.isalnum()):
+            span = spans[index] = span._replace(marks=("~~",))  # only one mark works in a word
+        core = span.core
+        start, end = 0, len(core)
+        while before.isalnum() and start < end and not core[start].isalnum():
+            start += 1
+        while after.isalnum() and start < end and not core[end - 1].isalnum():
+            end -= 1
+        if start == end:
+            spans[index] = span._replace(marks=())
+        elif end - start < len(core):
+            lead = core[:start]
+            if (len(lead) - len(lead.rstrip("\\"))) % 2:
+                lead += "\\"  # otherwise it would escape the following mark
+            spans[index] = _EmphasisSpan(
+                span.before + lead, core[start:end], core[end:] + span.after, span.marks
+            )
+    return spans
+
+
+def _is_separated(one: _EmphasisSpan, two: _EmphasisSpan) -> bool:
+    return bool(one.after or two.before or one.marks == two.marks)
+
+
+def _inline_parts(inline: Inline) -> tuple[str, tuple[str, ...]]:
+    match inline:
+        case Picture(alt, file):
+            return _picture(alt, file), ()
+        case NoteReference(label):
+            return f"[^{label}]", ()
+        case Run(text, style) if style.math:
+            return f"${text.strip()}$", ()
+        case Run(text, style) if style.code:
+            return _code(text), _marks(style)
+        case Run(text, style):
+            core = text.strip()  # escaped without white space, as it will touch its marks
+            return text.replace(core, _escape(core), 1).replace("\t", " "), _marks(style)
+
+
+def _marks(style: Style) -> tuple[str, ...]:
+    if style == PLAIN:
+        return ()
+    marks = ((style.strike, "~~"), (style.bold, "**"), (style.italic, "*"))
+    return tuple(mark for is_set, mark in marks if is_set)
+
+
+def _picture(alt: str, file: str | None) -> str:
+    alt = re.sub(r"\s+", " ", alt).strip()
+    if file is None:
+        return _escape(alt)
+    alt = re.sub(r"[\[\]\\]", r"\\\g<0>", alt)
+    return f"![{alt}]({file})" if file.endswith(_DISPLAYED_FORMATS) else f"[{alt or file}]({file})"
+
+
+def _code(text: str) -> str:
+    text = text.replace("\n", " ")
+    if not text.strip():
+        return text
+    fence = code_fence(text, 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+LINE_BREAK = "<br>"
+#: A closing sequence at the end of a heading.
+_CLOSING = re.compile(r"(?<!\S)#+$")
+
+
+def build_page(number: int, blocks: Sequence[Block], pictures: Pictures, **facts: Any) -> Page:
+    return Page(
+        number=number,
+        text=to_text(blocks),
+        markdown=to_markdown(blocks),
+        pictures=pictures.turn_page(),
+        facts=facts,
+    )
+
+
+def to_markdown(blocks: Iterable[Block]) -> str:
+    """Render blocks; notes come last."""
+    notes: list[Note] = []
+    text = _join_blocks(_merge_code(blocks), notes)
+    for note in notes:  # grows meanwhile: a note may refer to notes
+        inner = _join_blocks(_merge_code(note.blocks), notes).replace("\n", "\n    ")
+        text += f"\n\n[^{note.label}]: {inner}"
+    return re.sub(r"(?m)^ +$", "", text).strip("\n") + "\n" if text.strip() else ""
+
+
+def _join_blocks(blocks: Iterable[Block], notes: list[Note]) -> str:
+    parts: list[str] = []
+    indentation = _ListIndentation()
+    before: Block | None = None
+    for block in blocks:
+        if isinstance(block, Note):
+            notes.append(block)
+            continue
+        text = indentation.item(block) if isinstance(block, Item) else _block_markdown(block, notes)
+        if not text:
+            continue
+        if not isinstance(block, Item):
+            indentation.leave()
+        is_next = isinstance(block, Item) and isinstance(before, Item) and block.marker
+        parts.append(("\n" if is_next else "\n\n") + text)
+        before = block
+    return "".join(parts).strip("\n")
+
+
+def _merge_code(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Merge adjacent code paragraphs into one code block."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Code) and not block.language:
+            lines.append(block.text)
+            continue
+        if lines:
+            yield Code("\n".join(lines))
+            lines = []
+        yield block
+    if lines:
+        yield Code("\n".join(lines))
+
+
+class _ListIndentation:
+    """Tracks the indentation of nested list items."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, int]] = []
+
+    def leave(self) -> None:
+        self._open.clear()
+
+    def item(self, item: Item) -> str:
+        text = _inline_markdown(item.content)
+        if not text:
+            return ""
+        is_further = not item.marker
+        while self._open and self._open[-1][0] >= item.level + is_further:
+            self._open.pop()
+        indent = " " * sum(width for _, width in self._open)
+        text = text.replace("\n", "\n" + indent + " " * (len(item.marker) + 1))
+        if is_further:
+            return indent + text
+        self._open.append((item.level, len(item.marker) + 1))
+        return f"{indent}{item.marker} {text}"
+
+
+def _block_markdown(block: Block, notes: list[Note]) -> str:
+    match block:
+        case Heading(level, content):
+            text = _inline_markdown(content, is_bold_known=True, begins_line=False)
+            text = " ".join(line.rstrip() for line in text.split("\n"))
+            text = _CLOSING.sub(r"\\\g<0>", text)
+            return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
+        case Paragraph(content):
+            return _inline_markdown(content)
+        case Code(text, language):
+            return fenced_code(text, language)
+        case Quote(blocks):
+            inner = _join_blocks(_merge_code(blocks), notes)
+            return "> " + inner.replace("\n", "\n> ").replace("> \n", ">\n") if inner else ""
+        case Table(rows):
+            return _table(rows, notes)
+        case Grid():
+            return _grid_table(block)
+        case Rule():
+            return "---"
+        case _:
+            return ""
+
+
+def fenced_code(text: str, language: str) -> str:
+    fence = code_fence(text, 3)
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
+
+
+def _table(rows: Sequence[Sequence[Cell]], notes: list[Note]) -> str:
+    if len(rows) == 1 and len(rows[0]) == 1:
+        return _join_blocks(_merge_code(rows[0][0]), notes)  # a box, not a table
+    written = [
+        [_table_cell(cell, notes, is_head=not number) for cell in row]
+        for number, row in enumerate(rows)
+    ]
+    return pipe_table(written) if any(any(row) for row in written) else ""
+
+
+def _table_cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
+    lines = [line for block in cell for line in _cell_lines(block, notes, is_head)]
+    text = LINE_BREAK.join(line for line in lines if line)
+    text = LINE_BREAK.join(line.rstrip(" ") for line in text.split("\n"))
+    return text.replace("|", "\\|")
+
+
+def _cell_lines(block: Block, notes: list[Note], is_head: bool) -> Iterator[str]:
+    match block:
+        case Heading(_, content):
+            yield _inline_markdown(content, is_bold_known=True, begins_line=False)
+        case Paragraph(content):
+            yield _inline_markdown(content, is_bold_known=is_head, begins_line=False)
+        case Item(level, marker, content):
+            text = _inline_markdown(content, begins_line=False)
+            yield "&nbsp;" * 2 * level + f"{marker} {text}".strip()
+        case Code(text):
+            yield from (f"`{line}`" for line in text.split("\n") if line.strip())
+        case Quote(blocks):
+            for inner in blocks:
+                yield from _cell_lines(inner, notes, is_head)
+        case Table(rows):
+            for row in rows:
+                yield " | ".join(_table_cell(cell, notes).replace("\\|", "|") for cell in row)
+        case Grid(grid):
+            yield from (" | ".join(texts) for texts in grid)
+        case Note():
+            notes.append(block)
+
+
+def _grid_table(grid: Grid) -> str:
+    rows = [[_grid_cell(text) for text in row] for row in grid.rows]
+    for (row, column), link in grid.links.items():
+        if rows[row][column]:
+            target = _encode_url(link).replace("|", "%7C")
+            rows[row][column] = f"[{rows[row][column]}]({target})"
+    return pipe_table(rows)
+
+
+def _grid_cell(text: str) -> str:
+    text = _escape(text.strip())
+    if "\n" in text or "\r" in text:
+        text = LINE_BREAK.join(line.strip() for line in re.split("[\r\n]+", text))
+    return text.replace("|", "\\|").replace("\t", " ")
+
+
+def to_text(blocks: Iterable[Block]) -> str:
+    notes: list[Note] = []
+    lines = [line for block in blocks for line in _text_lines(block, notes)]
+    for note in notes:
+        inner = [line for block in note.blocks for line in _text_lines(block, notes)]
+        lines.append(f"[{note.label}] " + "\n".join(inner))
+    text = "\n".join(line for line in lines if line.strip())
+    return text + "\n" if text else ""
+
+
+def _text_lines(block: Block, notes: list[Note]) -> Iterator[str]:
+    match block:
+        case Heading(_, content) | Paragraph(content):
+            yield _inline_text(content)
+        case Item(level, marker, content):
+            yield "  " * level + f"{marker} {_inline_text(content)}".strip()
+        case Code(text):
+            yield text.strip("\n")
+        case Quote(inner):
+            for each in inner:
+                yield from _text_lines(each, notes)
+        case Table(rows):
+            for row in rows:
+                yield "\t".join(_text_cell(cell, notes) for cell in row)
+        case Grid(grid):
+            yield from ("\t".join(map(_on_one_line, texts)) for texts in grid)
+        case Note():
+            notes.append(block)
+
+
+def _text_cell(cell: Cell, notes: list[Note]) -> str:
+    return _on_one_line(" ".join(line for block in cell for line in _text_lines(block, notes)))
+
+
+def _on_one_line(text: str) -> str:
+    if "\n" in text or "\t" in text or "\r" in text:
+        text = " ".join(part.strip() for part in re.split(r"[\t\n\r]+", text))
+    return text.strip()
+
+
+def _inline_text(content: Inlines) -> str:
+    parts = []
+    for inline in content:
+        match inline:
+            case Run(text, _):
+                parts.append(text)
+            case Picture(alt, _):
+                parts.append(alt)
+            case NoteReference(label):
+                parts.append(f"[{label}]")
+    return "".join(parts).strip()

@@ -1,0 +1,330 @@
+"""What docx, xlsx and pptx share: parts and relationships, charts and equations."""
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from ...core.errors import FileCorrupt
+from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
+from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
+
+_OFFICE = "http://schemas.openxmlformats.org/"
+RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"
+DRAWING = f"{{{_OFFICE}drawingml/2006/main}}"
+MARKUP = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_PACKAGE = f"{{{_OFFICE}package/2006/relationships}}"
+_PROPERTIES = {
+    f"{DUBLIN}title": "title",
+    f"{DUBLIN}subject": "subject",
+    f"{DUBLIN}creator": "author",
+    f"{DUBLIN}language": "language",
+    f"{{{_OFFICE}package/2006/metadata/core-properties}}keywords": "keywords",
+    "{http://purl.org/dc/terms/}created": "created_at",
+    "{http://purl.org/dc/terms/}modified": "modified_at",
+}
+
+
+class Relationship(NamedTuple):
+    #: The last segment of its type, such as `image`.
+    kind: str
+    #: The name of a part, or an external URL.
+    target: str
+    is_outside: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    archive: Archive
+    name: str
+
+    @cached_property
+    def root(self) -> Element:
+        return parse_xml(self.archive.read(self.name))
+
+    @cached_property
+    def relations(self) -> dict[str, Relationship]:
+        folder, name = posixpath.split(self.name)
+        path = posixpath.join(folder, "_rels", f"{name}.rels")
+        if path not in self.archive:
+            return {}
+        found = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
+        return {each.get("Id", ""): _relationship(each, folder) for each in found}
+
+    def related(self, kind: str) -> "Part | None":
+        """Return the first part with a relationship of this type."""
+        for relation in self.relations.values():
+            if relation.kind == kind and self.has(relation):
+                return Part(self.archive, relation.target)
+        return None
+
+    def by_id(self, identity: str | None) -> "Part | None":
+        relation = self.relations.get(identity or "")
+        return Part(self.archive, relation.target) if relation and self.has(relation) else None
+
+    def has(self, relation: Relationship) -> bool:
+        return not relation.is_outside and relation.target in self.archive
+
+    def link(self, identity: str | None) -> str | None:
+        relation = self.relations.get(identity or "")
+        return relation.target if relation and relation.is_outside else None
+
+    def picture(self, identity: str | None, alt: str | None, pictures: Pictures) -> Picture:
+        """Save a picture of this part; external pictures are not fetched."""
+        part = self.by_id(identity) if pictures.are_kept else None
+        file = pictures.keep(part.archive.read(part.name)) if part else None
+        return Picture((alt or "").strip(), file)
+
+    def drawn_picture(
+        self, element: Element, pictures: Pictures, alt: str | None = None
+    ) -> Picture:
+        """Save the picture of a `pic` element, whose children share its namespace. `alt` is used if
+        the picture has no description of its own."""
+        own = element.tag.removesuffix("pic")
+        named = element.find(f"{own}nvPicPr/{own}cNvPr")
+        blip = element.find(f"{own}blipFill/{DRAWING}blip")
+        identity = blip.get(f"{RELATIONSHIP}embed") if blip is not None else None
+        description = named.get("descr") if named is not None else None
+        return self.picture(identity, description or alt, pictures)
+
+
+def main_part(archive: Archive, usual_name: str) -> Part:
+    part = Part(archive, "").related("officeDocument")
+    if part is not None:
+        return part
+    if usual_name not in archive:
+        raise FileCorrupt("The document has no content")
+    return Part(archive, usual_name)
+
+
+def core_properties(archive: Archive) -> dict[str, str]:
+    part = Part(archive, "").related("core-properties")
+    return child_texts(part.root, _PROPERTIES) if part is not None else {}
+
+
+def choose_alternative(element: Element) -> Element | None:
+    """Choose among alternative representations the one for current programs."""
+    chosen = element.find(f"{MARKUP}Choice")
+    return chosen if chosen is not None else element.find(f"{MARKUP}Fallback")
+
+
+def _relationship(element: Element, folder: str) -> Relationship:
+    kind = element.get("Type", "").rpartition("/")[2]
+    target = element.get("Target", "")
+    if element.get("TargetMode") == "External":
+        return Relationship(kind, target, True)
+    path = posixpath.normpath(posixpath.join("/", folder, unquote(target)))
+    return Relationship(kind, path.lstrip("/"), False)
+
+
+C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+#: The element that refers to a chart.
+CHART = f"{C}chart"
+_MAX_POINTS = 10_000
+
+
+def chart_blocks(part: Part | None) -> list[Block]:
+    """Return the title and one row per category; nothing if the chart caches no numbers."""
+    if part is None:
+        return []
+    title = "".join(each.text or "" for each in part.root.iterfind(f".//{C}title//{DRAWING}t"))
+    series = [_series(each) for each in part.root.iter(f"{C}ser")]
+    blocks: list[Block] = []
+    if title.strip():
+        blocks.append(Paragraph([Run(title.strip(), Style(bold=True))]))
+    rows = _rows(series)
+    return [*blocks, Grid(rows)] if rows else blocks
+
+
+def _series(element: Element) -> tuple[str, dict[int, str], dict[int, str]]:
+    name = element.find(f"{C}tx")
+    categories = element.find(f"{C}cat")
+    if categories is None:
+        categories = element.find(f"{C}xVal")
+    values = element.find(f"{C}val")
+    if values is None:
+        values = element.find(f"{C}yVal")
+    return " ".join(_points(name).values()), _points(categories), _points(values)
+
+
+def _points(element: Element | None) -> dict[int, str]:
+    if element is None:
+        return {}
+    found: dict[int, str] = {}
+    for point in element.iter(f"{C}pt"):
+        text = point.findtext(f"{C}v")
+        if text is not None and len(found) < _MAX_POINTS:
+            found[parse_int(point.get("idx"))] = text
+    return found or {0: element.findtext(f".//{C}v") or ""}
+
+
+def _rows(series: list[tuple[str, dict[int, str], dict[int, str]]]) -> list[list[str]]:
+    if not any(values for _, _, values in series):
+        return []
+    categories: dict[int, str] = {}
+    for _, theirs, _ in series:
+        categories = {**theirs, **categories}
+    places = sorted({place for _, _, values in series for place in values})
+    head = ["", *(name for name, _, _ in series)]
+    return [head] + [
+        [categories.get(place, ""), *(values.get(place, "") for _, _, values in series)]
+        for place in places
+    ]
+
+
+M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_VALUE = f"{M}val"
+_NEXT = r" \\ "
+_HAT = r"\hat"
+
+_LARGE = {
+    "∑": r"\sum", "∏": r"\prod", "∐": r"\coprod", "∫": r"\int", "∬": r"\iint", "∭": r"\iiint",
+    "∮": r"\oint", "\u22c3": r"\bigcup", "⋂": r"\bigcap", "\u22c1": r"\bigvee", "⋀": r"\bigwedge",
+}  # fmt: skip
+_ACCENTS = {
+    "\u0302": r"\hat", "\u0303": r"\tilde", "\u0304": r"\bar", "\u0305": r"\bar",
+    "\u0307": r"\dot", "\u0308": r"\ddot", "\u030c": r"\check", "\u20d7": r"\vec",
+}  # fmt: skip
+_FUNCTIONS = {
+    "arccos", "arcsin", "arctan", "cos", "cosh", "cot", "det", "exp", "gcd", "inf", "lim", "ln",
+    "log", "max", "min", "sin", "sinh", "sup", "tan", "tanh",
+}  # fmt: skip
+_ESCAPED = str.maketrans(
+    {"{": r"\{", "}": r"\}", "$": r"\$", "#": r"\#", "&": r"\&", "%": r"\%", "_": r"\_"}
+)
+
+
+def to_latex(element: Element) -> str:
+    """Convert all children of an element to LaTeX, in one line."""
+    parts: list[str] = []
+    for child in element:
+        written = _WRITERS.get(child.tag)
+        if written is not None:
+            parts.append(written(child))
+        elif child.tag not in _IGNORED:
+            parts.append(to_latex(child))
+    return "".join(parts)
+
+
+def _part(element: Element, name: str) -> str:
+    child = element.find(f"{M}{name}")
+    return to_latex(child) if child is not None else ""
+
+
+def _property(element: Element, path: str, default: str) -> str:
+    child = element.find("/".join(f"{M}{name}" for name in path.split("/")))
+    return default if child is None else child.get(_VALUE, "")
+
+
+def _text(element: Element) -> str:
+    text = "".join(each.text or "" for each in element.iterchildren(f"{M}t"))
+    if text.strip() in _FUNCTIONS:
+        return f"\\{text.strip()} "
+    return text.translate(_ESCAPED)
+
+
+def _fraction(element: Element) -> str:
+    return f"\\frac{{{_part(element, 'num')}}}{{{_part(element, 'den')}}}"
+
+
+def _radical(element: Element) -> str:
+    degree = _part(element, "deg")
+    return f"\\sqrt{f'[{degree}]' if degree else ''}{{{_part(element, 'e')}}}"
+
+
+def _superscript(element: Element) -> str:
+    return f"{_base(element)}^{{{_part(element, 'sup')}}}"
+
+
+def _subscript(element: Element) -> str:
+    return f"{_base(element)}_{{{_part(element, 'sub')}}}"
+
+
+def _both(element: Element) -> str:
+    return f"{_base(element)}_{{{_part(element, 'sub')}}}^{{{_part(element, 'sup')}}}"
+
+
+def _before(element: Element) -> str:
+    scripts = f"_{{{_part(element, 'sub')}}}^{{{_part(element, 'sup')}}}"
+    return f"{{}}{scripts}{_part(element, 'e')}"
+
+
+def _base(element: Element) -> str:
+    base = _part(element, "e")
+    return base if len(base) == 1 else f"{{{base}}}"
+
+
+def _large(element: Element) -> str:
+    sign = _property(element, "naryPr/chr", "∫")
+    below, above = _part(element, "sub"), _part(element, "sup")
+    text = _LARGE.get(sign, sign)
+    text += f"_{{{below}}}" if below else ""
+    text += f"^{{{above}}}" if above else ""
+    return f"{text} {_part(element, 'e')}"
+
+
+def _delimited(element: Element) -> str:
+    begin = _property(element, "dPr/begChr", "(") or "."
+    end = _property(element, "dPr/endChr", ")") or "."
+    between = _property(element, "dPr/sepChr", "|")
+    inner = between.join(to_latex(each) for each in element.iterchildren(f"{M}e"))
+    if (begin, end) in (("(", ")"), ("[", "]")) and "\\frac" not in inner:
+        return f"{begin}{inner}{end}"
+    braces = {"{": r"\{", "}": r"\}"}
+    return f"\\left{braces.get(begin, begin)}{inner}\\right{braces.get(end, end)}"
+
+
+def _function(element: Element) -> str:
+    name = _part(element, "fName").strip()
+    return f"{name} {{{_part(element, 'e')}}}"
+
+
+def _accent(element: Element) -> str:
+    sign = _property(element, "accPr/chr", "\u0302")
+    return f"{_ACCENTS.get(sign, _HAT)}{{{_part(element, 'e')}}}"
+
+
+def _bar(element: Element) -> str:
+    is_above = _property(element, "barPr/pos", "bot") == "top"
+    return f"\\{'overline' if is_above else 'underline'}{{{_part(element, 'e')}}}"
+
+
+def _limit_below(element: Element) -> str:
+    return f"{_part(element, 'e').strip()}_{{{_part(element, 'lim')}}}"
+
+
+def _limit_above(element: Element) -> str:
+    return f"{_part(element, 'e').strip()}^{{{_part(element, 'lim')}}}"
+
+
+def _matrix(element: Element) -> str:
+    rows = (
+        " & ".join(to_latex(each) for each in row.iterchildren(f"{M}e"))
+        for row in element.iterchildren(f"{M}mr")
+    )
+    return f"\\begin{{matrix}}{_NEXT.join(rows)}\\end{{matrix}}"
+
+
+def _lines(element: Element) -> str:
+    rows = (to_latex(each) for each in element.iterchildren(f"{M}e"))
+    return f"\\begin{{array}}{{l}}{_NEXT.join(rows)}\\end{{array}}"
+
+
+_WRITERS: dict[str, Callable[[Element], str]] = {
+    f"{M}{name}": writer
+    for name, writer in {
+        "r": _text, "f": _fraction, "rad": _radical, "sSup": _superscript, "sSub": _subscript,
+        "sSubSup": _both, "sPre": _before, "nary": _large, "d": _delimited, "func": _function,
+        "acc": _accent, "bar": _bar, "limLow": _limit_below, "limUpp": _limit_above,
+        "m": _matrix, "eqArr": _lines,
+    }.items()
+}  # fmt: skip
+_IGNORED = {
+    f"{M}{name}"
+    for name in (
+        "fPr", "radPr", "sSupPr", "sSubPr", "sSubSupPr", "sPrePr", "naryPr", "dPr", "funcPr",
+        "accPr", "barPr", "limLowPr", "limUppPr", "mPr", "eqArrPr", "ctrlPr", "oMathParaPr",
+    )
+}  # fmt: skip

@@ -1,0 +1,113 @@
+"""Reads office files: dispatches to the reader of each format and saves the pages."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from lxml import etree
+
+from ...core.errors import FileCorrupt, UnsupportedFile
+from ..page_store import PageStore
+from ..page_task import DocumentInfo
+from .blocks import OfficeDocument, Pictures
+from .containers import MIB, Archive, open_archive, reject_ole
+from .docx import read_docx
+from .epub import read_epub
+from .html import read_html
+from .odf import read_odp, read_ods, read_odt
+from .pptx import read_pptx
+from .rtf import read_rtf
+from .text import read_text
+from .xlsx import read_xlsx
+
+
+def read_office(
+    path: str,
+    kind: str,
+    directory: str,
+    *,
+    include_images: bool = False,
+    name: str | None = None,
+    max_expanded_bytes: int = 1024 * MIB,
+    max_cells: int = 2_000_000,
+) -> OfficeDocument:
+    """Read a file of the given type (see `core.file_types`) into pages.
+
+    Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
+    only its extension tells whether a text file is a table.
+    """
+    document = _read_document(
+        path,
+        kind,
+        Pictures(directory if include_images else None),
+        name=name,
+        max_expanded_bytes=max_expanded_bytes,
+        max_cells=max_cells,
+    )
+    if not document.pages:
+        raise FileCorrupt(f"There is nothing in the {kind} file: no sheet, no slide, no chapter")
+    return document
+
+
+def process_office_document(
+    path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
+) -> DocumentInfo:
+    """Read the document, save all its pages and return what is known about it."""
+    # Written to a temporary directory first: files in the store may be linked and never change.
+    with TemporaryDirectory(dir=scratch) as directory:
+        document = read_office(path, kind, directory, include_images=images, name=name)
+        for picture in sorted(os.listdir(directory)):
+            page_store.write(picture, Path(directory, picture).read_bytes())
+        for page in document.pages:
+            page_store.save(page)
+    return cast(DocumentInfo, {**document.facts, "page_count": len(document.pages)})
+
+
+_ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {
+    "docx": read_docx,
+    "epub": read_epub,
+    "odp": read_odp,
+    "odt": read_odt,
+    "pptx": read_pptx,
+}
+_SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
+    "ods": read_ods,
+    "xlsx": read_xlsx,
+}
+_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
+
+
+def _read_document(
+    path: str,
+    kind: str,
+    pictures: Pictures,
+    *,
+    name: str | None,
+    max_expanded_bytes: int,
+    max_cells: int,
+) -> OfficeDocument:
+    try:
+        if kind in _ZIPPED:
+            with open_archive(path, max_expanded_bytes) as archive:
+                return _ZIPPED[kind](archive, pictures)
+        if kind in _SHEETS:
+            with open_archive(path, max_expanded_bytes) as archive:
+                return _SHEETS[kind](archive, pictures, max_cells)
+        match kind:
+            case "text" if PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS:
+                # HTML without a doctype: a fragment, or XHTML.
+                return read_html(path, pictures)
+            case "html":
+                return read_html(path, pictures)
+            case "rtf":
+                return read_rtf(path, pictures)
+            case "text":
+                return read_text(path, name, pictures, max_cells)
+            case "ole":
+                reject_ole(path)
+    except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
+        # Anything that is not as the format requires: an invalid number, a part without a root.
+        raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
+    raise UnsupportedFile(f"A file of the kind {kind!r} is not an office file")

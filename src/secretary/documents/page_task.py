@@ -1,0 +1,168 @@
+"""The task of reading a document's pages, and how a finished page is saved."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Required, TypedDict
+
+from .page_store import Page, PageStore
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionMethod:
+    native: bool = False
+    ocr: bool = False
+    llm: bool = False
+    preview: bool = False
+    #: Decide per page: OCR only where the text layer is unusable.
+    auto: bool = False
+
+
+METHODS: dict[str, ExtractionMethod] = {
+    "native": ExtractionMethod(native=True),
+    "ocr": ExtractionMethod(ocr=True),
+    "both": ExtractionMethod(native=True, ocr=True),
+    "preview": ExtractionMethod(preview=True),
+    "preview_and_native": ExtractionMethod(preview=True, native=True),
+    "llm": ExtractionMethod(llm=True),
+    "llm_and_native": ExtractionMethod(llm=True, native=True),
+    "llm_and_ocr": ExtractionMethod(llm=True, ocr=True),
+    "auto": ExtractionMethod(native=True, ocr=True, auto=True),
+}
+METHOD_ALIASES = {"tesseract_ocr": "ocr"}
+#: Part of the cache key: change it when preprocessing or layout of recognised text changes.
+OCR_PIPELINE_VERSION = "1"
+
+#: Longest side in pixels, and JPEG quality.
+PREVIEW_SIDE, PREVIEW_QUALITY = 640, 75
+IMAGE_SIDE, IMAGE_QUALITY = 4096, 85
+#: Vision models scale larger images down anyway.
+MODEL_SIDE = 2000
+
+
+class DocumentInfo(TypedDict, total=False):
+    """What is known about a document as a whole; stored as JSON with its cached pages."""
+
+    page_count: Required[int]
+    title: str
+    author: str
+    subject: str
+    keywords: str
+    language: str
+    created_at: str
+    modified_at: str
+    #: The PDF was damaged; this is what could be recovered of it.
+    is_mended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageTask:
+    """How to read the pages of one document; sent to the processes that read them."""
+
+    path: str
+    password: str | None = None
+    method: ExtractionMethod
+    #: The name of the method in the results.
+    method_name: str
+    with_images: bool = False
+    languages: str | None = None
+    ocr_engine: str = "tesseract"
+    ocr_data_directory: str | None = None
+    max_pixels: int = 50_000_000
+    page_store: PageStore
+    #: Directory for files that are not needed once the pages are finished.
+    scratch: str
+    #: Why a page is read with this method, by page number, if it was chosen automatically.
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageReading:
+    """The text of one page as extracted by one method."""
+
+    text: str
+    markdown: str
+    #: Why the text is unusable, or None.
+    fault: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPage:
+    """A page that its process could not finish: it needs OCR, which runs in a separate call, or a
+    vision model, which gets `model_image`."""
+
+    number: int
+    readings: Mapping[str, PageReading] = field(default_factory=dict)
+    pictures: tuple[str, ...] = ()
+    #: Path of the image to send to the model.
+    model_image: str | None = None
+    reason: str | None = None
+
+
+def save_page(
+    task: PageTask, number: int, readings: Mapping[str, PageReading], pictures: Sequence[str]
+) -> Page:
+    """Build a page from its readings, the preferred one first, and save it."""
+    texts = {name: reading.text for name, reading in readings.items()}
+    usable = [reading for reading in readings.values() if reading.text.strip()]
+    best = next((reading for reading in usable if not reading.fault), usable[0] if usable else None)
+    facts: dict[str, Any] = {}
+    for reading in readings.values():
+        facts |= reading.facts
+    page = Page(
+        number=number,
+        text=_join_texts(texts),
+        markdown=best.markdown if best else "",
+        method=task.method_name if len(readings) != 1 else next(iter(readings)),
+        reason=task.reasons.get(number),
+        texts=texts if len(texts) > 1 else {},
+        pictures=tuple(pictures),
+        facts=facts,
+    )
+    task.page_store.save(page)
+    return page
+
+
+def _join_texts(texts: Mapping[str, str]) -> str:
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return "\n".join(f"--- {name} ---\n{text}\n" for name, text in texts.items())
+
+
+def save_page_images(task: PageTask, number: int, image: "Image") -> tuple[str, ...]:
+    """Save the full-size image and the preview, as the task requires, and return their names."""
+    names = []
+    if task.with_images:
+        name = f"image_{number:03d}.jpg"
+        names.append(_save_image(task.page_store, name, image, IMAGE_SIDE, IMAGE_QUALITY))
+    if task.method.preview:
+        name = f"preview_{number:03d}.jpg"
+        names.append(_save_image(task.page_store, name, image, PREVIEW_SIDE, PREVIEW_QUALITY))
+    return tuple(names)
+
+
+def _save_image(
+    page_store: PageStore, name: str, image: "Image", max_side: int, quality: int
+) -> str:
+    file = BytesIO()
+    _save_jpeg(image, file, max_side=max_side, quality=quality)
+    page_store.write(name, file.getvalue())
+    return name
+
+
+def save_model_image(task: PageTask, number: int, image: "Image") -> str:
+    """Save an image for the vision model and return its path."""
+    path = f"{task.scratch}/model_{number:03d}.jpg"
+    _save_jpeg(image, path, max_side=MODEL_SIDE, quality=IMAGE_QUALITY)
+    return path
+
+
+def _save_jpeg(image: "Image", file: str | BytesIO, *, max_side: int, quality: int) -> None:
+    # Imported here: the worker imports this module too, but never renders images.
+    from .ocr.images import save_jpeg
+
+    save_jpeg(image, file, max_side=max_side, quality=quality)

@@ -1,0 +1,1 @@
+"""Layout analysis of a page: text runs become lines, columns, tables and headings."""

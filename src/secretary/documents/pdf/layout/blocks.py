@@ -1,0 +1,320 @@
+"""Groups lines into headings, paragraphs, list items and code, and renders them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from statistics import median
+
+from ...markdown import code_fence, escape_line_start, pipe_table
+from ..structure import Tag
+from .rows import TextLine
+from .runs import join_lines
+from .tables import Table
+
+
+class BlockKind(Enum):
+    PARAGRAPH = "paragraph"
+    HEADING = "heading"
+    ITEM = "item"
+    CODE = "code"
+    TABLE = "table"
+    #: Page numbers and the like: part of the text, but not of the Markdown.
+    MARGIN = "margin"
+
+
+@dataclass(slots=True)
+class Block:
+    kind: BlockKind
+    lines: list[TextLine] = field(default_factory=list)
+    #: Of a heading from 1, of a list item from 0.
+    level: int = 0
+    #: Of a list item, as Markdown.
+    marker: str = ""
+    table: Table | None = None
+    #: The structure tag of the block, in a tagged PDF.
+    tag: Tag | None = None
+    #: A term or the title of a note.
+    strong: bool = False
+
+    @property
+    def text(self) -> str:
+        text = self.lines[0].text
+        for before, line in pairwise(self.lines):
+            text = join_lines(text, line.text, before.hyphenated)
+        return text
+
+
+#: Symbol fonts have their bullets in the private use area.
+BULLETS = "•◦▪▫‣\u2043·∙●○■□◆◇▶►➢➤✓✔❖❑\uf0b7\uf0a7\uf0d8\uf076\uf0fc\uf0a8\uf02d\uf06e\uf071"
+BULLET = re.compile(rf"(?:[{BULLETS}]|[-\u2013\u2014*o](?=\s))\s*")
+#: Letters need a bracket: a capital with a full stop is someone's initial.
+NUMBER = re.compile(
+    r"(?:\(?(\d{1,3})[.)]|\((?:[a-zA-Z]|[ivx]{1,5})\)|(?:[a-z]|[ivx]{1,5})\)|[a-z]\.)\s+(?=\S)"
+)
+
+
+def is_bullet(text: str) -> bool:
+    """Return whether the text is nothing but a bullet."""
+    match = BULLET.match(f"{text} ")
+    return match is not None and match.end() >= len(text)
+
+
+def parse_list_marker(text: str) -> tuple[str, str] | None:
+    """Return the list marker as Markdown and the text after it, or None if there is no marker."""
+    match = BULLET.match(text)
+    if match and match.end() < len(text):
+        return "-", text[match.end() :]
+    match = NUMBER.match(text)
+    if match is None:
+        return None
+    number, rest = match.group(1), text[match.end() :]
+    if number:
+        return f"{int(number)}.", rest
+    return f"- {match.group(0).strip()}", rest
+
+
+#: In ems: how closely the lines of a definition must align below each other.
+DEFINITION_TOLERANCE = 0.3
+UNTAGGED: Mapping[int, Tag] = {}
+
+
+def build_blocks(
+    parts: Sequence[TextLine | Table],
+    *,
+    mostly_mono: bool = False,
+    tags: Mapping[int, Tag] = UNTAGGED,
+) -> list[Block]:
+    metrics = _measure_column([part for part in parts if isinstance(part, TextLine)])
+    blocks: list[Block] = []
+    before: TextLine | None = None
+    for number, part in enumerate(parts):
+        if isinstance(part, Table):
+            blocks.append(Block(BlockKind.TABLE, table=part))
+            before = None
+            continue
+        after = parts[number + 1] if number + 1 < len(parts) else None
+        following = after if isinstance(after, TextLine) else None
+        tag = tags.get(part.mcid)
+        is_new = before is None or _starts_block_by_tag(blocks[-1], before, part, tag)
+        if is_new is None and before is not None:
+            is_new = _starts_block(blocks[-1], before, part, following, metrics)
+        if is_new:
+            blocks.append(_start_block(part, tag, mostly_mono))
+        else:
+            blocks[-1].lines.append(part)
+        before = part
+    _set_levels(blocks)
+    return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMetrics:
+    """Metrics of the lines of a column."""
+
+    left: float
+    right: float
+    #: Line spacing, as a multiple of the font size.
+    pitch: float
+
+
+def _measure_column(lines: list[TextLine]) -> ColumnMetrics:
+    if not lines:
+        return ColumnMetrics(0, 0, 1.2)
+    pitches = [
+        (a.baseline - b.baseline) / max(a.size, b.size)
+        for a, b in pairwise(lines)
+        if abs(a.size - b.size) < 0.1 * a.size and 0.7 < (a.baseline - b.baseline) / a.size < 2.2
+    ]
+    pitches.sort()
+    # The lower part: most steps are line spacing, not paragraph spacing.
+    pitch = median(pitches[: max(1, (len(pitches) + 1) * 2 // 3)]) if pitches else 1.3
+    return ColumnMetrics(min(line.left for line in lines), max(line.right for line in lines), pitch)
+
+
+def _start_block(line: TextLine, tag: Tag | None, mostly_mono: bool) -> Block:
+    if line.mono and not mostly_mono:
+        return Block(BlockKind.CODE, [line], tag=tag)
+    marker = parse_list_marker(line.text)
+    if marker is not None:
+        return Block(BlockKind.ITEM, [line], marker=marker[0], tag=tag)
+    if tag is not None and tag.kind == "LI":
+        # The bullet is drawn as a shape, not as text.
+        return Block(BlockKind.ITEM, [line], marker="-", tag=tag)
+    return Block(BlockKind.PARAGRAPH, [line], tag=tag)
+
+
+def _starts_block_by_tag(
+    block: Block, before: TextLine, line: TextLine, tag: Tag | None
+) -> bool | None:
+    """Return whether a new block begins, or None if the tags do not tell."""
+    if tag is None or block.tag is None or block.kind is BlockKind.CODE:
+        return None
+    if tag.block == block.tag.block:
+        together = -0.2 * line.size < before.baseline - line.baseline < 3 * line.size
+        return False if together and line.mono == before.mono else None
+    return True if "P" not in (tag.kind, block.tag.kind) or tag.kind != block.tag.kind else None
+
+
+def _starts_block(
+    block: Block, before: TextLine, line: TextLine, after: TextLine | None, metrics: ColumnMetrics
+) -> bool:
+    size = max(before.size, line.size)
+    step = before.baseline - line.baseline
+    if block.kind is BlockKind.CODE:
+        return not line.mono or step > 3 * size or step < 0
+    if (line.mono != before.mono and line.mono) or step < -0.2 * size:
+        return True
+    if abs(before.size - line.size) > 0.08 * size or step > (metrics.pitch * 1.25 + 0.12) * size:
+        return True
+    if before.hyphenated:
+        return False
+    if line.bold != before.bold and not (block.kind is BlockKind.ITEM and not line.bold):
+        return True
+    if _starts_item(block, before, line):
+        return True
+    return _starts_paragraph(block, before, line, after, metrics)
+
+
+def _starts_item(block: Block, before: TextLine, line: TextLine) -> bool:
+    marker = parse_list_marker(line.text)
+    if marker is None:
+        return False
+    if marker[0] == "-" or block.kind is BlockKind.ITEM:
+        return line.left < before.left + 8 * line.size
+    # A number that happens to start a line of a paragraph is aligned with the other lines.
+    return before.text[-1:] in ".:;!?" or line.left > before.left + 0.5 * line.size
+
+
+def _starts_paragraph(
+    block: Block, before: TextLine, line: TextLine, after: TextLine | None, metrics: ColumnMetrics
+) -> bool:
+    em = line.size
+    width = metrics.right - metrics.left
+    first = block.lines[0]
+    if block.kind is BlockKind.ITEM:
+        if line.left < first.left - 0.5 * em:
+            return True
+        # Back at the margin of the bullet, after a line that is not full.
+        back = line.left < first.left + 0.3 * em
+        return back and (len(block.lines) > 1 and before.left > first.left + 0.5 * em)
+    if (
+        first.definition_left is not None
+        and abs(line.left - first.definition_left) < DEFINITION_TOLERANCE * em
+    ):
+        return False
+    if (
+        first.definition_left is not None
+        and abs(line.left - first.left) < DEFINITION_TOLERANCE * em
+    ):
+        below = before.left if before is not first else line.definition_left
+        if below is not None and abs(below - first.definition_left) < DEFINITION_TOLERANCE * em:
+            return True
+    if line.bold and before.bold and len(block.lines) < 3:
+        # A heading of several lines: its number may stand out.
+        return False
+    indented = line.left - before.left > 0.8 * em and line.left - metrics.left > 0.8 * em
+    if indented and (after is None or after.left < line.left - 0.6 * em or ends_sentence(before)):
+        return abs(_middle(line) - _middle(before)) > em
+    short = before.right < metrics.right - 0.2 * width
+    return (
+        short
+        and ends_sentence(before)
+        and _starts_sentence(line)
+        and before.left <= metrics.left + 2 * em
+    )
+
+
+def _middle(line: TextLine) -> float:
+    return (line.left + line.right) / 2
+
+
+def ends_sentence(line: TextLine) -> bool:
+    return line.text.rstrip("\"”»')]")[-1:] in (".", "!", "?", ":")
+
+
+def _starts_sentence(line: TextLine) -> bool:
+    return not line.text[:1].islower()
+
+
+def _set_levels(blocks: Sequence[Block]) -> None:
+    """Set the nesting level of list items by their indentation."""
+    margins: list[float] = []
+    for block in blocks:
+        if block.kind is not BlockKind.ITEM:
+            margins = []
+            continue
+        left, em = block.lines[0].left, block.lines[0].size
+        while margins and left < margins[-1] - 0.5 * em:
+            margins.pop()
+        if not margins or left > margins[-1] + 0.5 * em:
+            margins.append(left)
+        block.level = min(len(margins) - 1, 5)
+
+
+#: What would be markup in the middle of a line.
+INLINE = re.compile(r"([\\`*\[\]]|(?<!\w)_|_(?!\w)|<(?=[a-zA-Z/!?]))")
+MARKUP_CHARACTERS = ("*", "_", "[", "`", "<", "\\", "]")
+
+
+def to_markdown(blocks: Sequence[Block]) -> str:
+    parts: list[str] = []
+    shown = [block for block in blocks if block.kind is not BlockKind.MARGIN]
+    for before, block in pairwise([None, *shown]):
+        assert block is not None
+        tight = before is not None and before.kind is block.kind is BlockKind.ITEM
+        if parts:
+            parts.append("\n" if tight else "\n\n")
+        parts.append(_block_markdown(block))
+    return "".join(parts)
+
+
+def _block_markdown(block: Block) -> str:
+    match block.kind:
+        case BlockKind.HEADING:
+            return f"{'#' * block.level} {_escape(block.text)}"
+        case BlockKind.ITEM:
+            marker = parse_list_marker(block.text)
+            text = marker[1] if marker else block.text
+            return f"{'  ' * block.level}{block.marker} {escape_line_start(_escape(text))}"
+        case BlockKind.CODE:
+            listing = "\n".join(_code_lines(block))
+            fence = code_fence(listing, 3)
+            return f"{fence}\n{listing}\n{fence}"
+        case BlockKind.TABLE:
+            assert block.table is not None
+            return pipe_table([[_table_cell(cell) for cell in row] for row in block.table.cells])
+        case _ if block.strong:
+            return f"**{_escape(block.text)}**"
+        case _:
+            return escape_line_start(_escape(block.text))
+
+
+def _escape(text: str) -> str:
+    if not any(character in text for character in MARKUP_CHARACTERS):
+        return text
+    return INLINE.sub(r"\\\1", text)
+
+
+def _code_lines(block: Block) -> Iterator[str]:
+    left = min(line.left for line in block.lines)
+    for line in block.lines:
+        # Monospaced characters are 0.6 em wide.
+        yield " " * max(0, round((line.left - left) / (0.6 * line.size))) + line.text
+
+
+def _table_cell(text: str) -> str:
+    return _escape(text).replace("|", "\\|").replace("\n", " ")
+
+
+def to_text(blocks: Sequence[Block]) -> str:
+    return "\n\n".join(_block_text(block) for block in blocks)
+
+
+def _block_text(block: Block) -> str:
+    if block.table is not None:
+        return "\n".join("\t".join(row) for row in block.table.cells)
+    if block.kind is BlockKind.CODE:
+        return "\n".join(_code_lines(block))
+    return block.text

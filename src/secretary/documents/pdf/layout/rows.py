@@ -1,0 +1,268 @@
+"""Joins text runs into segments, rows and lines."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .runs import Run
+
+RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+
+
+#: In ems: a gap that cannot be a space, and one that probably is not.
+WORD_GAP, LIKELY_GAP = 1.0, 0.55
+#: The same in monospaced fonts, whose spaces are wider.
+MONO_GAP = 1.3
+SPACE_WIDTH = 0.12
+#: Share of the rows, and of a row, in a monospaced font that makes source code.
+CODE_SHARE = 0.8
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Adjacent runs of a line, without gaps between them."""
+
+    runs: list[Run]
+    left: float
+    right: float
+    baseline: float
+    size: float
+
+    @property
+    def top(self) -> float:
+        return self.baseline + 0.75 * self.size
+
+    @property
+    def bottom(self) -> float:
+        return self.baseline - 0.25 * self.size
+
+    @property
+    def text(self) -> str:
+        if len(self.runs) == 1:
+            return self.runs[0].text
+        return _join_text(self.runs)
+
+    @property
+    def weight(self) -> int:
+        return sum([len(run.text) for run in self.runs])
+
+
+def _join_text(runs: Sequence[Run]) -> str:
+    """Join runs. On the same line PDFium splits only at spaces; otherwise the gap decides."""
+    parts = [runs[0].text]
+    for before, run in pairwise(runs):
+        if before.line == run.line or _is_space(before, run):
+            parts.append(" ")
+        parts.append(run.text)
+    return "".join(parts)
+
+
+def _is_space(before: Run, run: Run) -> bool:
+    gap = max(run.left - before.right, before.left - run.right)
+    return abs(gap) > SPACE_WIDTH * min(before.style.size, run.style.size) or before.hyphenated
+
+
+def join_runs(runs: Iterable[Run], max_gap: float = LIKELY_GAP) -> list[Segment]:
+    segments: list[Segment] = []
+    before: Run | None = None
+    for run in runs:
+        if before is not None and _continues(before, run, max_gap):
+            _append(segments[-1], run)
+        else:
+            segments.append(Segment([run], run.left, run.right, run.baseline, run.style.size))
+        before = run
+    return segments
+
+
+def _continues(before: Run, run: Run, max_gap: float) -> bool:
+    if before.line != run.line:
+        return False
+    size = max(before.style.size, run.style.size)
+    gap = run.left - before.right
+    if run.style.mono:
+        max_gap = max(max_gap, MONO_GAP)
+    if gap < -size and not run.text.isascii() and RIGHT_TO_LEFT.search(run.text):
+        gap = before.left - run.right
+    return -size < gap < max_gap * size and abs(before.baseline - run.baseline) < 0.6 * size
+
+
+def _append(segment: Segment, run: Run) -> None:
+    # The largest run determines the baseline: superscripts and subscripts do not.
+    if run.style.size > segment.size:
+        segment.size, segment.baseline = run.style.size, run.baseline
+    segment.runs.append(run)
+    segment.left, segment.right = min(segment.left, run.left), max(segment.right, run.right)
+
+
+def rebuild_words(segments: list[Segment]) -> list[Segment]:
+    """Rebuild words if each letter came as a line of its own."""
+    letters = sum(segment.weight for segment in segments)
+    if len(segments) < 8 or letters > 4 * len(segments):
+        return segments
+    return [segment for row in group_rows(segments) for segment in row]
+
+
+def group_rows(segments: list[Segment]) -> list[list[Segment]]:
+    """Group segments into rows, from top to bottom, each from left to right."""
+    rows: list[list[Segment]] = []
+    largest: list[Segment] = []
+    for segment in sorted(segments, key=lambda segment: (-segment.baseline, segment.left)):
+        for number in range(len(rows) - 1, max(len(rows) - 4, -1), -1):
+            if _is_beside(largest[number], rows[number], segment):
+                rows[number].append(segment)
+                if segment.size > largest[number].size:
+                    largest[number] = segment
+                break
+        else:
+            rows.append([segment])
+            largest.append(segment)
+    return [_sort_row(row) if len(row) > 1 else row for row in rows]
+
+
+def _sort_row(row: list[Segment]) -> list[Segment]:
+    """Sort a row in reading direction and join segments that touch."""
+    row.sort(key=lambda segment: segment.left)
+    if any(
+        not run.text.isascii() and RIGHT_TO_LEFT.search(run.text)
+        for segment in row
+        for run in segment.runs
+    ):
+        return row[::-1]
+    segments = row[:1]
+    for segment in row[1:]:
+        last = segments[-1]
+        mono = segment.runs[0].style.mono
+        max_gap = MONO_GAP if mono else LIKELY_GAP
+        if segment.left - last.right < max_gap * min(last.size, segment.size):
+            segments[-1] = _merge(last, segment)
+        else:
+            segments.append(segment)
+    return segments
+
+
+def _merge(first: Segment, second: Segment) -> Segment:
+    heaviest = max(first, second, key=lambda segment: segment.size)
+    right = max(first.right, second.right)
+    return Segment(first.runs + second.runs, first.left, right, heaviest.baseline, heaviest.size)
+
+
+def _is_beside(largest_in_row: Segment, row: list[Segment], segment: Segment) -> bool:
+    size = max(largest_in_row.size, segment.size)
+    # Superscripts and subscripts are smaller than the text on the line.
+    same_size = min(largest_in_row.size, segment.size) > 0.8 * size
+    if abs(largest_in_row.baseline - segment.baseline) > (0.35 if same_size else 0.6) * size:
+        return False
+    slack = 0.3 * min(largest_in_row.size, segment.size)
+    # Checking the latest is enough, and a row may have thousands.
+    return all(
+        segment.left > other.right - slack or segment.right < other.left + slack
+        for other in row[-40:]
+    )
+
+
+def is_source_code(rows: Sequence[Sequence[Segment]]) -> bool:
+    """Return whether the rows are source code, which is aligned in columns by its nature. Column
+    headers would not be monospaced; line numbers may be set in any font."""
+    mono = [_is_mono(row) for row in rows if len(row) > 1]
+    return bool(mono) and mono[0] and sum(mono) >= CODE_SHARE * len(mono)
+
+
+def _is_mono(row: Sequence[Segment]) -> bool:
+    runs = [run for segment in row for run in segment.runs]
+    if runs[0].text.isdigit() and len(runs) > 1:
+        runs = runs[1:]
+    mono = sum(len(run.text) for run in runs if run.style.mono)
+    return mono >= CODE_SHARE * sum(len(run.text) for run in runs)
+
+
+#: Dot leaders before a page number.
+LEADERS = re.compile(r"\s*(?:[.·…_]\s?){5,}")
+NUMBER = re.compile(r"\d{1,4}|[ivxlc]{1,6}")
+#: Share of the characters whose style counts as that of the line.
+STYLE_SHARE = 0.9
+#: Columns of source code beyond this are not padded.
+MAX_COLUMN = 200
+
+
+@dataclass(slots=True)
+class TextLine:
+    text: str
+    left: float
+    right: float
+    baseline: float
+    size: float
+    bold: bool
+    italic: bool
+    mono: bool
+    #: Ends with a hyphenated word.
+    hyphenated: bool
+    mcid: int = -1
+    #: Consists of several segments or ends with a separate number: a table row or a TOC entry.
+    is_tabular: bool = False
+    #: The number of bold characters at the start, if the rest is not bold.
+    bold_prefix: int = 0
+    #: Where the second of two segments begins: the definition after a term.
+    definition_left: float | None = None
+
+
+def build_line(row: Sequence[Segment]) -> TextLine:
+    runs = [run for segment in row for run in segment.runs]
+    length = sum(len(run.text) for run in runs)
+    sizes: dict[float, int] = {}
+    bold = italic = mono = plain_code = 0
+    for run in runs:
+        count, style = len(run.text), run.style
+        sizes[style.size] = sizes.get(style.size, 0) + count
+        bold += count * style.bold
+        plain_code += count * (style.mono and not style.bold)
+        italic += count * style.italic
+        mono += count * style.mono
+    if not runs[0].style.mono and runs[0].text.isdigit() and mono == length - len(runs[0].text) > 0:
+        # A line number before source code.
+        mono = length
+    threshold = STYLE_SHARE * length
+    text = (
+        " ".join([segment.text for segment in row])
+        if len(row) < 2 or mono < threshold
+        else _align_columns(row)
+    )
+    is_tabular = len(row) > 2 or (len(row) > 1 and NUMBER.fullmatch(row[-1].text) is not None)
+    if "..." in text or ". . ." in text or "…" in text or "___" in text:
+        text, count = LEADERS.subn(" ", text)
+        is_tabular = is_tabular or count > 0
+    left, right = min(segment.left for segment in row), max(segment.right for segment in row)
+    heaviest = max(row, key=lambda segment: segment.weight)
+    mcid = max(runs, key=lambda run: len(run.text)).mcid
+    if 2 * bold > length:
+        # Code in a heading: monospaced fonts often lack a bold variant.
+        bold += plain_code
+    bold_prefix = _bold_prefix(runs) if 0 < bold < threshold else 0
+    size = max(sizes, key=lambda size: sizes[size])
+    return TextLine(
+        text, left, right, heaviest.baseline, size,
+        bold >= threshold, italic >= threshold, mono >= threshold, runs[-1].hyphenated,
+        mcid, is_tabular, bold_prefix, row[1].left if len(row) == 2 else None,
+    )  # fmt: skip
+
+
+def _align_columns(row: Sequence[Segment]) -> str:
+    """Align the segments of a monospaced line in their columns."""
+    runs = [run for segment in row for run in segment.runs]
+    longest = max(runs, key=lambda run: len(run.text))
+    # The last character is narrower than its cell.
+    pitch = (longest.right - longest.left + 0.1 * longest.style.size) / len(longest.text)
+    text = row[0].text
+    for segment in row[1:]:
+        column = min(round((segment.left - row[0].left) / pitch), MAX_COLUMN)
+        text = f"{text} ".ljust(column) + segment.text
+    return text
+
+
+def _bold_prefix(runs: Sequence[Run]) -> int:
+    length = 0
+    for number, run in enumerate(runs):
+        if not run.style.bold:
+            return length
+        length += len(run.text) + (number > 0)
+    return length

@@ -1,0 +1,256 @@
+"""The table model, and what all table detectors share: columns, cells and rows."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from ..structure import Structure
+from .rows import Segment, group_rows, join_runs
+from .runs import Run, join_lines
+
+#: In ems: the gap between columns in most rows, and in all of them.
+GUTTER, MIN_GUTTER = 0.5, 0.2
+#: Share of a column's cells that must be aligned.
+ALIGNED_SHARE = 0.7
+#: Share of the characters that must be tagged before the tags are trusted.
+TAGGED_SHARE = 0.7
+#: Characters per cell on average; with more, the table is used for page layout.
+MAX_CELL_CHARACTERS = 250
+Cells = list[list[Segment]]
+
+
+@dataclass(slots=True)
+class Table:
+    cells: list[list[str]]
+    left: float
+    right: float
+    top: float
+    bottom: float
+    size: float
+
+    @property
+    def weight(self) -> int:
+        # Neutral in the search for columns: neither prose nor short cells.
+        return 40
+
+
+def trusted_structure(structure: Structure, runs: Sequence[Run]) -> Structure:
+    mcids = set(structure.tags)
+    for table in structure.tables:
+        mcids.update(mcid for row in table for cell in row for mcid in cell)
+    total = sum(len(run.text) for run in runs)
+    tagged = sum(len(run.text) for run in runs if run.mcid in mcids)
+    return structure if total and tagged >= TAGGED_SHARE * total else Structure()
+
+
+def tagged_tables(structure: Structure, runs: list[Run]) -> tuple[list[Table], list[Run]]:
+    """Return the tables, and the runs outside of them."""
+    tables = []
+    for rows in structure.tables:
+        table = _build_tagged_table(rows, runs)
+        if table is not None:
+            tables.append(table)
+            used = {mcid for row in rows for cell in row for mcid in cell}
+            runs = [run for run in runs if run.mcid not in used]
+    return tables, runs
+
+
+def _build_tagged_table(rows: list[list[list[int]]], runs: Sequence[Run]) -> Table | None:
+    width = max((len(row) for row in rows), default=0)
+    positions = {
+        mcid: (number, column)
+        for number, row in enumerate(rows)
+        for column, cell in enumerate(row)
+        for mcid in cell
+    }
+    runs_by_cell: dict[tuple[int, int], list[Run]] = {}
+    for run in runs:
+        if run.mcid in positions:
+            runs_by_cell.setdefault(positions[run.mcid], []).append(run)
+    cells: list[Cells] = [
+        [
+            join_runs(runs_by_cell[number, column])
+            for column in range(width)
+            if (number, column) in runs_by_cell
+        ]
+        for number in range(len(rows))
+        if any(position[0] == number for position in runs_by_cell)
+    ]
+    if len(cells) < 2 or width < 2:
+        return None
+    letters = sum(len(run.text) for group in runs_by_cell.values() for run in group)
+    if letters > MAX_CELL_CHARACTERS * len(runs_by_cell):
+        return None
+    if all(len(row) == width for row in cells):
+        return build_table(cells)
+    return _by_position(cells, width)
+
+
+def _by_position(cells: list[Cells], width: int) -> Table | None:
+    """Assign cells to columns by position, since empty cells are not tagged."""
+    rows = [[segment for cell in row for segment in cell] for row in cells]
+    gaps = column_gaps(rows, rows[0][0].size)
+    return build_table([split_cells(row, gaps) for row in rows]) if len(gaps) + 1 == width else None
+
+
+def column_gaps(rows: Sequence[Sequence[Segment]], size: float) -> list[float]:
+    """Return the centres of the vertical gaps that no row reaches into."""
+    spans = sorted((run.left, run.right) for row in rows for segment in row for run in segment.runs)
+    gaps: list[float] = []
+    reach = spans[0][1] if spans else 0.0
+    for left, right in spans:
+        if left - reach >= MIN_GUTTER * size and _is_wide(rows, (left + reach) / 2, GUTTER * size):
+            gaps.append((left + reach) / 2)
+        reach = max(reach, right)
+    return gaps
+
+
+def _is_wide(rows: Sequence[Sequence[Segment]], gap: float, gutter: float) -> bool:
+    """Return whether the gap is wider than a space in most rows."""
+    widths = []
+    for row in rows:
+        before = max((r.right for p in row for r in p.runs if r.right <= gap), default=None)
+        after = min((r.left for p in row for r in p.runs if r.left >= gap), default=None)
+        if before is not None and after is not None:
+            widths.append(after - before)
+    return bool(widths) and median(widths) >= gutter
+
+
+def split_cells(row: Sequence[Segment], gaps: Sequence[float]) -> Cells:
+    cells: Cells = [[] for _ in range(len(gaps) + 1)]
+    for segment in row:
+        for part in _split_segment(segment, gaps):
+            cells[bisect_left(gaps, (part.left + part.right) / 2)].append(part)
+    return cells
+
+
+def _split_segment(segment: Segment, gaps: Sequence[float]) -> list[Segment]:
+    """Split a segment that crosses a narrow gap."""
+    if (
+        bisect_left(gaps, segment.left) == bisect_left(gaps, segment.right)
+        or len(segment.runs) == 1
+    ):
+        return [segment]
+    parts: dict[int, list[Run]] = {}
+    for run in segment.runs:
+        parts.setdefault(bisect_left(gaps, (run.left + run.right) / 2), []).append(run)
+    return [
+        Segment(
+            runs, min(run.left for run in runs), max(run.right for run in runs),
+            segment.baseline, segment.size,
+        )
+        for runs in parts.values()
+    ]  # fmt: skip
+
+
+def fits_columns(row: Sequence[Segment], gaps: Sequence[float]) -> bool:
+    """Return whether no run reaches from one column into the next."""
+    return all(
+        bisect_left(gaps, run.left + 1) == bisect_left(gaps, run.right - 1)
+        for segment in row
+        for run in segment.runs
+    )
+
+
+def is_running_text(row: Sequence[Segment]) -> bool:
+    """Return whether this is a justified line of text rather than cells."""
+    width = row[-1].right - row[0].left
+    gaps = [after.left - before.right for before, after in pairwise(row)]
+    text = sum(segment.right - segment.left for segment in row)
+    return text > 0.8 * width and max(gaps, default=0.0) < 1.2 * row[0].size
+
+
+def is_aligned(cells: Sequence[Sequence[Segment]]) -> bool:
+    """Return whether most cells of a column are left-, right- or centre-aligned."""
+    if len(cells) < 2:
+        return True
+    slack = 0.5 * cells[0][0].size
+    lefts = [min(segment.left for segment in cell) for cell in cells]
+    rights = [max(segment.right for segment in cell) for cell in cells]
+    middles = [(left + right) / 2 for left, right in zip(lefts, rights, strict=True)]
+    return any(
+        _largest_cluster(edges, slack) >= ALIGNED_SHARE * len(cells)
+        for edges in (lefts, rights, middles)
+    )
+
+
+def _largest_cluster(edges: list[float], slack: float) -> int:
+    """Count how many edges are close to each other."""
+    edges = sorted(edges)
+    best = start = 0
+    for end, edge in enumerate(edges):
+        while edge - edges[start] > 2 * slack:
+            start += 1
+        best = max(best, end - start + 1)
+    return best
+
+
+def count_filled(cells: Cells) -> int:
+    return sum(bool(cell) for cell in cells)
+
+
+def build_table(cells: Sequence[Cells]) -> Table:
+    segments = [segment for row in cells for cell in row for segment in cell]
+    return Table(
+        [[cell_text(cell) for cell in row] for row in cells],
+        min(segment.left for segment in segments), max(segment.right for segment in segments),
+        max(segment.top for segment in segments), min(segment.bottom for segment in segments),
+        segments[0].size,
+    )  # fmt: skip
+
+
+def cell_text(segments: Sequence[Segment]) -> str:
+    """Return the text of a cell, which may have several lines."""
+    text, hyphenated = "", False
+    for row in group_rows(list(segments)):
+        line = " ".join(segment.text for segment in row)
+        text = join_lines(text, line, hyphenated) if text else line
+        hyphenated = row[-1].runs[-1].hyphenated
+    return text
+
+
+def merge_continued_rows(lines: Sequence[Cells]) -> list[Cells]:
+    """Merge lines that continue the cells above them into rows."""
+    starts = _row_starts(lines)
+    rows: list[Cells] = []
+    for start, cells in zip(starts, lines, strict=True):
+        if start or not rows:
+            rows.append([list(cell) for cell in cells])
+        else:
+            for above, cell in zip(rows[-1], cells, strict=True):
+                above += cell
+    return rows
+
+
+def _row_starts(lines: Sequence[Cells]) -> list[bool]:
+    if not lines:
+        return []
+    heights = [_main_baseline(cells) for cells in lines]
+    size = max(segment.size for cell in lines[0] for segment in cell)
+    steps = [a - b for a, b in pairwise(heights)]
+    tight = min((step for step in steps if step > 0.6 * size), default=0.0)
+    wide = [step for step in steps if step > 1.2 * tight]
+    counts = [count_filled(cells) for cells in lines]
+    if wide and len(wide) < len(steps) and tight < 1.6 * size:
+        starts = [True, *(step > 1.2 * tight for step in steps)]
+        first_counts = [count for count, start in zip(counts, starts, strict=True) if start]
+        other_counts = [count for count, start in zip(counts, starts, strict=True) if not start]
+        # First lines of rows fill the most cells; if all lines do, each line is a row.
+        if sum(other_counts) / len(other_counts) < 0.8 * sum(first_counts) / len(first_counts):
+            return starts
+    starts = [True]
+    for number, step in enumerate(steps):
+        starts.append(step > 1.5 * size or not _continues(lines[number], lines[number + 1]))
+    return starts
+
+
+def _main_baseline(cells: Cells) -> float:
+    return max((segment.size, segment.baseline) for cell in cells for segment in cell)[1]
+
+
+def _continues(above: Cells, cells: Cells) -> bool:
+    if cells[0] or count_filled(cells) == len(cells):
+        return False
+    return all(a for a, b in zip(above, cells, strict=True) if b)

@@ -1,0 +1,257 @@
+"""Renders Markdown as a self-contained HTML page or as plain text, and writes result files."""
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+from ..core.json_codec import encode_json
+from .assembly import MAX_RESULTS_BYTES, RESULTS_FILE
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+#: Links to anything else become text: no scripts, no files, no data.
+SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
+#: A key or a comment must follow at once; otherwise `---` is a thematic break.
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?=#|[^\s-][^\n]*:)(?:.*\n)*?---[ \t]*(?:\n|\Z)")
+MAX_TITLE_CHARACTERS = 200
+
+#: The content security policy is a second line of defence.
+HTML_PAGE = """\
+<!DOCTYPE html>
+<html{lang}>
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif }}
+table {{ border-collapse: collapse }}
+td, th {{ border: 1px solid #999; padding: .2rem .5rem; text-align: left }}
+pre {{ overflow-x: auto }}
+</style>
+</head>
+<body>
+{body}</body>
+</html>
+"""
+
+
+def render_html(markdown: str, *, title: str | None = None, language: str | None = None) -> str:
+    """Return a complete page. HTML in the Markdown is escaped. Images become their alt text, since
+    fetching one would reveal that the page was opened."""
+    parser = _parser()
+    tokens = parser.parse(without_front_matter(markdown))
+    page_title = title or _first_heading(tokens) or "Document"
+    lang = f' lang="{html.escape(language)}"' if language else ""
+    body = parser.renderer.render(tokens, parser.options, {})
+    return HTML_PAGE.format(
+        lang=lang, title=html.escape(page_title[:MAX_TITLE_CHARACTERS]), body=body
+    )
+
+
+def render_text(markdown: str) -> str:
+    """Return the text without markup: cells separated by tabs, list items with their bullets."""
+    parser = _parser()
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    text = "".join(_text_lines(parser.parse(without_front_matter(markdown))))
+    return re.sub(r"\n{3,}", "\n\n", text.replace("\t\n", "\n")).strip("\n") + "\n"
+
+
+def without_front_matter(markdown: str) -> str:
+    return FRONT_MATTER.sub("", markdown, count=1)
+
+
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # most jobs do not need it
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: bool(SAFE_LINK.match(url))  # type: ignore[method-assign]
+    parser.add_render_rule("image", _render_alt_text)
+    return parser
+
+
+def _render_alt_text(
+    renderer: Any, tokens: Sequence["Token"], index: int, options: Any, env: Any
+) -> str:
+    return html.escape(tokens[index].content)
+
+
+def _first_heading(tokens: Sequence["Token"]) -> str:
+    for token, following in pairwise(tokens):
+        if token.type == "heading_open":
+            return " ".join(_inline_text(following).split())
+    return ""
+
+
+def _text_lines(tokens: Sequence["Token"]) -> Iterator[str]:
+    open_lists: list[int | None] = []
+    in_table = has_bullet = False
+    for token in tokens:
+        match token.type:
+            case "bullet_list_open":
+                open_lists.append(None)
+            case "ordered_list_open":
+                open_lists.append(int(token.attrs.get("start", 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                open_lists.pop()
+                yield "" if open_lists else "\n"
+            case "list_item_open":
+                has_bullet = True
+                yield "  " * (len(open_lists) - 1) + _list_marker(open_lists)
+            case "paragraph_open" if open_lists and not has_bullet:
+                yield "\n" + "  " * len(open_lists)
+            case "table_open" | "table_close":
+                in_table = token.type == "table_open"
+                yield "" if in_table else "\n"
+            case "th_close" | "td_close":
+                yield "\t"
+            case "tr_close":
+                yield "\n"
+            case "inline":
+                text, has_bullet = _inline_text(token), False
+                yield " ".join(text.split()) if in_table else _indent(text, open_lists)
+            case "paragraph_close" | "heading_close":
+                yield "\n" if open_lists else "\n\n"
+            case "fence" | "code_block":
+                yield _indent(token.content, open_lists).rstrip("\n") + "\n\n"
+            case "hr":
+                yield "\n"
+
+
+def _list_marker(open_lists: list[int | None]) -> str:
+    number = open_lists[-1]
+    if number is None:
+        return "- "
+    open_lists[-1] = number + 1
+    return f"{number}. "
+
+
+def _indent(text: str, open_lists: Sequence[int | None]) -> str:
+    return text.replace("\n", "\n" + "  " * len(open_lists))
+
+
+def _inline_text(token: "Token") -> str:
+    return "".join(_inline_words(token.children or []))
+
+
+def _inline_words(children: Sequence["Token"]) -> Iterator[str]:
+    target = ""
+    words: list[str] = []
+    for child in children:
+        match child.type:
+            case "text" | "code_inline" | "image":
+                word = child.content
+            case "softbreak" | "hardbreak":
+                word = "\n"
+            case "link_open":
+                target, words, word = str(child.attrs.get("href", "")), [], ""
+            case "link_close":
+                # Do not repeat a URL that equals its link text, nor show one without a host.
+                link_text = "".join(words).strip()
+                is_new = SAFE_LINK.match(target) and target.removeprefix("mailto:") != link_text
+                word = f" ({target})" if is_new else ""
+                target = ""
+            case _:
+                word = ""
+        words.append(word)
+        yield word
+
+
+TargetFormat = Literal["text", "markdown", "html", "json"]
+
+RESULT_FILE = "result.md"
+OUTPUT_FILES: Mapping[TargetFormat, str] = {
+    "markdown": RESULT_FILE,
+    "text": "result.txt",
+    "html": "result.html",
+    "json": "result.json",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOutput:
+    directory: str
+    markdown: str
+    #: None if there is only text.
+    structured_data: Mapping[str, Any] | None
+    target_format: TargetFormat
+    #: None if there is no front matter.
+    front_matter: Mapping[str, Any] | None = None
+    title: str | None = None
+    language: str | None = None
+
+
+def write_text_output(output: TextOutput) -> None:
+    """Write the result files, and `texts.json` with the long part of the results."""
+    text, data = _render(output)
+    directory = Path(output.directory)
+    _replace_file(directory / RESULT_FILE, _encode(output.markdown))
+    if output.target_format != "markdown":
+        _replace_file(directory / OUTPUT_FILES[output.target_format], _encode(text))
+    is_short = len(text) + len(output.markdown) <= MAX_RESULTS_BYTES
+    results: dict[str, Any] = {
+        "text": text if is_short else None,
+        "markdown_content": output.markdown if is_short else None,
+        "structured_data": data if is_short or output.structured_data is not None else None,
+    }
+    if output.front_matter is not None:
+        results["metadata"] = {"front_matter": output.front_matter}
+    _replace_file(directory / RESULTS_FILE, encode_json(results))
+
+
+def _render(output: TextOutput) -> tuple[str, Mapping[str, Any] | None]:
+    match output.target_format:
+        case "html":
+            page = render_html(output.markdown, title=output.title, language=output.language)
+            return page, output.structured_data
+        case "text":
+            return render_text(output.markdown), output.structured_data
+        case "json":
+            data = output.structured_data
+            data = {"text": output.markdown} if data is None else data
+            return json.dumps(data, ensure_ascii=False, indent=2) + "\n", data
+        case _:
+            return output.markdown, output.structured_data
+
+
+def update_text_output(
+    directory: str,
+    markdown: str,
+    *,
+    structured_data: Mapping[str, Any],
+    front_matter: Mapping[str, Any],
+) -> None:
+    """Replace the Markdown of existing files and results."""
+    _replace_file(Path(directory, RESULT_FILE), _encode(markdown))
+    path = Path(directory, RESULTS_FILE)
+    results = json.loads(path.read_bytes())
+    is_short = len(markdown) <= MAX_RESULTS_BYTES
+    results |= {
+        "markdown_content": markdown if is_short else None,
+        "structured_data": structured_data,
+        "metadata": {**results.get("metadata", {}), "front_matter": front_matter},
+    }
+    _replace_file(path, encode_json(results))
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    """Replace a file without writing into it: other jobs may have linked it."""
+    if not path.exists():
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".{uuid4().hex}")
+    temporary.write_bytes(content)
+    temporary.replace(path)

@@ -1,1 +1,0 @@
-"""Engines that can be swapped, behind one small protocol each."""

@@ -1,0 +1,471 @@
+"""The pipeline of document jobs, in the order in which a document is processed: resolve the source,
+open its cache entry, plan the pages, process those that are missing, assemble the results."""
+
+import asyncio
+import importlib.metadata
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, cast
+
+from ..core.callables import map_limited
+from ..core.errors import (
+    FileCorrupt,
+    FileTooLarge,
+    InvalidParameters,
+    JobFailed,
+    ProcessDied,
+    ProcessingTimeout,
+    UnsupportedFile,
+)
+from ..core.file_types import detect_file_type
+from ..core.results import DocumentResults, archive_url, file_url
+from ..documents.assembly import (
+    MARKDOWN_FILE,
+    PAGES_FILE,
+    RESULTS_FILE,
+    TEXT_FILE,
+    AssembledDocument,
+    Assembly,
+    assemble,
+    is_assembled,
+)
+from ..documents.ocr.engines import open_engine
+from ..documents.page_store import PageStore, link_pages
+from ..documents.page_task import METHODS, OCR_PIPELINE_VERSION, DocumentInfo
+from ..jobs.handler import DEFAULT_DOCUMENTS, JobContext
+from ..storage.append_log import RecordRef
+from ..storage.cache import CacheEntry, digest_of
+from ..storage.sources import SourceFile
+from ..version import __version__
+from .parameters import LanguageParameters, is_from_cache, reusable_since
+from .progress import PageProgress
+from .text_generation import apply_requested_template, requested_template
+
+if TYPE_CHECKING:
+    from ..documents.page_task import PageTask, PendingPage
+
+DocumentContext = JobContext[LanguageParameters]
+
+# Resolve the source -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The source file of a job: its name and path, detected type, and digest."""
+
+    source: SourceFile
+    file_type: str | None
+    sha256: str
+
+    @property
+    def path(self) -> str:
+        return str(self.source.path)
+
+
+async def resolve_document(ctx: DocumentContext, accepted: frozenset[str]) -> Document:
+    """Fetch the source file of the job, which must be of one of the accepted types."""
+    await start(ctx)
+    return await check_source(await ctx.source(), accepted)
+
+
+async def start(ctx: DocumentContext) -> None:
+    await ctx.progress("initializing", 0)
+    await requested_template(ctx)  # fail before any work if it, or a model for it, is missing
+    await ctx.progress("downloading_or_opening", 5)
+
+
+async def check_source(source: SourceFile, accepted: frozenset[str]) -> Document:
+    if not source.path.stat().st_size:
+        raise FileCorrupt("The file is empty")
+    file_type = await asyncio.to_thread(detect_file_type, source.path)
+    if file_type not in accepted:
+        actual = f"a {file_type} file" if file_type else "of an unknown type"
+        raise UnsupportedFile(
+            f"The file is {actual}; this job type reads: {', '.join(sorted(accepted))}",
+            kind=file_type,
+        )
+    return Document(source, file_type, await asyncio.to_thread(digest_of, source.path))
+
+
+# Open the cache entry ---------------------------------------------------------------------------
+
+#: Defaults are left out of cache keys.
+DEFAULT_ENGINE, DEFAULT_MAX_PIXELS = DEFAULT_DOCUMENTS.ocr_engine, DEFAULT_DOCUMENTS.max_pixels
+#: A vision model gets at most this many characters of the client's context.
+MAX_MODEL_CONTEXT = 4000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOptions:
+    """How the pages of a document are to be read."""
+
+    method: str
+    images: bool = False
+    languages: str | None = None
+    password: str | None = None
+    first_page: int | None = None
+    last_page: int | None = None
+
+
+def require_models(ctx: DocumentContext, options: PageOptions) -> None:
+    """Fail before any work if the method needs a vision model and none is configured."""
+    if METHODS[options.method].llm:
+        ctx.llm.model("vision")
+
+
+async def open_page_cache(
+    ctx: DocumentContext, document: Document, options: PageOptions, *, kind: str, library: str
+) -> tuple[CacheEntry, PageStore]:
+    """The cache of pages that are processed one by one. `library` renders them."""
+    method, limits = METHODS[options.method], ctx.documents
+    is_rendered = method.ocr or method.llm or method.preview or options.images
+    has_other_engine = method.ocr and limits.ocr_engine != DEFAULT_ENGINE
+    has_other_limit = is_rendered and limits.max_pixels != DEFAULT_MAX_PIXELS
+    made_with = [package_version(library)]
+    if method.ocr:
+        engine = open_engine(limits.ocr_engine, limits.ocr_data_directory)
+        made_with.append(f"{engine.name} {engine.version} {OCR_PIPELINE_VERSION}")
+    key = {
+        "images": options.images,
+        "languages": _languages(ctx, options),
+        "password": options.password,
+        "model": ctx.llm.model("vision") if method.llm else None,
+        "about": context_for_model(ctx.parameters) if method.llm else None,
+        "engine": limits.ocr_engine if has_other_engine else None,
+        "max_pixels": limits.max_pixels if has_other_limit else None,
+    }
+    return await open_cache_entry(
+        ctx, document, kind, options.method, options=key, made_with=made_with
+    )
+
+
+async def open_cache_entry(
+    ctx: DocumentContext,
+    document: Document,
+    kind: str,
+    method: str,
+    *,
+    options: Mapping[str, Any],
+    made_with: Sequence[str],
+) -> tuple[CacheEntry, PageStore]:
+    """The cached pages of the document. `options` is all that changes them beside the document,
+    the method and the versions in `made_with`; what is not set does not count."""
+    key = {name: value for name, value in options.items() if value}
+    version = ", ".join([f"secretary {__version__}", *made_with])
+    entry = await ctx.entry(kind, document.sha256, method, options=key, version=version)
+    return entry, PageStore(str(entry.directory), str(ctx.directory), reusable_since(ctx))
+
+
+async def inspect_document(
+    ctx: DocumentContext, entry: CacheEntry, inspect: Callable[..., DocumentInfo], *args: Any
+) -> DocumentInfo:
+    """What is known about the document as a whole, from the cache if possible."""
+    if entry.facts is not None:
+        return cast(DocumentInfo, entry.facts)
+    info: DocumentInfo = await ctx.run(inspect, *args, wall_time=ctx.documents.page_timeout)
+    entry.note(info)
+    return info
+
+
+@cache
+def package_version(package: str) -> str:
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def _languages(ctx: DocumentContext, options: PageOptions) -> str | None:
+    method = METHODS[options.method]
+    return options.languages or ctx.documents.ocr_language if method.ocr or method.llm else None
+
+
+def context_for_model(parameters: LanguageParameters) -> str | None:
+    """What the client says about the document, for a vision model that reads it."""
+    if not parameters.context:
+        return None
+    return json.dumps(parameters.context, ensure_ascii=False, sort_keys=True)[:MAX_MODEL_CONTEXT]
+
+
+# Plan the pages ---------------------------------------------------------------------------------
+
+#: Processes pages in a child process; returns those that need OCR or a vision model as well.
+ProcessPages = Callable[["PageTask", Sequence[int]], list["PendingPage"]]
+
+#: Pages per call: text layers take a millisecond each, images longer, OCR and models longest.
+NATIVE_BATCH, RENDERED_BATCH, OCR_BATCH = 64, 8, 1
+#: Opening the document takes longer than reading the text layer of fewer pages than this.
+MIN_NATIVE_BATCH = 16
+
+
+async def read_pages(
+    ctx: DocumentContext,
+    document: Document,
+    options: PageOptions,
+    *,
+    path: str,
+    info: DocumentInfo,
+    entry: CacheEntry,
+    page_store: PageStore,
+    process: ProcessPages,
+) -> DocumentResults:
+    """Read the requested pages of the file at `path`, which is the document or made from it."""
+    from ..documents.page_task import PageTask  # loaded with the first job
+
+    method, limits = METHODS[options.method], ctx.documents
+    page_count = info["page_count"]
+    page_numbers = select_pages(options.first_page, options.last_page, page_count)
+    check_page_count(ctx, len(page_numbers))
+    task = PageTask(
+        path=path,
+        password=options.password,
+        method=method,
+        method_name=options.method,
+        with_images=options.images,
+        languages=_languages(ctx, options),
+        ocr_engine=limits.ocr_engine,
+        ocr_data_directory=limits.ocr_data_directory,
+        max_pixels=limits.max_pixels,
+        page_store=page_store,
+        scratch=str(ctx.scratch),
+    )
+    processed = await PageProcessor(ctx=ctx, task=task, process=process, entry=entry).run(
+        page_numbers
+    )
+    return await assemble_results(
+        ctx,
+        document,
+        entry,
+        page_store,
+        page_numbers,
+        metadata={**info, "extraction_method": options.method},
+        processed=processed,
+        archives=page_archives(images=options.images, previews=method.preview),
+    )
+
+
+def select_pages(first: int | None, last: int | None, page_count: int) -> range:
+    first, last = first or 1, min(last or page_count, page_count)
+    if first > last:
+        pages = "1 page" if page_count == 1 else f"{page_count} pages"
+        raise InvalidParameters(f"page_start: the document has {pages}")
+    return range(first, last + 1)
+
+
+def check_page_count(ctx: DocumentContext, count: int) -> None:
+    limit = ctx.documents.max_pages
+    if count > limit:
+        raise FileTooLarge(
+            f"{count:,} pages were requested; a job can read at most {limit:,}",
+            pages=count,
+            limit=limit,
+        )
+
+
+# Process what is missing ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageProcessor:
+    """Processes the pages of one document: cached ones are reused, the rest run in parallel."""
+
+    ctx: DocumentContext
+    task: "PageTask"
+    process: ProcessPages
+    entry: CacheEntry
+
+    async def run(self, page_numbers: range) -> bool:
+        """Return whether any page had to be processed."""
+        page_store = self.task.page_store
+        progress = PageProgress(self.ctx, len(page_numbers))
+        if not page_store.made_after and is_assembled(page_store, page_numbers):
+            await progress.advance(len(page_numbers))
+            return False
+        cached = await asyncio.to_thread(self._cached)
+        missing = [number for number in page_numbers if number not in cached]
+        await progress.advance(len(page_numbers) - len(missing))
+        if missing:
+            reused = [cached[number] for number in page_numbers if number in cached]
+            await asyncio.to_thread(link_pages, page_store, reused)
+            await self._process_all(missing, progress)
+        return bool(missing)
+
+    def _cached(self) -> dict[int, RecordRef]:
+        page_store = self.task.page_store
+        return page_store.find_pages(made_after=page_store.made_after)
+
+    async def _process_all(self, page_numbers: Sequence[int], progress: PageProgress) -> None:
+        task = self.task
+        unfinished = await self._process_in_parallel(task, page_numbers, progress)
+        if task.method.auto and unfinished:
+            reasons = {page.number: page.reason or "" for page in unfinished}
+            ocr = replace(task, method=METHODS["ocr"], method_name="ocr", reasons=reasons)
+            await self._process_in_parallel(ocr, sorted(reasons), progress)
+
+    async def _process_in_parallel(
+        self, task: "PageTask", page_numbers: Sequence[int], progress: PageProgress
+    ) -> list["PendingPage"]:
+        """Run as many calls at a time as there are processes, or as the model takes requests."""
+        concurrency = self.ctx.processes
+        if task.method.llm:
+            concurrency = self.ctx.llm.options.models["vision"].provider.max_concurrent
+        unfinished: list[PendingPage] = []
+
+        async def process(batch: Sequence[int]) -> None:
+            remaining = await self._process(task, batch)
+            if task.method.llm:
+                await self._read_with_model(task, remaining)
+                remaining = []
+            unfinished.extend(remaining)
+            await progress.advance(len(batch) - len(remaining))
+            self.entry.touch()
+
+        batches = split_into_batches(page_numbers, concurrency, _max_batch(task))
+        await map_limited(batches, concurrency, process)
+        return unfinished
+
+    async def _process(self, task: "PageTask", page_numbers: Sequence[int]) -> list["PendingPage"]:
+        """After a crash or a timeout the pages are retried one by one, so that the error names the
+        page and the others are kept."""
+        limit = self.ctx.documents.page_timeout + timedelta(seconds=len(page_numbers) - 1)
+        try:
+            return await self.ctx.run(self.process, task, page_numbers, wall_time=limit)
+        except (ProcessDied, ProcessingTimeout) as error:
+            if len(page_numbers) == 1:
+                raise _with_page(error, page_numbers[0]) from None
+        unfinished = []
+        finished = self._cached()
+        for number in page_numbers:
+            if number not in finished:
+                unfinished += await self._process(task, [number])
+        return unfinished
+
+    async def _read_with_model(self, task: "PageTask", pages: Sequence["PendingPage"]) -> None:
+        from ..documents.page_task import PageReading, save_page
+
+        for page in pages:
+            assert page.model_image is not None
+            image = Path(page.model_image)
+            markdown = await self.ctx.llm.read_picture(
+                await asyncio.to_thread(image.read_bytes),
+                language=task.languages,
+                context=context_for_model(self.ctx.parameters),
+            )
+            await asyncio.to_thread(image.unlink)
+            readings = {"llm": PageReading(text=markdown, markdown=markdown), **page.readings}
+            await asyncio.to_thread(save_page, task, page.number, readings, page.pictures)
+
+
+def _max_batch(task: "PageTask") -> int:
+    method = task.method
+    if method.llm or (method.ocr and not method.auto):
+        return OCR_BATCH
+    return RENDERED_BATCH if method.preview or task.with_images else NATIVE_BATCH
+
+
+def split_into_batches(
+    page_numbers: Sequence[int], concurrency: int, max_batch: int
+) -> Iterator[Sequence[int]]:
+    """Large batches first, then smaller ones, so that all processes finish at the same time. Not
+    too small either: the document is opened for each."""
+    start, min_batch = 0, min(max_batch, MIN_NATIVE_BATCH)
+    while start < len(page_numbers):
+        remaining = len(page_numbers) - start
+        share = math.ceil(remaining / (2 * concurrency)) if concurrency > 1 else max_batch
+        size = min(max_batch, max(share, min_batch))
+        if remaining - size <= min_batch // 2:
+            size = min(remaining, 2 * max_batch)
+        yield page_numbers[start : start + size]
+        start += size
+
+
+def _with_page(error: JobFailed, number: int) -> JobFailed:
+    return type(error)(f"Page {number}: {error.message}", **{**error.details, "page": number})
+
+
+# Assemble the results ---------------------------------------------------------------------------
+
+PREVIEWS = "previews.zip"
+IMAGES = "images.zip"
+
+
+def page_archives(*, images: bool, previews: bool) -> dict[str, str]:
+    """The ZIP files to make, each with the prefix of the images that go into it."""
+    archives = {}
+    if images:
+        archives[IMAGES] = "image_"
+    if previews:
+        archives[PREVIEWS] = "preview_"
+    return archives
+
+
+async def assemble_results(
+    ctx: DocumentContext,
+    document: Document,
+    entry: CacheEntry,
+    page_store: PageStore,
+    page_numbers: range,
+    *,
+    metadata: Mapping[str, Any],
+    processed: bool,
+    archives: Mapping[str, str],
+    is_print: bool = True,
+) -> DocumentResults:
+    """Join the pages, and apply the template if the job names one."""
+    await ctx.progress("postprocessing", 90, "Assembling the pages")
+    assembly = Assembly(
+        page_store=page_store,
+        numbers=page_numbers,
+        archives=archives,
+        is_print=is_print,
+        made_after=page_store.made_after,
+        may_reuse=not processed and not page_store.made_after,
+    )
+    assembled = await ctx.run(assemble, assembly)
+    has_text = assembled.has_text or assembled.has_text_layer
+    if metadata.get("extraction_method") == "native" and not has_text:
+        raise UnsupportedFile(
+            "The PDF has no text layer: it may be a scan. Use the method 'auto' or 'ocr'."
+        )
+    results = _document_results(
+        ctx, document.source, assembled, entry.name, metadata=metadata, processed=processed
+    )
+    return await apply_requested_template(ctx, results, MARKDOWN_FILE)
+
+
+def _document_results(
+    ctx: DocumentContext,
+    source: SourceFile,
+    assembled: AssembledDocument,
+    directory: str,
+    *,
+    metadata: Mapping[str, Any],
+    processed: bool,
+) -> DocumentResults:
+    job_id = ctx.job.job_id
+
+    def url_if_made(name: str) -> str | None:
+        return file_url(job_id, name) if name in assembled.files else None
+
+    text_route = "/api/pdf/text-content" if ctx.job.job_type == "pdf" else "/api/files/text"
+    return DocumentResults(
+        markdown_file=file_url(job_id, MARKDOWN_FILE) if assembled.has_text else None,
+        extracted_text_file=file_url(job_id, TEXT_FILE) if assembled.has_text else None,
+        page_texts=[file_url(job_id, name, route=text_route) for name in assembled.page_texts],
+        page_markdown_file=url_if_made(PAGES_FILE),
+        assets=[file_url(job_id, name) for name in assembled.pictures],
+        asset_dir=directory,
+        target_dir=directory,
+        archive_url=archive_url(job_id),
+        archive_filename=f"{PurePath(source.name).stem or 'document'}_files.zip",
+        pages_archive_url=url_if_made(IMAGES) or url_if_made(PREVIEWS),
+        images_archive_url=url_if_made(IMAGES),
+        previews_archive_url=url_if_made(PREVIEWS),
+        context=ctx.parameters.context,
+        is_from_cache=is_from_cache(ctx, processed=processed),
+        metadata={"file_name": source.name, "file_size": source.path.stat().st_size, **metadata},
+        llm_info=ctx.llm.info(),
+        more_in=RESULTS_FILE,
+    )

@@ -1,0 +1,116 @@
+"""Progress reports of the job types: by pages, by seconds of a recording, by steps."""
+
+import time
+from dataclasses import dataclass, field
+
+from ..core.job import LogEntry, Progress
+from ..jobs.handler import JobContext, Reporter
+from ..media.transcript import short_clock
+from .parameters import SourceParameters
+
+#: An estimate of the remaining time needs at least this many seconds of observed pace.
+MIN_OBSERVED_SECONDS = 3.0
+
+
+@dataclass(slots=True)
+class PageProgress:
+    """Progress by finished pages."""
+
+    ctx: JobContext[SourceParameters]
+    total: int
+    done: int = 0
+    first_percent: int = 10
+    last_percent: int = 90
+
+    async def advance(self, pages: int) -> None:
+        self.done += pages
+        await self.report()
+
+    async def report(self) -> None:
+        share = (self.last_percent - self.first_percent) * self.done / self.total
+        await self.ctx.progress(
+            f"processing_pages:{self.done}/{self.total}",
+            self.first_percent + int(share),
+            f"{self.done} of {self.total} pages are done",
+        )
+
+
+@dataclass(slots=True)
+class MediaProgress:
+    """Progress by seconds of a recording, with an estimate of the remaining time."""
+
+    ctx: JobContext[SourceParameters]
+    step: str
+    total: float
+    done: float = 0.0
+    first_percent: int = 15
+    last_percent: int = 90
+    _started: float = field(default_factory=time.monotonic)
+    _done_at_start: float | None = None
+
+    async def advance(self, seconds: float) -> None:
+        if self._done_at_start is None:
+            self._done_at_start = self.done
+        self.done = min(self.done + seconds, self.total)
+        await self.report()
+
+    async def report(self) -> None:
+        share = self.done / self.total if self.total else 1.0
+        await self.ctx.progress(
+            f"{self.step}:{int(self.done)}/{int(self.total)}",
+            self.first_percent + int((self.last_percent - self.first_percent) * share),
+            f"{short_clock(self.done)} of {short_clock(self.total)} is done{self._remaining()}",
+        )
+
+    def _remaining(self) -> str:
+        """Estimated by the pace of this attempt: cached parts took no time."""
+        elapsed = time.monotonic() - self._started
+        processed = self.done - (self.done if self._done_at_start is None else self._done_at_start)
+        if not processed or elapsed < MIN_OBSERVED_SECONDS or self.done >= self.total:
+            return ""
+        return f", about {short_clock(elapsed / processed * (self.total - self.done))} left"
+
+
+@dataclass(slots=True)
+class StepProgress:
+    """Progress by steps whose number may grow while the job runs; it never goes backwards."""
+
+    ctx: JobContext[SourceParameters]
+    name: str
+    first_percent: int
+    last_percent: int
+    _done: int = 0
+    _expected: int = 0
+    _percent: int = 0
+
+    def expect(self, more: int) -> None:
+        self._expected += more
+
+    async def advance(self) -> None:
+        self._done += 1
+        share = self._done / max(self._expected, self._done)
+        reached = self.first_percent + int((self.last_percent - self.first_percent) * share)
+        self._percent = max(self._percent, reached)
+        done = f"{self._done}/{self._expected}"
+        await self.ctx.progress(f"{self.name}:{done}", self._percent, f"{done} parts are done")
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledReporter:
+    """Reports a part of a job: its 0 to 100 % are mapped to a share of the job's progress, and
+    its name, if any, is put before steps and log messages."""
+
+    reporter: Reporter
+    first_percent: int
+    last_percent: int
+    name: str = ""
+
+    def progress(self, progress: Progress) -> None:
+        share = self.last_percent - self.first_percent
+        percent = self.first_percent + share * progress.percent // 100
+        step = f"{self.name}/{progress.step}" if self.name else progress.step
+        self.reporter.progress(progress.model_copy(update={"percent": percent, "step": step}))
+
+    def log(self, entry: LogEntry) -> None:
+        message = f"{self.name}: {entry.message}" if self.name else entry.message
+        self.reporter.log(entry.model_copy(update={"message": message}))

@@ -1,0 +1,179 @@
+"""Translation by the chat model: of transcripts, which keep their times, and of Markdown."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..core.callables import map_limited
+from ..core.errors import ContextExceeded, InvalidParameters
+from ..core.languages import COMMON_WORDS, detect_language, is_same_language, language_code
+from ..documents.text_chunking import TextChunk, split_blocks
+from ..jobs.handler import JobContext
+from ..media.speech.engines import Transcription, Word
+from ..storage import append_log
+from .llm_cache import LlmCache, open_llm_cache
+from .parameters import LanguageParameters
+from .progress import StepProgress
+
+if TYPE_CHECKING:
+    from ..media.transcript import Spoken
+
+#: Characters of a transcript that are translated and cached together.
+TRANSCRIPT_BATCH = 20_000
+#: Tokens of a chunk of Markdown at most, and of the chunks that are translated together.
+MAX_CHUNK, CHUNK_BATCH = 800, 2500
+#: No chunk is made smaller than this many tokens.
+MIN_CHUNK = 50
+#: Characters that are enough to detect the language.
+LANGUAGE_SAMPLE = 5000
+WORD = re.compile(r"[^\W\d_]{2}")
+WHITESPACE_AROUND = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+
+
+def check_translation(ctx: JobContext[LanguageParameters]) -> None:
+    """Fail before any work if the target language is unknown or there is no model for it."""
+    target = ctx.parameters.target_language
+    if target is None:
+        return
+    if language_code(target) is None:
+        raise InvalidParameters(f"target_language: {target!r} is not a known language")
+    if not is_same_language(ctx.parameters.source_language, target):
+        ctx.llm.model("chat")
+
+
+async def translate_transcript(
+    ctx: JobContext[LanguageParameters], spoken: "Spoken", target: str
+) -> "Spoken":
+    """The same sentences in another language, with their times."""
+    from ..media.transcript import Spoken
+
+    code = language_code(target) or target
+    sentences = await asyncio.to_thread(lambda: list(spoken.said()))
+    llm = await open_llm_cache(ctx, "\n".join(sentence.text for sentence in sentences))
+    directory = ctx.scratch / "translated"
+    directory.mkdir(exist_ok=True)
+    batches = list(_sentence_batches(sentences))
+    for number, batch in enumerate(batches):
+        texts = await llm.translate(
+            [sentence.text for sentence in batch],
+            source=spoken.language,
+            target=code,
+            instructions=None,
+        )
+        pairs = zip(batch, texts, strict=True)
+        words = tuple(Word(sentence.start, sentence.end, text) for sentence, text in pairs)
+        translation = Transcription(language=code, confidence=1.0, said=words)
+        await asyncio.to_thread(_store, str(directory), number, translation)
+        done = f"{number + 1}/{len(batches)}"
+        await ctx.progress(f"translating:{done}", 90, f"{done} parts are translated")
+    return Spoken(directory=str(directory), pieces=len(batches), language=code)
+
+
+def _store(directory: str, number: int, translation: Transcription) -> None:
+    from ..media.transcript import record_of
+
+    append_log.append(directory, number, record_of(translation))
+
+
+def _sentence_batches(sentences: Sequence[Word]) -> Iterator[list[Word]]:
+    batch: list[Word] = []
+    characters = 0
+    for sentence in sentences:
+        batch.append(sentence)
+        characters += len(sentence.text)
+        if characters >= TRANSCRIPT_BATCH:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def detect_text_language(text: str) -> str | None:
+    """The two-letter code, or None if it cannot be detected."""
+    language = detect_language(text[:LANGUAGE_SAMPLE], tuple(COMMON_WORDS))
+    return language_code(language) if language else None
+
+
+async def translate_markdown(
+    llm: LlmCache,
+    text: str,
+    *,
+    source: str | None,
+    target: str,
+    instructions: str | None,
+    progress: StepProgress,
+) -> str:
+    """Translate the text; code and front matter stay as they are."""
+    translator = _Translator(llm, source, language_code(target) or target, instructions)
+    chunks = await asyncio.to_thread(lambda: list(split_blocks(text, MAX_CHUNK)))
+    batches = list(_chunk_batches(chunks))
+    progress.expect(len(batches))
+
+    async def translate(batch: Sequence[TextChunk]) -> str:
+        translation = await translator.translate(batch)
+        await progress.advance()
+        return translation
+
+    return "".join(await map_limited(batches, llm.concurrency, translate))
+
+
+def _chunk_batches(chunks: Sequence[TextChunk]) -> Iterator[list[TextChunk]]:
+    batch: list[TextChunk] = []
+    size = 0
+    for chunk in chunks:
+        if batch and size + chunk.tokens > CHUNK_BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(chunk)
+        size += chunk.tokens
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Translator:
+    llm: LlmCache
+    source: str | None
+    target: str
+    instructions: str | None
+
+    async def translate(self, chunks: Sequence[TextChunk]) -> str:
+        """The whitespace around each chunk stays."""
+        texts = [chunk.text for chunk in chunks]
+        matches = {
+            index: match
+            for index, chunk in enumerate(chunks)
+            if _has_words(chunk) and (match := WHITESPACE_AROUND.fullmatch(chunk.text))
+        }
+        if not matches:
+            return "".join(texts)
+        try:
+            translations = await self.llm.translate(
+                [match[2] for match in matches.values()],
+                source=self.source,
+                target=self.target,
+                instructions=self.instructions,
+            )
+        except ContextExceeded:
+            return await self._translate_smaller(chunks)
+        for (index, match), translation in zip(matches.items(), translations, strict=True):
+            texts[index] = f"{match[1]}{translation.strip()}{match[3]}"
+        return "".join(texts)
+
+    async def _translate_smaller(self, chunks: Sequence[TextChunk]) -> str:
+        max_tokens = max(chunk.tokens for chunk in chunks) // 2
+        if max_tokens < MIN_CHUNK:
+            raise ContextExceeded("Not even a sentence fits into the context of the language model")
+        return "".join(
+            [
+                await self.translate([part])
+                for chunk in chunks
+                for part in ([chunk] if chunk.is_code else split_blocks(chunk.text, max_tokens))
+            ]
+        )
+
+
+def _has_words(chunk: TextChunk) -> bool:
+    return not chunk.is_code and bool(WORD.search(chunk.text))

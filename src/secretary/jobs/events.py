@@ -1,0 +1,283 @@
+"""Distributes changes of jobs to the subscribers in this process."""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ..core.errors import StoreUnavailable
+from ..core.job import FINAL_STATUSES, Job, JobStatus
+from ..store import Change, Changes, JobQuery, Store
+
+logger = logging.getLogger(__name__)
+
+#: Poll interval for changes by other processes: a twentieth of the time since the last change,
+#: within these bounds.
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5
+#: Minimum pause between two polls, so that changes are read in batches.
+BATCHING_SECONDS = 0.005
+#: Pause after the store was unavailable.
+RETRY_SECONDS = 1.0
+
+PAGE_SIZE = 1000
+
+#: A subscriber that is further behind loses its backlog and has to query the store.
+MAX_PENDING = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChanges:
+    """The changes since the last call; `position` is where the feed continues."""
+
+    changes: list[Change]
+    position: str
+    #: Changes were dropped.
+    lost: bool = False
+
+
+class Subscription:
+    """Pending changes of one subscriber: each job and batch once, however often it changed.
+
+    Created by `EventHub.subscription`; active inside `async with`.
+    """
+
+    __slots__ = ("_hub", "_lost", "_pending", "_waiter", "batch_id", "closed", "job_id")
+
+    def __init__(self, hub: "EventHub", job_id: str | None, batch_id: str | None) -> None:
+        self.job_id = job_id
+        self.batch_id = batch_id
+        #: No more changes will come.
+        self.closed = False
+        self._hub = hub
+        self._pending: dict[Change, None] = {}  # an ordered set
+        self._lost = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> "Subscription":
+        await self._hub.subscribe(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._hub.unsubscribe(self)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a change or the end of the subscription; False after the timeout."""
+        if self._pending or self._lost or self.closed:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = waiter = loop.create_future()
+        timer = loop.call_later(seconds, _settle, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+        return bool(self._pending or self._lost or self.closed)
+
+    def take(self) -> PendingChanges:
+        taken = PendingChanges(list(self._pending), self._hub.position, self._lost)
+        self._pending.clear()
+        self._lost = False
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+        self._wake()
+
+    def push(self, change: Change) -> None:
+        if len(self._pending) >= MAX_PENDING:
+            self.drop()
+        else:
+            self._pending[change] = None
+            self._wake()
+
+    def drop(self) -> None:
+        """Discard the backlog."""
+        self._pending.clear()
+        self._lost = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            _settle(self._waiter)
+
+
+def _settle(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class EventHub:
+    """Reads the store's change feed once for all subscribers, and only while there are any."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._of_job: defaultdict[str, set[Subscription]] = defaultdict(set)
+        self._of_batch: defaultdict[str, set[Subscription]] = defaultdict(set)
+        self._of_all: set[Subscription] = set()
+        self._count = 0
+        #: All changes up to here have been distributed.
+        self.position = ""
+        self._starting = asyncio.Lock()
+        self._poller: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    @property
+    def subscribers(self) -> int:
+        return self._count
+
+    def subscription(
+        self, *, job_id: str | None = None, batch_id: str | None = None
+    ) -> Subscription:
+        """Subscribe to a job, to a batch and its jobs, or, with neither, to everything."""
+        return Subscription(self, job_id, batch_id)
+
+    async def wait_until_final(self, job_id: str, seconds: float) -> Job | None:
+        """Wait until a job has finished; None after the timeout."""
+        deadline = time.monotonic() + seconds
+        async with self.subscription(job_id=job_id) as subscription:
+            in_time = True
+            while not await self._is_final(job_id):
+                if not in_time or subscription.closed:
+                    return None
+                in_time = await subscription.wait(max(0.0, deadline - time.monotonic()))
+                subscription.take()
+            return await self._store.get(job_id)
+
+    def stop(self) -> None:
+        """Close all subscriptions, current and future: the service is shutting down."""
+        self._stopped = True
+        for subscription in self._all():
+            subscription.close()
+
+    async def close(self) -> None:
+        self.stop()
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.wait({self._poller})
+
+    async def subscribe(self, subscription: Subscription) -> None:
+        self._count += 1
+        self._group(subscription).add(subscription)
+        try:
+            await self._start()
+        except BaseException:
+            self.unsubscribe(subscription)
+            raise
+        if self._stopped:
+            subscription.close()
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self._count -= 1
+        self._group(subscription).discard(subscription)
+        if subscription.job_id is not None and not self._of_job[subscription.job_id]:
+            del self._of_job[subscription.job_id]
+        if subscription.batch_id is not None and not self._of_batch[subscription.batch_id]:
+            del self._of_batch[subscription.batch_id]
+
+    def _group(self, subscription: Subscription) -> set[Subscription]:
+        if subscription.job_id is not None:
+            return self._of_job[subscription.job_id]
+        if subscription.batch_id is not None:
+            return self._of_batch[subscription.batch_id]
+        return self._of_all
+
+    def _all(self) -> list[Subscription]:
+        groups = [self._of_all, *self._of_job.values(), *self._of_batch.values()]
+        return [subscription for group in groups for subscription in group]
+
+    async def _is_final(self, job_id: str) -> bool:
+        """Also true for a job that does not exist. Reads neither log nor results."""
+        page = await self._store.find(JobQuery(job_id=job_id, limit=1))
+        return not page.items or page.items[0].status in FINAL_STATUSES
+
+    async def _start(self) -> None:
+        async with self._starting:
+            if self._poller is None:
+                self.position = (await self._store.changes(None)).position
+                if not self._stopped:
+                    self._poller = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._poll()
+        finally:
+            self._poller = None
+
+    async def _poll(self) -> None:
+        changed_at = time.monotonic()
+        while self._count and not self._stopped:
+            idle_seconds = time.monotonic() - changed_at
+            interval = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, idle_seconds / 20))
+            try:
+                changes = await self._store.changes(
+                    self.position, limit=PAGE_SIZE, seconds=interval
+                )
+            except StoreUnavailable as error:
+                logger.error("Could not read the change feed; retrying: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            except Exception:
+                logger.exception("Reading the change feed failed; retrying")
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._distribute(changes)
+            if changes.items:
+                changed_at = time.monotonic()
+            if len(changes.items) < PAGE_SIZE:
+                await asyncio.sleep(BATCHING_SECONDS)
+
+    def _distribute(self, changes: Changes) -> None:
+        self.position = changes.position
+        for change in changes.items:
+            for subscription in self._subscribers_of(change):
+                subscription.push(change)
+        if changes.gap:
+            for subscription in self._all():
+                subscription.drop()
+
+    def _subscribers_of(self, change: Change) -> list[Subscription]:
+        subscribers = [*self._of_all]
+        if change.job_id is not None:
+            subscribers += self._of_job.get(change.job_id, ())
+        if change.batch_id is not None:
+            subscribers += self._of_batch.get(change.batch_id, ())
+        return subscribers
+
+
+#: The results that events contain, by job type: those always present (null if missing), and
+#: those present only if the job produced them.
+_TEXT_FIELDS = (("extracted_text", "metadata"), ("pages_archive_url", "images_archive_url"))
+_SPEECH_FIELDS = (("transcription",), ("subtitles",))
+EVENT_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "pdf": _TEXT_FIELDS,
+    "office": _TEXT_FIELDS,
+    "imageocr": _TEXT_FIELDS,
+    "audio": _SPEECH_FIELDS,
+    "video": _SPEECH_FIELDS,
+    "transformer": (("text", "structured_data"), ()),
+    "session": (("markdown_content", "markdown_file"), ()),
+}
+
+
+def event_payload(job: Job) -> dict[str, Any] | None:
+    """The `data` of a completed job's event; None for other jobs."""
+    if job.status is not JobStatus.COMPLETED:
+        return None
+    results = job.results or {}
+    if job.job_type not in EVENT_FIELDS:
+        return dict(results)
+    always, sometimes = EVENT_FIELDS[job.job_type]
+    data = {name: results.get(name) for name in always}
+    if data.get("text", "") is None:  # results have it under the common name
+        data["text"] = results.get("markdown_content")
+    return data | {name: results[name] for name in sometimes if results.get(name) is not None}

@@ -1,0 +1,457 @@
+"""What any client can do with jobs and batches, over HTTP or on the command line."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from ..core.errors import (
+    AccessDenied,
+    Conflict,
+    InvalidParameters,
+    NotFound,
+    SecretaryError,
+    StoreUnavailable,
+)
+from ..core.job import FINAL_STATUSES, Batch, Delivery, Job, JobStatus, OwnedResource, new_id
+from ..core.parameters import drop_masked, flatten_parameters
+from ..storage.artifacts import JobFiles
+from ..storage.uploads import UPLOAD_IS_GONE, Upload
+from ..store import BatchQuery, IdempotencyKey, JobQuery, Page, Store, WorkerInfo
+from ..store.claims import is_alive
+from .registry import Registry
+from .submission import (
+    BatchRequest,
+    JobRequest,
+    Request,
+    UrlCheck,
+    accept_any_url,
+    fingerprint,
+    make_batch,
+    make_job,
+    parse_request,
+)
+
+#: The parameters that name the source of a job. Naming one of them replaces the others.
+SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
+
+
+def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
+    """The request that runs a job again for this user. Without its webhook: no receiver expects
+    events of the new job."""
+    return parse_request(
+        JobRequest,
+        {
+            "job_type": job.job_type,
+            "parameters": _overridden(job.parameters, changes),
+            "job_name": job.job_name,
+            "user_id": user or job.user_id,
+            "access_control": job.access_control,
+            "priority": job.priority,
+            "max_attempts": job.max_attempts,
+            "timeout_s": job.timeout_s,
+        },
+    )
+
+
+def _overridden(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with the changes; null removes a parameter."""
+    changes = drop_masked(changes)
+    removed = {name for name, value in changes.items() if value is None}
+    if SOURCE_PARAMETERS & (changes.keys() - removed):
+        removed |= SOURCE_PARAMETERS - changes.keys()
+    result = {name: value for name, value in parameters.items() if name not in removed}
+    extra = result.get("extra")
+    if isinstance(extra, dict):
+        result["extra"] = {k: v for k, v in extra.items() if k not in changes}
+    return result | {name: value for name, value in changes.items() if value is not None}
+
+
+def uploaded_source(job: Job) -> dict[str, Any] | None:
+    """The `file_source` of a job that came with an upload, else None."""
+    source = flatten_parameters(job.parameters).get("file_source")
+    if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
+        return None
+    return source
+
+
+T = TypeVar("T", bound=OwnedResource)
+Q = TypeVar("Q", JobQuery, BatchQuery)
+
+PAGE_SIZE = 1000
+RESULTS = frozenset({"results"})
+
+#: Skipping this many jobs takes about three seconds; a cursor takes no time.
+MAX_SKIP = 100_000
+#: Totals are exact up to here, or up to the requested page. Reading a batch counts its jobs, so
+#: batches cost more.
+MAX_JOBS_COUNTED = 10_000
+MAX_BATCHES_COUNTED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPage(Generic[T]):
+    """A page of a list; `total` is a lower bound unless `is_exact`."""
+
+    items: list[T]
+    total: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobService:
+    """Everything a client can do.
+
+    `user` is the caller; None is an operator, who may do everything. What users may not read is
+    `NotFound` for them; what they may read but not change is `AccessDenied`.
+    """
+
+    store: Store
+    registry: Registry
+    files: JobFiles
+    #: Raises AddressRefused for a webhook URL that must not be reached.
+    check_url: UrlCheck = accept_any_url
+    #: Called when a webhook event may be due.
+    on_event: Callable[[], None] = lambda: None
+    #: A list holds results up to this size: all of it is in memory when it is sent.
+    max_results_bytes: int = 32 * 1024 * 1024
+
+    # Jobs
+
+    async def submit(
+        self,
+        request: JobRequest,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        job_id: str | None = None,
+        upload: Upload | None = None,
+    ) -> Job:
+        """Add a job. `upload` came with the request and is stored under `job_id`. If the
+        idempotency key was used before, return the job of that request."""
+        job = make_job(request, self.registry, user=user, check_url=self.check_url)
+        if job_id is not None:
+            job = job.model_copy(update={"job_id": job_id})
+        job = _with_upload(job, upload)
+        added = await self.store.add([job], idempotency=_idempotency(request, user, key))
+        return await self._got(added.job_ids[0]) if added.replayed else job
+
+    async def job(self, job_id: str, *, user: str | None = None) -> Job:
+        """A job with all of its results."""
+        return await self.with_results(await self.get_without_results(job_id, user=user))
+
+    async def get_without_results(self, job_id: str, *, user: str | None = None) -> Job:
+        """A job without the results that are stored in a file."""
+        job = await self.store.get(job_id)
+        if not job.may_read(user):
+            raise NotFound(f"There is no job {job_id}")
+        return job
+
+    async def _got(self, job_id: str) -> Job:
+        return await self.with_results(await self.store.get(job_id))
+
+    async def with_results(self, job: Job) -> Job:
+        """The job including results that are stored in a file."""
+        return await self.files.filled(job) if job.has_results_file else job
+
+    async def peek(self, job_id: str, *, user: str | None = None) -> Job | None:
+        """A job without its log; None if there is none that this user may read."""
+        page = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
+        job = next((job for job in page.items if job.may_read(user)), None)
+        return await self.with_results(job) if job else None
+
+    async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
+        try:
+            page = await self.store.find(query.model_copy(update={"visible_to": user}))
+        except ValueError:
+            raise InvalidParameters("Invalid cursor") from None
+        if not any(job.has_results_file for job in page.items):
+            return page
+        if (fitting := await self._count_fitting(page.items)) < len(page.items):
+            return await self.jobs(query.model_copy(update={"limit": fitting}), user=user)
+        return replace(page, items=[await self.with_results(job) for job in page.items])
+
+    async def _count_fitting(self, jobs: Sequence[Job]) -> int:
+        """How many of the jobs fit in memory with their results; at least one."""
+        size = 0
+        for number, job in enumerate(jobs):
+            size += await self.files.more_bytes(job)
+            if number and size > self.max_results_bytes:
+                return number
+        return len(jobs)
+
+    async def jobs_by_offset(
+        self, skip: int, query: JobQuery, *, user: str | None = None
+    ) -> OffsetPage[Job]:
+        """For clients that page by offset instead of by cursor."""
+        return await _offset_page(
+            partial(self.jobs, user=user), query, skip=skip, count_to=MAX_JOBS_COUNTED
+        )
+
+    async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
+        """Idempotent; `Conflict` for a job that has completed or failed."""
+        await self._writable_job(job_id, user)
+        await self.store.cancel(JobQuery(job_id=job_id))
+        self.on_event()
+        job = await self.store.get(job_id)
+        if job.status in FINAL_STATUSES - {JobStatus.CANCELLED}:
+            raise Conflict(f"The job {job_id} has already {job.status}")
+        return job
+
+    async def restart(self, job_id: str, *, user: str | None = None) -> Job:
+        job = await self._writable_job(job_id, user)
+        if job.status in FINAL_STATUSES:
+            await self._require_upload(job)
+        if not await self.store.restart(JobQuery(job_id=job_id)):
+            raise Conflict(f"The job {job_id} is {job.status}; only an ended job can be restarted")
+        return await self.store.get(job_id)
+
+    async def rerun(
+        self,
+        job_id: str,
+        changes: Mapping[str, Any],
+        *,
+        user: str | None = None,
+        key: str | None = None,
+    ) -> Job:
+        """Submit the job again with changed parameters; its upload is reused."""
+        job = await self._writable_job(job_id, user)
+        request = rerun_request(job, changes, user=user)
+        source = None if SOURCE_PARAMETERS & changes.keys() else uploaded_source(job)
+        if source is None:
+            return await self.submit(request, user=user, key=key)
+        new_job_id = new_id("job")
+        try:
+            upload = await self.files.hand_on(job, source, new_job_id)
+        except NotFound as error:
+            raise Conflict(str(error)) from None
+        try:
+            new_job = await self.submit(
+                request, user=user, key=key, job_id=new_job_id, upload=upload
+            )
+        except SecretaryError as error:
+            # If the store failed, it may have stored the job, which then needs its upload.
+            if not isinstance(error, StoreUnavailable):
+                await self.files.uploads.remove(new_job_id)
+            raise
+        if new_job.job_id != new_job_id:  # the idempotency key was used before
+            await self.files.uploads.remove(new_job_id)
+        return new_job
+
+    async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
+        await self._writable_job(job_id, user)
+        await self.store.archive(JobQuery(job_id=job_id), archived=archived)
+        return await self._got(job_id)
+
+    async def delete(self, job_id: str, *, user: str | None = None) -> None:
+        job = await self._writable_job(job_id, user)
+        if job.status in FINAL_STATUSES:
+            await self.files.remove(job_id)
+        if not await self.store.delete(JobQuery(job_id=job_id)):
+            raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
+
+    async def _require_upload(self, job: Job) -> None:
+        """`Conflict` if the upload is gone. It is removed shortly after its job has completed."""
+        source = uploaded_source(job)
+        if source is not None:
+            is_removed = job.status is JobStatus.COMPLETED
+            if is_removed or not await self.files.uploads.is_there(job.job_id, source):
+                raise Conflict(UPLOAD_IS_GONE)
+
+    async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
+        """Deliver a final webhook event once more."""
+        await self._writable_job(job_id, user)
+        return await self._replay(job_id, n)
+
+    # Batches
+
+    async def submit_batch(
+        self,
+        request: BatchRequest,
+        *,
+        user: str | None = None,
+        key: str | None = None,
+        uploads: Sequence[Upload | None] = (),
+    ) -> tuple[Batch, list[str]]:
+        """Add a batch of jobs. `uploads` has one entry per job, None for a job without."""
+        batch, jobs = make_batch(request, self.registry, user=user, check_url=self.check_url)
+        if uploads:
+            jobs = [_with_upload(*pair) for pair in zip(jobs, uploads, strict=True)]
+        idempotency = _idempotency(request, user, key)
+        added = await self.store.add(jobs, batch=batch, idempotency=idempotency)
+        return await self.store.get_batch(added.batch_id or batch.batch_id), added.job_ids
+
+    async def batch(self, batch_id: str, *, user: str | None = None) -> Batch:
+        batch = await self.store.get_batch(batch_id)
+        if not batch.may_read(user):
+            raise NotFound(f"There is no batch {batch_id}")
+        return batch
+
+    async def peek_batch(self, batch_id: str, *, user: str | None = None) -> Batch | None:
+        try:
+            return await self.batch(batch_id, user=user)
+        except NotFound:
+            return None
+
+    async def batches(self, query: BatchQuery, *, user: str | None = None) -> Page[Batch]:
+        try:
+            return await self.store.find_batches(query.model_copy(update={"visible_to": user}))
+        except ValueError:
+            raise InvalidParameters("Invalid cursor") from None
+
+    async def batches_by_offset(
+        self,
+        skip: int,
+        query: BatchQuery,
+        *,
+        user: str | None = None,
+        wanted: Callable[[Batch], bool] = lambda _: True,
+    ) -> OffsetPage[Batch]:
+        """Page by offset through the batches for which `wanted` is true."""
+        find = partial(self.batches, user=user)
+        return await _offset_page(
+            find, query, skip=skip, count_to=MAX_BATCHES_COUNTED, wanted=wanted
+        )
+
+    async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
+        query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE_SIZE)
+        return [job async for page, _ in self._pages(query) for job in page]
+
+    async def set_batch_active(
+        self, batch_id: str, active: bool | None = None, *, user: str | None = None
+    ) -> Batch:
+        """Pause or resume a batch; None toggles it."""
+        batch = await self._writable_batch(batch_id, user)
+        active = not batch.is_active if active is None else active
+        return await self.store.change_batch(batch_id, is_active=active)
+
+    async def archive_batch(
+        self, batch_id: str, *, user: str | None = None, archived: bool = True
+    ) -> Batch:
+        await self._writable_batch(batch_id, user)
+        return await self.store.change_batch(batch_id, archived=archived)
+
+    async def cancel_batch(self, batch_id: str, *, user: str | None = None) -> list[str]:
+        """Cancel all unfinished jobs and return their ids."""
+        await self._writable_batch(batch_id, user)
+        ended = await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE_SIZE), self.store.cancel)
+        self.on_event()
+        return ended
+
+    async def restart_failed(self, batch_id: str, *, user: str | None = None) -> list[str]:
+        await self._writable_batch(batch_id, user)
+        failed = frozenset({JobStatus.FAILED})
+        query = JobQuery(batch_id=batch_id, status=failed, limit=PAGE_SIZE)
+        return await self._on_all(query, self.store.restart)
+
+    async def delete_batch(self, batch_id: str, *, user: str | None = None) -> None:
+        batch = await self._writable_batch(batch_id, user)
+        if batch.counts.get(JobStatus.PENDING) or batch.counts.get(JobStatus.PROCESSING):
+            raise Conflict(f"The batch {batch_id} has unfinished jobs; cancel it first")
+        async for jobs, query in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
+            for job in jobs:
+                await self.files.remove(job.job_id)
+            await self.store.delete(query)
+        await self.store.delete_batch(batch_id)
+
+    async def replay_batch(self, batch_id: str, n: int, *, user: str | None = None) -> Delivery:
+        await self._writable_batch(batch_id, user)
+        return await self._replay(batch_id, n)
+
+    # Workers
+
+    async def workers_alive(self) -> list[WorkerInfo]:
+        return [worker for worker in await self.store.workers() if is_alive(worker)]
+
+    async def _replay(self, owner_id: str, n: int) -> Delivery:
+        delivery = await self.store.replay_event(owner_id, n)
+        self.on_event()
+        return delivery
+
+    async def _writable_job(self, job_id: str, user: str | None) -> Job:
+        return _writable(await self.get_without_results(job_id, user=user), user)
+
+    async def _writable_batch(self, batch_id: str, user: str | None) -> Batch:
+        """Changing a batch changes its jobs, so the user needs write access to all of them."""
+        batch = _writable(await self.batch(batch_id, user=user), user)
+        if user is not None:
+            async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
+                for job in jobs:
+                    _writable(job, user)
+        return batch
+
+    async def _on_all(
+        self, query: JobQuery, change: Callable[[JobQuery], Awaitable[list[str]]]
+    ) -> list[str]:
+        """Change each job once, even if a restarted job matches the query again."""
+        return [job_id async for _, page in self._pages(query) for job_id in await change(page)]
+
+    async def _pages(self, query: JobQuery) -> AsyncIterator[tuple[list[Job], JobQuery]]:
+        """The jobs of a query page by page, each with the query for exactly that page."""
+        page_query: JobQuery | None = query
+        while page_query is not None:
+            page = await self.store.find(page_query)
+            yield page.items, page_query
+            cursor = page.next_cursor
+            page_query = query.model_copy(update={"cursor": cursor}) if cursor else None
+
+
+async def _offset_page(
+    find: Callable[[Q], Awaitable[Page[T]]],
+    query: Q,
+    *,
+    skip: int,
+    count_to: int,
+    wanted: Callable[[T], bool] = lambda _: True,
+) -> OffsetPage[T]:
+    """Stores page by cursor only, so everything before the offset is read too."""
+    if skip > MAX_SKIP:
+        raise InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters")
+    end = skip + query.limit
+    enough = max(count_to, end + 1)  # so that paging while `skip < total` reaches the end
+    items: list[T] = []
+    total = examined = 0
+    async for item in _walk(find, query):
+        examined += 1
+        if examined > MAX_SKIP + 2 * PAGE_SIZE:
+            raise InvalidParameters("The list is too long to page through; use more filters")
+        if not wanted(item):
+            continue
+        if total == enough:
+            return OffsetPage(items, total, is_exact=False)
+        if skip <= total < end:
+            items.append(item)
+        total += 1
+    return OffsetPage(items, total, is_exact=True)
+
+
+async def _walk(find: Callable[[Q], Awaitable[Page[T]]], query: Q) -> AsyncIterator[T]:
+    cursor: str | None = None
+    while True:
+        page = await find(query.model_copy(update={"limit": PAGE_SIZE, "cursor": cursor}))
+        for item in page.items:
+            yield item
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _with_upload(job: Job, upload: Upload | None) -> Job:
+    """The job with the id and the source of its upload."""
+    if upload is None:
+        return job
+    source = {**upload.source(), "path": upload.path}
+    parameters = {**job.parameters, "file_source": source}
+    return job.model_copy(update={"job_id": upload.job_id, "parameters": parameters})
+
+
+def _writable(owned: T, user: str | None) -> T:
+    if not owned.may_write(user):
+        raise AccessDenied("You have read access only")
+    return owned
+
+
+def _idempotency(request: Request, user: str | None, key: str | None) -> IdempotencyKey | None:
+    if key is None:
+        return None
+    return IdempotencyKey(key=key, fingerprint=fingerprint(request), scope=user or "")

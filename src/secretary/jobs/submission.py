@@ -1,0 +1,339 @@
+"""Validates requests and turns them into jobs."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from ..core.errors import AccessDenied, AddressRefused, InvalidParameters
+from ..core.http_headers import read_traceparent
+from ..core.job import (
+    DEFAULT_JOB_TYPE,
+    EVENT_NAMES,
+    MAX_PRIORITY,
+    OWNER_ONLY,
+    AccessControl,
+    Batch,
+    Job,
+    Webhook,
+)
+from ..core.parameters import normalize_parameters
+from .registry import Registry
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: A line break in a header would let a client inject further headers.
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+#: Raises AddressRefused for a URL that must not be reached.
+UrlCheck = Callable[[str], None]
+
+
+def accept_any_url(url: str) -> None:
+    """For callers that check URLs elsewhere."""
+
+
+def webhook_problems(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[str, str]]:
+    """Field and message of whatever would make every delivery fail. Reveals no secret values."""
+    try:
+        check_url(webhook.url)
+    except AddressRefused as error:
+        yield "url", error.message
+    if unknown := set(webhook.events or ()) - EVENT_NAMES.keys():
+        yield "events", f"{', '.join(sorted(unknown))} is none of {', '.join(EVENT_NAMES)}"
+    if not all(HEADER_NAME.fullmatch(name) for name in webhook.headers):
+        yield "headers", "A header name contains characters that are not allowed"
+    if any(CONTROL.search(value) for value in webhook.headers.values()):
+        yield "headers", "A header may not contain line breaks or other control characters"
+    if CONTROL.search(webhook.token or ""):
+        yield "token", "A token may not contain line breaks or other control characters"
+
+
+R = TypeVar("R", bound=BaseModel)
+
+MAX_BATCH_JOBS = 10_000
+#: Close to MongoDB's limit of 100 levels.
+MAX_DEPTH = 80
+INT_64 = 2**63
+
+
+def _otherwise(default: Any) -> BeforeValidator:
+    """Clients send null or an empty text for fields they leave open."""
+    return BeforeValidator(lambda value: default if value is None or value == "" else value)
+
+
+def _readable_trace(value: Any) -> str | None:
+    return read_traceparent(value) if isinstance(value, str) else None
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is out of range") from None
+
+
+#: Clients send times with any offset and receive them in UTC.
+UtcDatetime = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+
+
+class Request(BaseModel):
+    """Base of the requests. Unknown keys are kept and end up under `parameters.extra`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    user_id: Annotated[str | None, Field(max_length=200), _otherwise(None)] = None
+    access_control: Annotated[AccessControl, _otherwise(OWNER_ONLY)] = OWNER_ONLY
+    webhook: Webhook | None = None
+    #: A malformed one is ignored, as the W3C standard requires.
+    traceparent: Annotated[str | None, BeforeValidator(_readable_trace)] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_plain(cls, document: Any) -> Any:
+        _require_plain_json(document)
+        return document
+
+
+PDF_EXAMPLE: dict[str, Any] = {
+    "job_type": "pdf",
+    "parameters": {
+        "url": "https://example.com/document.pdf",
+        "extraction_method": "native",
+        "use_cache": True,
+        "extra": {"include_images": True},
+    },
+}
+SESSION_EXAMPLE: dict[str, Any] = {
+    "job_type": "session",
+    "parameters": {
+        "event": "FOSDEM 2025",
+        "session": "Forked Communities: Project Re-licensing and Community Impact",
+        "url": "https://fosdem.org/2025/schedule/event/...",
+        "filename": "Forked-Communities-Project-Relicensing-and-Community-Impact.md",
+        "track": "Main-Track-Janson-7",
+        "source_language": "en",
+        "target_language": "de",
+    },
+}
+BATCH_EXAMPLE: dict[str, Any] = {
+    "batch_name": "import_batch",
+    "jobs": [PDF_EXAMPLE, SESSION_EXAMPLE],
+}
+
+
+class JobRequest(Request):
+    """A job to be added."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [PDF_EXAMPLE, SESSION_EXAMPLE]})
+
+    job_type: Annotated[str, Field(max_length=100), _otherwise(DEFAULT_JOB_TYPE)] = DEFAULT_JOB_TYPE
+    parameters: Annotated[dict[str, Any], _otherwise({})] = {}
+    job_name: str | None = Field(default=None, max_length=500)
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY), _otherwise(0)] = 0
+    run_at: UtcDatetime | None = None
+    max_attempts: int | None = Field(default=None, ge=1, le=100)
+    timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class BatchRequest(Request):
+    """Several jobs that belong together; also accepted inside `{"batch": {…}}`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [BATCH_EXAMPLE]})
+
+    batch_name: Annotated[str | None, Field(max_length=500), _otherwise(None)] = None
+    jobs: list[JobRequest] = Field(min_length=1, max_length=MAX_BATCH_JOBS)
+    is_active: bool = Field(default=True, alias="isActive")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unwrap(cls, document: Any) -> Any:
+        if isinstance(document, dict) and isinstance(document.get("batch"), dict):
+            outer = {key: value for key, value in document.items() if key != "batch"}
+            return {**outer, **document["batch"]}
+        return document
+
+
+def parse_request(kind: type[R], document: Any) -> R:
+    """Validate a client's document; the error has one problem per invalid field."""
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        raise invalid_request(error.errors(include_url=False, include_input=False)) from None
+
+
+def invalid_request(problems: Iterable[Mapping[str, Any]]) -> InvalidParameters:
+    fields = [
+        {
+            "field": ".".join(str(part) for part in problem["loc"]),
+            "problem": problem["msg"].removeprefix("Value error, "),
+        }
+        for problem in problems
+    ]
+    text = "; ".join(": ".join(filter(None, field.values())) for field in fields)
+    return InvalidParameters(f"Invalid request: {text}", problems=fields)
+
+
+def fingerprint(request: Request) -> str:
+    """Equal for two requests with the same content, whatever their trace context."""
+    traces: Any = {"traceparent": True, "jobs": {"__all__": {"traceparent"}}}
+    document = request.model_dump(mode="json", by_alias=True, exclude=traces)
+    text = json.dumps([type(request).__name__, document], sort_keys=True)
+    return sha256(text.encode()).hexdigest()
+
+
+def make_job(
+    request: JobRequest,
+    registry: Registry,
+    *,
+    user: str | None,
+    check_url: UrlCheck = accept_any_url,
+    at: tuple[str | int, ...] = (),
+    default_webhook: Webhook | None = None,
+) -> Job:
+    """The job of a request. An unknown job type is accepted: the job fails when it runs."""
+    parameters, webhook = _parameters(request, at, check_url)
+    if request.job_type in registry:
+        handler = registry[request.job_type]
+        try:
+            handler.parse(parameters)
+        except InvalidParameters as error:
+            raise _within((*at, "parameters"), error.details["problems"]) from None
+        parameters = handler.normalize(parameters)
+    else:
+        parameters = normalize_parameters(parameters, None)
+    return Job(
+        job_type=request.job_type,
+        job_name=request.job_name,
+        parameters=parameters,
+        webhook=webhook or default_webhook,
+        user_id=_owner(request, user),
+        access_control=request.access_control,
+        priority=request.priority,
+        run_at=request.run_at,
+        max_attempts=request.max_attempts,
+        timeout_s=request.timeout_s,
+        traceparent=request.traceparent,
+    )
+
+
+def make_batch(
+    request: BatchRequest,
+    registry: Registry,
+    *,
+    user: str | None,
+    check_url: UrlCheck = accept_any_url,
+) -> tuple[Batch, list[Job]]:
+    """The batch and its jobs, which inherit what they do not set themselves."""
+    if request.webhook is not None:
+        _check_webhook(request.webhook, ("webhook",), check_url)
+    batch = Batch(
+        batch_name=request.batch_name,
+        user_id=_owner(request, user),
+        access_control=request.access_control,
+        webhook=request.webhook,
+        is_active=request.is_active,
+    )
+    jobs = [
+        make_job(
+            _inherit(job_request, request),
+            registry,
+            user=user,
+            check_url=check_url,
+            at=("jobs", number),
+            default_webhook=batch.webhook,
+        )
+        for number, job_request in enumerate(request.jobs)
+    ]
+    return batch, [job.model_copy(update={"batch_id": batch.batch_id}) for job in jobs]
+
+
+def _inherit(job: JobRequest, batch: BatchRequest) -> JobRequest:
+    unknown = {**(batch.model_extra or {}), **(job.model_extra or {})}
+    has_access_control = "access_control" in job.model_fields_set
+    return job.model_copy(
+        update={
+            **unknown,
+            "user_id": job.user_id or batch.user_id,
+            "traceparent": job.traceparent or batch.traceparent,
+            "access_control": (job if has_access_control else batch).access_control,
+        }
+    )
+
+
+def _owner(request: Request, user: str | None) -> str | None:
+    if user is not None and request.user_id not in (None, user):
+        raise AccessDenied(f"{user!r} cannot submit for another user")
+    return user or request.user_id
+
+
+def _parameters(
+    request: JobRequest, at: tuple[str | int, ...], check_url: UrlCheck
+) -> tuple[dict[str, Any], Webhook | None]:
+    """The parameters, and the webhook that some clients put among them: it may contain a token,
+    which readers of the job must not see."""
+    parameters, webhook = dict(request.parameters), request.webhook
+    if webhook is not None:
+        _check_webhook(webhook, (*at, "webhook"), check_url)
+    extra = parameters.get("extra")
+    if isinstance(extra, dict):
+        extra = parameters["extra"] = {**(request.model_extra or {}), **extra}
+    elif request.model_extra and extra is None:
+        extra = parameters["extra"] = dict(request.model_extra)
+    elif request.model_extra:
+        parameters = {**request.model_extra, **parameters}
+    for container in (parameters, extra):
+        if isinstance(container, dict) and container.get("webhook") is not None:
+            inner = container.pop("webhook")
+            try:
+                webhook = webhook or Webhook.model_validate(inner)
+            except ValidationError as error:
+                raise _within((*at, "parameters", "webhook"), error.errors()) from None
+            _check_webhook(webhook, (*at, "parameters", "webhook"), check_url)
+    return parameters, webhook
+
+
+def _check_webhook(webhook: Webhook, path: tuple[str | int, ...], check_url: UrlCheck) -> None:
+    problems = list(webhook_problems(webhook, check_url))
+    if problems:
+        raise _within(path, ({"loc": (field,), "msg": text} for field, text in problems))
+
+
+def _within(
+    path: tuple[str | int, ...], problems: Iterable[Mapping[str, Any]]
+) -> InvalidParameters:
+    return invalid_request({**problem, "loc": (*path, *problem["loc"])} for problem in problems)
+
+
+def _require_plain_json(value: Any, depth: int = 0) -> None:
+    """Reject what no store and no response can represent."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
+    match value:
+        case str():
+            if not value.isascii():
+                value.encode()  # a lone surrogate is a ValueError
+        case float() if not math.isfinite(value):
+            raise ValueError("NaN and Infinity are not JSON")
+        case int() if not -INT_64 <= value < INT_64:
+            raise ValueError("an integer exceeds 64 bits")
+        case dict():
+            for key, item in value.items():
+                _require_plain_json(key, depth + 1)
+                _require_plain_json(item, depth + 1)
+        case list():
+            for item in value:
+                _require_plain_json(item, depth + 1)

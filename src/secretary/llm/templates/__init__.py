@@ -1,0 +1,23 @@
+"""Templates: Markdown files that define a document. `schema` and `prompt_messages` are for a model,
+`render` makes the document from its answer."""
+
+from .library import Library, read
+from .parsing import parse
+from .rendering import Rendered, render
+from .template import Field, FieldType, Template, schema
+from .values import fill_without_model, prompt_messages, validate_answer
+
+__all__ = [
+    "Field",
+    "FieldType",
+    "Library",
+    "Rendered",
+    "Template",
+    "fill_without_model",
+    "parse",
+    "prompt_messages",
+    "read",
+    "render",
+    "schema",
+    "validate_answer",
+]

@@ -1,0 +1,192 @@
+"""The template library: shipped templates, and those of the operator, which take precedence."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ...core.errors import InvalidTemplate, UnknownTemplate
+from .parsing import MAX_LENGTH, invalid_template, parse
+from .template import Diagnostic, Template, language_code
+
+SHIPPED = Path(__file__).parent / "shipped"
+SUFFIX = ".md"
+MAX_NAME = 100
+MAX_FILES = 1000
+MAX_BYTES = 4 * MAX_LENGTH  # no character takes more
+NAME = re.compile(rf"\w[\w .-]{{0,{MAX_NAME - 1}}}")
+VARIANT = re.compile(r"(.+)_([a-z]{2})")
+
+#: German names of the shipped templates, kept for existing clients.
+GERMAN_NAMES = {
+    "besprechung": "meeting_de",
+    "gedanken": "notes_de",
+    "blogeintrag": "blog_de",
+    "dokumentanalyse": "document_de",
+    "metadaten": "metadata_de",
+}
+
+Origin = Literal["own", "shipped"]
+ORIGINS: tuple[Origin, ...] = ("own", "shipped")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTemplate:
+    """A template of the library, or the errors in it."""
+
+    name: str
+    origin: Origin
+    template: Template | None
+    faults: tuple[Diagnostic, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        template = self.template
+        return {
+            "name": self.name,
+            "title": template.title if template else self.name,
+            "language": template.language if template else None,
+            "source": self.origin,
+            "fields": [field.document() for field in template.fields] if template else [],
+            "context_keys": list(template.context_keys) if template else [],
+            "faults": [asdict(fault) for fault in self.faults],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    path: Path
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Finds templates by name. Names are compared with those of existing files only, so none can
+    lead out of the directories. Changed files are read again."""
+
+    directory: Path | None = None
+    _cache: dict[Path, tuple[tuple[int, ...], ListedTemplate]] = field(
+        default_factory=dict, repr=False
+    )
+
+    def find(self, name: str, *, language: str | None = None) -> Template:
+        """The template. Raises an error if it does not exist or is invalid."""
+        listed = self.look_up(name, language=language)
+        if listed.template is None:
+            raise invalid_template(listed.name, listed.faults)
+        return listed.template
+
+    def look_up(self, name: str, *, language: str | None = None) -> ListedTemplate:
+        """`Session` is found in the given language if possible; `Session_de` is that one only.
+        The operator's templates take precedence over shipped ones."""
+        wanted = name.strip().casefold().removesuffix(SUFFIX)
+        if not NAME.fullmatch(wanted):
+            text = "The name of a template has only letters, digits, spaces, `.`, `_` and `-`"
+            raise UnknownTemplate(text)
+        files = self._files()
+        file = _select(files, wanted, language_code(language or ""))
+        if file is None:
+            there = ", ".join(sorted({file.name for file in files}))
+            raise UnknownTemplate(f"There is no template {wanted}; there are {there}")
+        return self._read(file)
+
+    def listed(self) -> list[ListedTemplate]:
+        """All templates by name; one of the operator hides a shipped one of the same name."""
+        templates: dict[str, ListedTemplate] = {}
+        for file in self._files():
+            templates.setdefault(file.name.casefold(), self._read(file))
+        return [templates[name] for name in sorted(templates)]
+
+    def _files(self) -> list[_File]:
+        own = _files_in(self.directory, "own") if self.directory else []
+        return [*own, *_files_in(SHIPPED, "shipped")]
+
+    def _read(self, file: _File) -> ListedTemplate:
+        try:
+            version = _version(os.stat(file.path))
+            cached = self._cache.get(file.path)
+            if cached and cached[0] == version:
+                return cached[1]
+            listed = _parsed(file)
+        except OSError:
+            return ListedTemplate(
+                file.name, file.origin, None, (Diagnostic(1, "The file cannot be read"),)
+            )
+        self._cache[file.path] = version, listed
+        return listed
+
+
+def _select(files: list[_File], wanted: str, language: str | None) -> _File | None:
+    by_name = {(file.origin, file.name.casefold()): file for file in reversed(files)}
+    if not any(key[1] == wanted for key in by_name):
+        wanted = GERMAN_NAMES.get(wanted, wanted)
+    names = [f"{wanted}_{language}", wanted] if language else [wanted]
+    order = [(origin, name) for origin in ORIGINS for name in names]
+    order += [(origin, f"{wanted}_en") for origin in ORIGINS]
+    order += [key for key in sorted(by_name) if _is_variant(key[1], wanted)]
+    return next((by_name[key] for key in order if key in by_name), None)
+
+
+def _is_variant(name: str, wanted: str) -> bool:
+    match = VARIANT.fullmatch(name)
+    return match is not None and match[1] == wanted
+
+
+def _files_in(directory: Path, origin: Origin) -> list[_File]:
+    return [_File(path.stem, path, origin) for path in sorted(_paths(directory))[:MAX_FILES]]
+
+
+def _paths(directory: Path) -> Iterator[Path]:
+    """Symbolic links may point to files in the same directory, as Kubernetes mounts them."""
+    try:
+        home = directory.resolve(strict=True)
+        names = os.listdir(home)
+    except (OSError, RuntimeError):
+        return
+    for name in names:
+        path = home / name
+        if path.suffix.lower() == SUFFIX and NAME.fullmatch(path.stem):
+            # RuntimeError: a loop of links.
+            with suppress(OSError, RuntimeError):
+                mode = path.lstat().st_mode
+                is_link = stat.S_ISLNK(mode) and path.resolve(strict=True).is_relative_to(home)
+                if stat.S_ISREG(mode) or (is_link and path.is_file()):
+                    yield path
+
+
+def _parsed(file: _File) -> ListedTemplate:
+    match = VARIANT.fullmatch(file.name.casefold())
+    try:
+        text = read(file.path)
+        template = parse(text, file.name, language=match[2] if match else None)
+    except InvalidTemplate as error:
+        faults = tuple(Diagnostic(**fault) for fault in error.details["faults"])
+        return ListedTemplate(file.name, file.origin, None, faults)
+    return ListedTemplate(file.name, file.origin, template)
+
+
+def read(path: Path) -> str:
+    """Read a file, without blocking on pipes and no further than a template can be long."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "It is not a file")
+        content = opened.read(MAX_BYTES + 1)
+    try:
+        if len(content) > MAX_BYTES:
+            raise invalid_template(
+                path.stem, [Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")]
+            )
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise invalid_template(path.stem, [Diagnostic(line, "This is not UTF-8")]) from None
+
+
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -1,0 +1,262 @@
+"""The parsed template, its JSON Schema for a model, and the `{{…}}` syntax."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...core import languages
+
+BaseType = Literal["text", "number", "integer", "boolean", "date", "choice", "object"]
+
+#: A JSON value: given for a template, or answered by a model.
+Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """An error or a warning about a template, with its line."""
+
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldType:
+    """The type of value a model may answer for a field."""
+
+    base: BaseType = "text"
+    is_list: bool = False
+    #: Null if the source does not say; a text is empty then.
+    nullable: bool = False
+    choices: tuple[str, ...] = ()
+    #: The properties of an object, by name.
+    properties: tuple[tuple[str, "FieldType"], ...] = ()
+
+    def __str__(self) -> str:
+        if self.base == "choice":
+            inner = "one of " + " | ".join(self.choices)
+        elif self.base == "object":
+            inner = "{" + ", ".join(f"{name}: {kind}" for name, kind in self.properties) + "}"
+        else:
+            inner = self.base
+        return f"list of {inner}" if self.is_list else inner
+
+
+TEXT_TYPE = FieldType()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value that the model fills in."""
+
+    name: str
+    instruction: str
+    field_type: FieldType
+    line: int
+
+    def document(self) -> dict[str, str]:
+        return {"name": self.name, "type": str(self.field_type), "instruction": self.instruction}
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where the value of a field, or one from the context, is inserted."""
+
+    name: str
+
+
+#: A text with slots in it.
+Pieces = tuple[str | Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolation:
+    """A value of the front matter with text around its slots."""
+
+    pieces: Pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of the front matter. `value` is JSON with `Slot` and `Interpolation` inside."""
+
+    key: str
+    value: Any
+    line: int
+    #: The source lines of an entry without slots.
+    verbatim: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPosition:
+    """The position of a slot in the body, which decides how its value is written."""
+
+    form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
+    #: The beginning of its line: quotes and indents, then a bullet.
+    lead: str = ""
+    bullet: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and its content, up to the next heading."""
+
+    level: int
+    heading: Pieces
+    pieces: Pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    name: str
+    title: str = ""
+    #: From the suffix of its name, such as `de`.
+    language: str | None = None
+    fields: tuple[Field, ...] = ()
+    #: Names of the values it takes from the context.
+    context_keys: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    sections: tuple[Section, ...] = ()
+    system_prompt: str = ""
+    source: str = ""
+    warnings: tuple[Diagnostic, ...] = ()
+    #: The position of each slot in the body, in order.
+    positions: tuple[SlotPosition, ...] = field(default=(), repr=False)
+
+
+def language_code(language: str) -> str | None:
+    """`de` for `de-AT` and for `German`; None for an unknown language."""
+    code = language.strip().lower().replace("_", "-").partition("-")[0]
+    return languages.language_code(language) or (
+        code if len(code) == 2 and code.isalpha() else None
+    )
+
+
+def language_name(language: str) -> str | None:
+    """The English name. An unknown name must be a single word: it becomes part of a prompt and
+    must not be able to inject instructions."""
+    name = languages.english_name(language)
+    return name if name.isalpha() and len(name) <= 35 else None
+
+
+TYPES = {"text": "string", "date": "string", "choice": "string"}
+FORM = {"date": "YYYY-MM-DD"}
+
+Schema = dict[str, Any]
+
+
+def schema(template: Template) -> Schema:
+    """The JSON Schema of the answer: every field is required, and there are no others."""
+    return _object({field.name: _described(field) for field in template.fields})
+
+
+def _described(field: Field) -> Schema:
+    description = field.instruction
+    if form := FORM.get(field.field_type.base):
+        description = f"{description} ({form})"
+    return {**_of(field.field_type), "description": description}
+
+
+def _of(field_type: FieldType) -> Schema:
+    if field_type.is_list:
+        return {"type": "array", "items": _single(field_type)}
+    single = _single(field_type)
+    return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
+
+
+def _single(field_type: FieldType) -> Schema:
+    if field_type.base == "object":
+        return _object({name: _of(part) for name, part in field_type.properties})
+    schema: Schema = {"type": TYPES.get(field_type.base, field_type.base)}
+    return {**schema, "enum": list(field_type.choices)} if field_type.choices else schema
+
+
+def _object(properties: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+MAX_NAME = 64
+NAME = re.compile(r"[^\W\d][\w-]*")
+MAX_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """One `{{name|instruction}}`. Without an instruction its value comes from the context."""
+
+    name: str
+    instruction: str | None
+    line: int
+    #: Number of line breaks inside.
+    breaks: int
+
+
+def find_placeholders(
+    text: str, line: int, report_error: Callable[[Diagnostic], None]
+) -> list[str | Placeholder]:
+    """Split the text at its placeholders; `line` is the number of its first line."""
+    pieces: list[str | Placeholder] = []
+    position = 0
+    while (start := text.find("{{", position)) >= 0:
+        line += text.count("\n", position, start)
+        pieces.append(text[position:start])
+        end = _end(text, start + 2)
+        if end is None:
+            shown = _shown(text[start:])
+            report_error(Diagnostic(line, f"`{shown}` is not closed: `}}}}` is missing"))
+            return pieces
+        inner = text[start + 2 : end]
+        breaks = inner.count("\n")
+        if placeholder := _parse(inner, line, breaks, report_error):
+            pieces.append(placeholder)
+        line += breaks
+        position = end + 2
+    pieces.append(text[position:])
+    return pieces
+
+
+def _end(text: str, start: int) -> int | None:
+    """The index of the closing `}}`. An instruction may end with a brace: `{{a|{b, c}}}`."""
+    end = text.find("}}", start)
+    if end < 0:
+        return None
+    open_braces = text.count("{", start, end) - text.count("}", start, end)
+    while open_braces > 0 and text.startswith("}}}", end):
+        open_braces -= 1
+        end += 1
+    return end
+
+
+def _parse(
+    inner: str, line: int, breaks: int, report_error: Callable[[Diagnostic], None]
+) -> Placeholder | None:
+    name, bar, instruction = inner.partition("|")
+    name, instruction = name.strip(), instruction.strip()
+    shown = _shown("{{" + inner + "}}")
+    if "{{" in inner:
+        report_error(Diagnostic(line, f"`{shown}` has another `{{{{` inside; is a `}}}}` missing?"))
+    elif not NAME.fullmatch(name):
+        text = "a name begins with a letter and has letters, digits, `_` and `-` only"
+        report_error(Diagnostic(line, f"`{shown}` has no usable name: {text}"))
+    elif len(name) > MAX_NAME:
+        report_error(Diagnostic(line, f"`{shown}`: the name is longer than {MAX_NAME} characters"))
+    elif bar and not instruction:
+        text = f"write `{{{{{name}}}}}` for a value from the context"
+        report_error(Diagnostic(line, f"`{shown}` has no instruction after the `|`; {text}"))
+    else:
+        return Placeholder(name, instruction if bar else None, line, breaks)
+    return None
+
+
+def _shown(text: str) -> str:
+    text = " ".join(text[: 4 * MAX_SHOWN].split())
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

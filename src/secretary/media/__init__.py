@@ -1,0 +1,1 @@
+"""Reads recordings: ffmpeg, speech recognition, slides, subtitles, yt-dlp."""

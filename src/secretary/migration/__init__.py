@@ -1,0 +1,1 @@
+"""Copies data between stores and imports it from the older service."""

@@ -1,0 +1,247 @@
+"""Copies everything that one store holds into another one, and compares them."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..core.callables import map_limited
+from ..core.errors import Conflict
+from ..storage.blob_store import BlobInfo, BlobStore, DirectoryBlobStore
+from ..store import BatchQuery, Store
+from ..store.claims import is_alive
+from ..store.transfer import KINDS, Kind, Record, RecordId, differs
+
+
+@dataclass(slots=True)
+class RecordCounts:
+    """Of one kind of records."""
+
+    found: int = 0
+    copied: int = 0
+    #: Known to the source, but gone meanwhile, or without what lay outside of it.
+    unreadable: int = 0
+
+    @property
+    def skipped(self) -> int:
+        return self.found - self.copied
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Records that the copy has not, and those that say something else there."""
+
+    compared: int = 0
+    missing: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+
+
+OnRecords = Callable[[Kind, int], None]
+
+
+async def check_copyable(
+    source: Store, target: Store | None, *, anyway: bool, into_existing: bool
+) -> None:
+    """`Conflict` when something speaks against a copy. None: the target is still to be made."""
+    if not anyway:
+        await _check_idle(source, "The source")
+    if target is None:
+        return
+    if not anyway:
+        await _check_idle(target, "The target")
+    if not into_existing and not await _is_empty(target):
+        raise Conflict(
+            "The target is not empty. With --into-existing what it has stays as it is"
+            " and what it has not is added."
+        )
+
+
+async def _check_idle(store: Store, which: str) -> None:
+    alive = [worker for worker in await store.workers() if is_alive(worker)]
+    if alive:
+        names = ", ".join(f"{worker.worker_id} on {worker.host}" for worker in alive)
+        raise Conflict(
+            f"{which} has workers that are alive ({names}). Stop them and the service first: what"
+            " changes while it is copied may be lost. With --anyway it is copied all the same."
+        )
+
+
+async def _is_empty(store: Store) -> bool:
+    batches = await store.find_batches(BatchQuery(limit=1))
+    return not batches.items and not await store.counts()
+
+
+async def count_records(source: Store) -> dict[Kind, RecordCounts]:
+    tallies = {kind: RecordCounts() for kind in KINDS}
+    tallies["jobs"].found = await _count_jobs(source)
+    for kind in KINDS[1:]:
+        async for group in source.records(kind):
+            tallies[kind].found += len(group)
+    return tallies
+
+
+async def _count_jobs(store: Store) -> int:
+    return sum(n for by_status in (await store.counts()).values() for n in by_status.values())
+
+
+async def copy_records(
+    source: Store, target: Store, tell: OnRecords = lambda kind, found: None
+) -> dict[Kind, RecordCounts]:
+    """What the target has already is left out: so it goes on where it stopped."""
+    tallies = {kind: RecordCounts() for kind in KINDS}
+    expected = await _count_jobs(source)
+    for kind, tally in tallies.items():
+        async for group in source.records(kind):
+            tally.copied += len(await target.import_records(group))
+            tally.found += len(group)
+            tell(kind, tally.found)
+    tallies["jobs"].unreadable = max(0, expected - tallies["jobs"].found)
+    return tallies
+
+
+async def compare_records(
+    source: Store, target: Store, tell: OnRecords = lambda kind, found: None
+) -> Comparison:
+    """Each record of the source beside that of the target."""
+    comparison = Comparison()
+    for kind in KINDS:
+        seen = 0
+        async for group in source.records(kind):
+            there = await _looked_up(target, kind, group)
+            for record in group:
+                _compare(record, there.get(record.record_id), comparison)
+            seen += len(group)
+            tell(kind, seen)
+    return comparison
+
+
+async def _looked_up(target: Store, kind: Kind, group: list[Record]) -> dict[RecordId, Record]:
+    ids = [record.record_id for record in group]
+    found = [one async for part in target.records(kind, ids) for one in part]
+    return {one.record_id: one for one in found}
+
+
+def _compare(record: Record, other: Record | None, comparison: Comparison) -> None:
+    comparison.compared += 1
+    name = str(record.record_id)
+    if other is None:
+        comparison.missing.append(name)
+    elif differs(record, other):
+        comparison.different.append(name)
+
+
+#: What jobs bring and what they have made. What is kept to save work (the cache) is made again.
+PREFIXES = ("uploads/", "jobs/")
+#: The second is the directory of an attempt; what lies beside it is scratch.
+COPIED_KEYS = re.compile(r"(uploads/[^/]+|jobs/[^/]+/\d+)/[^/].*", re.DOTALL)
+
+GROUP_SIZE = 200
+GROUP_BYTES = 64 * 1024 * 1024
+MAX_CONCURRENT = 8
+
+
+@dataclass(slots=True)
+class FileCounts:
+    found: int = 0
+    bytes: int = 0
+    copied: int = 0
+
+    @property
+    def skipped(self) -> int:
+        return self.found - self.copied
+
+
+OnFiles = Callable[[FileCounts], object]
+
+
+async def copy_files(
+    source: BlobStore, target: BlobStore, tell: OnFiles = lambda tally: None
+) -> FileCounts:
+    """What is there with the same size already is left out: so it goes on where it stopped."""
+    tally = FileCounts()
+    for prefix in PREFIXES:
+        is_new = await _has_no_files(target, prefix)
+        async for group in _groups(source, prefix):
+            missing = group if is_new else await missing_files(target, group)
+            await _copy_group(source, target, missing)
+            _count(tally, group, copied=len(missing))
+            tell(tally)
+    if tally.copied and isinstance(target, DirectoryBlobStore):
+        await asyncio.to_thread(os.sync)  # a power cut after the copy must not cost a file
+    return tally
+
+
+async def count_files(source: BlobStore) -> FileCounts:
+    tally = FileCounts()
+    for prefix in PREFIXES:
+        async for group in _groups(source, prefix):
+            _count(tally, group, copied=0)
+    return tally
+
+
+async def compare_files(source: BlobStore, target: BlobStore) -> list[str]:
+    """The keys of files that the target has not, or with another size."""
+    wrong: list[str] = []
+    for prefix in PREFIXES:
+        async for group in _groups(source, prefix):
+            wrong += [kept.key for kept in await missing_files(target, group)]
+    return wrong
+
+
+async def missing_files(target: BlobStore, group: Sequence[BlobInfo]) -> list[BlobInfo]:
+    there = await map_limited([kept.key for kept in group], MAX_CONCURRENT, target.find)
+    pairs = zip(group, there, strict=True)
+    return [kept for kept, other in pairs if other is None or other.size != kept.size]
+
+
+async def _has_no_files(blob_store: BlobStore, prefix: str) -> bool:
+    async for _ in blob_store.below(prefix):
+        return False
+    return True
+
+
+async def _groups(blob_store: BlobStore, prefix: str) -> AsyncIterator[list[BlobInfo]]:
+    group: list[BlobInfo] = []
+    async for kept in blob_store.below(prefix):
+        if not _is_copied(kept.key):
+            continue
+        group.append(kept)
+        if len(group) == GROUP_SIZE or sum(one.size for one in group) > GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _is_copied(key: str) -> bool:
+    return COPIED_KEYS.fullmatch(key) is not None and not {"", ".", ".."} & set(key.split("/"))
+
+
+async def _copy_group(source: BlobStore, target: BlobStore, wanted: Sequence[BlobInfo]) -> None:
+    if isinstance(target, DirectoryBlobStore):
+        await source.fetch(wanted, target.path_of)
+    elif isinstance(source, DirectoryBlobStore):
+        await _put(target, wanted, source.path_of)
+    else:
+        with TemporaryDirectory(prefix="carry-") as place:
+            between = DirectoryBlobStore(Path(place))
+            await source.fetch(wanted, between.path_of)
+            await _put(target, wanted, between.path_of)
+
+
+async def _put(
+    target: BlobStore, wanted: Sequence[BlobInfo], path_of: Callable[[str], Path]
+) -> None:
+    paths = [(kept.key, path_of(kept.key)) for kept in wanted]
+    there = [(key, path) for key, path in paths if path.is_file()]  # else removed meanwhile
+    if there:
+        await target.put(there)
+
+
+def _count(tally: FileCounts, group: Sequence[BlobInfo], *, copied: int) -> None:
+    tally.found += len(group)
+    tally.bytes += sum(kept.size for kept in group)
+    tally.copied += copied

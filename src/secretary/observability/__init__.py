@@ -1,0 +1,1 @@
+"""Metrics, tracing, logging, health and diagnostics."""

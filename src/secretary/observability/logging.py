@@ -1,0 +1,74 @@
+"""Logging: one line a record on standard error, with the job it belongs to."""
+
+import json
+import logging
+import re
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TextIO
+
+#: The job that the code now running works for.
+current_job: ContextVar[str | None] = ContextVar("current_job", default=None)
+#: The trace that job belongs to.
+current_trace: ContextVar[str | None] = ContextVar("current_trace", default=None)
+
+#: But for tabs and ends of lines: what moves a cursor, or turns the direction of writing.
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+#: Libraries that log what they send: addresses with the secrets in them.
+QUIET_LOGGERS = ("pymongo", "httpx", "httpcore", "httpx2", "httpcore2", "openai")
+
+
+def configure_logging(level: str, *, as_json: bool) -> None:
+    handlers = [log_handler(sys.stderr, as_json=as_json)]
+    logging.basicConfig(level=level.upper(), handlers=handlers, force=True)
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel("WARNING")
+
+
+def log_handler(stream: TextIO, *, as_json: bool) -> logging.Handler:
+    """Writes records as lines to a stream."""
+    made = logging.StreamHandler(stream)
+    made.addFilter(_add_job)
+    made.setFormatter(_JsonLines() if as_json else _Lines())
+    return made
+
+
+def _add_job(record: logging.LogRecord) -> bool:
+    record.job_id = current_job.get()
+    record.trace_id = current_trace.get()
+    return True
+
+
+class _Lines(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(job)s%(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        job_id = getattr(record, "job_id", None)  # another library's handler has no filter
+        record.job = f"[{job_id}] " if job_id else ""
+        return _one_record(super().format(record))
+
+
+def _one_record(text: str) -> str:
+    """Texts of clients get into messages: what goes on below is indented, so that nobody can
+    write a record of their own, and terminals are told nothing."""
+    text = CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return "\n    ".join(text.splitlines())
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "job_id": getattr(record, "job_id", None),
+            "trace_id": getattr(record, "trace_id", None),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),  # what a record tells beside its sentence
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)

@@ -1,1 +1,0 @@
-"""The work itself. Processors know files and engines, never jobs."""

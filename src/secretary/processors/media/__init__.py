@@ -1,1 +1,0 @@
-"""Sound and moving pictures."""

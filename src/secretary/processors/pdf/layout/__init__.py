@@ -1,1 +1,0 @@
-"""The layout of a page: words with their places become lines, columns, tables, headings."""

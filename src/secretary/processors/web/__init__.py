@@ -1,1 +1,0 @@
-"""Web pages and schedules of conferences."""

@@ -1,0 +1,368 @@
+"""Runs the service and workers as processes: HTTP server, signals, shutdown."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .app import Application, WorkerComponents, make_tracer
+from .config import MEBIBYTE, Settings
+from .core.errors import InvalidSettings
+from .jobs.events import EventHub
+from .jobs.observer import Observer, Observers
+
+if TYPE_CHECKING:
+    from .observability.otel import OtelTracer
+    from .webhooks import Sender
+
+logger = logging.getLogger(__name__)
+
+
+async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str], None]) -> None:
+    """`secretary serve`: answer HTTP requests, and run jobs too, until a signal arrives."""
+    from .api import create_api  # no other command needs it, and it takes long to import
+
+    require_writable(settings.storage.data_dir)
+    keys = settings.access.api_keys
+    with listen(settings.server.host, settings.server.port, loopback_only=not keys) as listener:
+        async with Application(settings) as app, tracing() as tracer:
+            hub, metrics, stopping = EventHub(app.store), app.metrics, asyncio.Event()
+            components = None
+            if with_worker:
+                observer = _observers(metrics, tracer)
+                components = app.worker(observer=observer, on_ended=app.sender.wake)
+            api = create_api(
+                app.job_service,
+                hub=hub,
+                library=app.templates,
+                schedules=app.conference_importer,
+                installation=app.installation,
+                api_keys=keys,
+                stopping=stopping.is_set,
+                metrics=metrics,
+                requests_per_minute=settings.limits.requests_per_minute,
+                max_body_bytes=settings.limits.max_request_mb * MEBIBYTE,
+                start_span=tracer.request if tracer else None,
+            )
+            proxies = settings.server.trusted_proxies
+            server = HttpServer(api, listener, _frozen_heap(ready), trusted_proxies=proxies)
+            on_signals(partial(_stop, stopping, server, hub, components))
+            tasks = [asyncio.create_task(metrics.service_stats.warm_up())]
+            if components is None:  # a worker does this as part of its maintenance
+                tasks.append(asyncio.create_task(app.maintenance().sweep_local_uploads()))
+            try:
+                async with sending(app.sender):
+                    await _run_together(server, hub, components, stopping)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await hub.close()
+
+
+async def work(
+    settings: Settings, *, job_types: Collection[str] | None = None, slots: int | None = None
+) -> None:
+    """`secretary worker`: claim and run jobs until a signal arrives."""
+    require_writable(settings.storage.data_dir)
+    async with Application(settings) as app, tracing() as tracer:
+        make_worker = partial(
+            app.worker, job_types=job_types, slots=slots, on_ended=app.sender.wake
+        )
+        async with sending(app.sender):
+            if settings.generic_worker.metrics_port is not None:
+                components = make_worker(observer=_observers(app.metrics, tracer))
+                await _work_with_probe(app, components)
+                return
+            components = make_worker(observer=tracer)
+            on_signals(components.worker.drain)  # the second signal stops running jobs
+            logger.info("Worker %s takes jobs", components.worker.worker_id)
+            await run_worker(components)
+
+
+async def _work_with_probe(app: Application, components: WorkerComponents) -> None:
+    """Work, and serve health checks and metrics over HTTP."""
+    from .api import create_probe
+
+    group, keys = app.settings.generic_worker, app.settings.access.api_keys
+    with listen(
+        group.metrics_host,
+        group.metrics_port or 0,
+        loopback_only=not keys,
+        setting="generic_worker.metrics_host",
+    ) as listener:
+        stopping = asyncio.Event()
+        probe = create_probe(
+            app.job_service, api_keys=keys, stopping=stopping.is_set, metrics=app.metrics
+        )
+        server = HttpServer(
+            probe, listener, lambda url: logger.info("Metrics are at %s/metrics", url)
+        )
+        on_signals(partial(_stop, stopping, server, None, components))
+        logger.info("Worker %s takes jobs", components.worker.worker_id)
+        await _run_together(server, None, components, stopping)
+
+
+def _frozen_heap(ready: Callable[[str], None]) -> Callable[[str], None]:
+    """Exclude what exists at startup from garbage collection: scanning it would delay requests by
+    some 50 ms each time."""
+
+    def run(url: str) -> None:
+        gc.collect()
+        gc.freeze()
+        ready(url)
+
+    return run
+
+
+def _stop(
+    stopping: asyncio.Event,
+    server: "HttpServer",
+    hub: EventHub | None,
+    components: WorkerComponents | None,
+) -> None:
+    """On the first signal drain the worker and keep answering; on the second stop at once."""
+    if stopping.is_set():
+        server.stop(now=True)
+    stopping.set()
+    if hub is not None:
+        hub.stop()  # an open stream would keep the server from stopping
+    if components is not None:
+        components.worker.drain()
+
+
+async def _run_together(
+    server: "HttpServer",
+    hub: EventHub | None,
+    components: WorkerComponents | None,
+    stopping: asyncio.Event,
+) -> None:
+    """Run until the worker has drained; if the server or the worker fails, stop the other."""
+    serving = asyncio.create_task(server.run_until_stopped())
+    working = asyncio.create_task(run_worker(components) if components else _wait(stopping))
+    await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
+    server.stop()
+    stopping.set()
+    if hub is not None:
+        hub.stop()
+    if components is not None:
+        components.worker.drain()
+    await asyncio.gather(serving, working)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def run_worker(components: WorkerComponents) -> None:
+    """Work until the worker has drained."""
+    await components.sandbox.open()
+    maintenance = asyncio.create_task(components.maintenance.run())
+    try:
+        await components.worker.run()
+    finally:
+        maintenance.cancel()
+        with suppress(asyncio.CancelledError):
+            await maintenance
+        await components.sandbox.close()
+        await components.llm.close()
+
+
+@asynccontextmanager
+async def tracing() -> AsyncIterator["OtelTracer | None"]:
+    """Export spans if a collector is configured; the last ones at exit."""
+    tracer = make_tracer(os.environ)
+    try:
+        yield tracer
+    finally:
+        if tracer is not None:
+            await asyncio.to_thread(tracer.close)
+
+
+def _observers(metrics: Observer, tracer: Observer | None) -> Observer:
+    return Observers(metrics, tracer) if tracer is not None else metrics
+
+
+@asynccontextmanager
+async def sending(sender: "Sender") -> AsyncIterator[None]:
+    """Deliver webhook events in the background; at exit, those that are due."""
+    task = asyncio.create_task(sender.run())
+    try:
+        yield
+    finally:
+        sender.stop()
+        await task
+
+
+def on_signals(act: Callable[[], None]) -> None:
+    """Call `act` on each SIGTERM and SIGINT."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, act)
+
+
+def require_writable(directory: Path) -> None:
+    """Fail at startup rather than at the first upload."""
+    try:
+        # Documents are in it, so other users of the machine get no access.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = directory / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        text = f"storage.data_dir: {directory} cannot be written: {error.strerror}"
+        raise InvalidSettings(text) from None
+
+
+BACKLOG = 2048
+#: Longer than proxies keep a connection: the client side has to close first.
+KEEP_ALIVE_SECONDS = 75
+#: Request line and headers are buffered in memory up to this size.
+MAX_HEAD_BYTES = 65_536
+#: How long responses in flight may take when the server stops.
+GRACE_SECONDS = 5
+
+
+def listen(
+    host: str, port: int, *, loopback_only: bool, setting: str = "server.host"
+) -> socket.socket:
+    """Open a listening socket. Without API keys anyone who reaches it has full access, so
+    `loopback_only` refuses other addresses. `setting` is named in errors."""
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
+        if loopback_only and not ip_address(address[0]).is_loopback:
+            raise InvalidSettings(
+                f"{setting}: {host} can be reached from other machines, so API keys are needed."
+                " Set access.api_keys (SECRETARY_API_KEYS), or use 127.0.0.1."
+            )
+        listener = socket.create_server(address, family=family, backlog=BACKLOG)
+        # Otherwise the body of a response waits some 40 ms for the client to acknowledge the
+        # headers: asyncio sets this only for sockets created with the protocol's number.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except OSError as error:
+        reason = error.strerror or str(error)
+        group = setting.partition(".")[0]
+        raise InvalidSettings(f"{group}: cannot listen on {host}:{port}: {reason}") from None
+
+
+class Connection(HttpToolsProtocol):
+    """Closes connections whose request does not arrive in time; uvicorn would wait forever and
+    buffer whatever arrives. The number of connections is left to the system: each stream needs
+    one, and a refusal without our error format would not help clients."""
+
+    #: How long a client may take to send the headers of a request.
+    head_seconds: ClassVar = 30.0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._deadline: asyncio.TimerHandle | None = None
+        #: Bytes since the last complete head, body chunk or request.
+        self._pending_bytes = 0
+
+    def connection_made(  # type: ignore[override]  # uvicorn's narrower type
+        self, transport: asyncio.Transport
+    ) -> None:
+        super().connection_made(transport)
+        self._start_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        self._pending_bytes += len(data)
+        super().data_received(data)
+        if self.cycle is not before:  # the head is complete
+            self._cancel_deadline()
+        elif before is None or before.response_complete:
+            # Part of a head, or the rest of a rejected body.
+            self._start_deadline()
+        if self._pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._pending_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._pending_bytes = 0
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._pending_bytes = 0
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def _start_deadline(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class HttpServer(uvicorn.Server):
+    """Calls `ready` with its URL once it accepts requests."""
+
+    def __init__(
+        self,
+        app: Any,
+        listener: socket.socket,
+        ready: Callable[[str], None],
+        *,
+        connection: type[Connection] = Connection,
+        trusted_proxies: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                http=connection,
+                # Any client can send X-Forwarded-For; it is trusted from these only.
+                proxy_headers=bool(trusted_proxies),
+                forwarded_allow_ips=list(trusted_proxies),
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self._listener = listener
+        self._ready = ready
+
+    async def run_until_stopped(self) -> None:
+        await self.serve(sockets=[self._listener])
+
+    def stop(self, *, now: bool = False) -> None:
+        self.should_exit = True
+        self.force_exit = self.force_exit or now
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._ready(_url(self._listener))
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `on_signals`: they concern the whole process."""
+        yield
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

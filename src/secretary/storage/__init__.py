@@ -1,0 +1,1 @@
+"""Files: uploads, artifacts, the result cache and blob stores."""

@@ -1,0 +1,170 @@
+"""What workers ask of a store: leases, claims, progress, outcomes and the rescue of lost jobs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from ..core.job import Job, JobError, LogEntry, Outcome, Progress, iso, utc_now
+from ..core.processes import has_died
+
+#: A lease is only written again once this share of it or less remains.
+RENEW_BELOW = 0.9
+
+#: A worker renews its lease every few seconds; after this time without a renewal it is gone.
+ALIVE_WITHIN = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """A registered worker process. `worker_id` is new at each start, whatever the host."""
+
+    worker_id: str
+    host: str
+    pid: int
+    #: Machine boot, process namespace and start time of the pid: shows on the same machine
+    #: whether the process is still running.
+    birth: str
+    slots: int
+    version: str
+    #: The job types it claims; empty means all.
+    job_types: Sequence[str] = ()
+    #: Those of them that it has a handler for.
+    handles: Sequence[str] = ()
+    started_at: datetime
+    seen_at: datetime
+    draining: bool = False
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> "WorkerInfo":
+        """Ignore fields that a newer version may have stored."""
+        return cls(**{one.name: stored[one.name] for one in fields(cls) if one.name in stored})
+
+
+def is_alive(worker: WorkerInfo) -> bool:
+    silent_for = utc_now() - worker.seen_at
+    return silent_for < ALIVE_WITHIN and not has_died(worker.pid, worker.birth)
+
+
+def worker_document(worker: WorkerInfo) -> dict[str, Any]:
+    """Return a worker as clients see it."""
+    return {
+        "worker_id": worker.worker_id,
+        "host": worker.host,
+        "slots": worker.slots,
+        "version": worker.version,
+        "job_types": list(worker.job_types),
+        "handles": list(worker.handles),
+        "started_at": iso(worker.started_at),
+        "seen_at": iso(worker.seen_at),
+        "draining": worker.draining,
+        "alive": is_alive(worker),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What a worker can start now. The limits count running jobs of all workers."""
+
+    slots: int
+    #: None claims every type, including those without any handler, so that they can fail.
+    job_types: Collection[str] | None = None
+    #: Types that only other workers have a handler for.
+    excluded_types: Collection[str] = ()
+    max_per_type: Mapping[str, int] = field(default_factory=dict)
+    max_per_user: int | None = None
+
+    def accepts(self, job_type: str) -> bool:
+        if self.job_types is None:
+            return job_type not in self.excluded_types
+        return job_type in self.job_types
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The jobs a worker still owns, with their attempt numbers, and those to be cancelled."""
+
+    attempts: Mapping[str, int]
+    cancelled: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job that was taken from a lost worker. It is pending again, unless it failed because it
+    lost too many workers, or was cancelled because that had been requested."""
+
+    job_id: str
+    attempt: int
+    worker_id: str
+    failed: bool
+    cancelled: bool = False
+
+
+class ClaimStore(Protocol):
+    """Claims and leases. `report` and `finish` take the job that `claim` returned and raise
+    `LeaseLost` once another worker may own it."""
+
+    #: Reached over a network, which may fail for one machine and not for others.
+    remote: bool
+
+    async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
+        """Add or update a worker. It owns the jobs it claims until its lease expires."""
+        ...
+
+    async def unregister_worker(self, worker_id: str) -> None:
+        """Remove a worker that owns no jobs any more."""
+        ...
+
+    async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
+        """Give the worker the jobs that should start next.
+
+        Higher priorities first, first in first out within one, users in turn (see `scheduling`).
+        Raises `LeaseLost` if the worker is not registered.
+        """
+        ...
+
+    async def renew(self, worker_id: str, lease: timedelta) -> Renewal:
+        """Extend the worker's lease. Cheap enough to call twice a second."""
+        ...
+
+    async def report(
+        self, job: Job, progress: Progress | None = None, logs: Sequence[LogEntry] = ()
+    ) -> None: ...
+
+    async def finish(
+        self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
+    ) -> None:
+        """Record the outcome of this attempt; a final one is durable and makes its webhook due."""
+        ...
+
+    async def wait(self, since: int, *, seconds: float) -> int:
+        """Wait up to `seconds` until there may be something to claim or cancel.
+
+        Returns the value to pass as `since` next time, so that nothing is missed in between.
+        """
+        ...
+
+    async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
+        """Take the jobs from workers whose lease expired and from those known to be `dead`.
+
+        A job that lost its worker `max_crashes` times fails instead of running again.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Periodic housekeeping: settle batches, drop expired keys, checkpoint."""
+        ...
+
+
+def crash_error(worker_id: str, deaths: int) -> JobError:
+    """The error of a job whose worker was lost."""
+    return JobError(
+        code="WORKER_CRASHED",
+        message="The worker crashed or lost its connection while running the job",
+        details={"worker_id": worker_id, "deaths": deaths},
+    )
+
+
+def worker_lost_entry(worker_id: str, attempt: int) -> LogEntry:
+    text = f"The worker was lost while running this job (attempt {attempt}, {worker_id})"
+    return LogEntry(level="error", message=text)

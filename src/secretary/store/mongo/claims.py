@@ -1,0 +1,436 @@
+"""Gives waiting jobs to workers that ask."""
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.errors import PyMongoError
+
+from ...core.errors import LeaseLost
+from ...core.job import QUEUED, Cancelled, Job
+from ..claims import Capacity, Renewal, Rescued, WorkerInfo, crash_error, worker_lost_entry
+from ..scheduling import Candidate, FairScheduler, Running
+from .client import Calls
+from .queries import WITHOUT_DETAILS
+from .queue import class_of, placed, promote
+from .rows import add_logs, filled, job_from, moment, now_stamp, stamp
+from .schema import Database, Document
+from .transitions import (
+    WITHOUT_VALUES,
+    Change,
+    apply,
+    cancelled,
+    check_held,
+    failed,
+    inactive_batches,
+    pending,
+    places_for,
+)
+
+
+async def register_worker(db: Database, worker: WorkerInfo, lease: timedelta) -> None:
+    info = {**asdict(worker), "started_at": stamp(worker.started_at)}
+    del info["seen_at"]
+    literal = {name: {"$literal": value} for name, value in info.items()}
+    await db.workers.update_one(
+        {"_id": worker.worker_id}, [{"$set": literal | _lease(lease)}], upsert=True
+    )
+
+
+async def busy_slots(db: Database) -> dict[str, int]:
+    groups = await db.jobs.aggregate(
+        [
+            {"$match": {"worker_id": {"$gt": ""}, "status": "processing"}},
+            {"$group": {"_id": "$worker_id", "n": {"$sum": 1}}},
+        ],
+        hint="running",
+    )
+    return {group["_id"]: group["n"] async for group in groups}
+
+
+async def all_workers(db: Database) -> list[WorkerInfo]:
+    return [_worker_from(document) async for document in db.workers.find(sort=[("_id", 1)])]
+
+
+async def must_be_enlisted(db: Database, worker_id: str) -> None:
+    if await db.workers.find_one({"_id": worker_id}, {"_id": 1}) is None:
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+
+
+async def renew(db: Database, worker_id: str, lease: timedelta) -> Renewal:
+    known = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
+    if not known.matched_count:
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    jobs = await db.jobs.find(
+        {"worker_id": worker_id, "status": "processing"},
+        {"attempt": 1, "cancel_requested": 1},
+        hint="running",
+    ).to_list()
+    cancelled = frozenset(job["_id"] for job in jobs if job.get("cancel_requested"))
+    return Renewal({job["_id"]: job["attempt"] for job in jobs}, cancelled)
+
+
+def _lease(lease: timedelta) -> Document:
+    until = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
+    return {"lease_until": until, "seen_at": "$$NOW"}
+
+
+def _worker_from(document: Document) -> WorkerInfo:
+    return WorkerInfo.from_stored({**document, "started_at": moment(document["started_at"])})
+
+
+#: How often a claim tries again when other processes took what it had chosen.
+MAX_TRIES = 4
+
+#: A request that we gave up may reach the server so much later.
+UNWANTED_SECONDS = 60.0
+
+INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
+
+
+class Claims:
+    """One claim of this process at a time: claims of one process would only take each other's
+    jobs, and they share the memory of whose turn it is."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._turns = FairScheduler()
+        self._calls = Calls()
+        self._one_at_a_time = asyncio.Lock()
+        #: Claims whose jobs nobody runs, with their worker and until when they may show up:
+        #: their caller was cancelled, or the server did not say what became of them.
+        self._unwanted: dict[str, tuple[str, float]] = {}
+
+    async def claim(self, worker_id: str, wanted: Capacity) -> list[Job]:
+        token = uuid4().hex
+        try:
+            return await self._calls.run(self._claim(worker_id, wanted, token))
+        except (asyncio.CancelledError, PyMongoError):
+            self._unwanted[token] = worker_id, time.monotonic() + UNWANTED_SECONDS
+            raise
+
+    async def give_back_unwanted(self) -> None:
+        """Undo claims of which their worker knows nothing."""
+        async with self._one_at_a_time:
+            await self._give_back_unwanted()
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    async def _claim(self, worker_id: str, wanted: Capacity, token: str) -> list[Job]:
+        async with self._one_at_a_time:
+            await self._give_back_unwanted()
+            await asyncio.gather(must_be_enlisted(self._db, worker_id), promote(self._db))
+            taken = await self._take(worker_id, wanted, token)
+            kept = await self._without_what_may_not_run(worker_id, wanted, taken)
+            return [job_from(document) for document in await filled(self._db, kept)]
+
+    async def _give_back_unwanted(self) -> None:
+        for token, (worker_id, until) in list(self._unwanted.items()):
+            await self._db.jobs.update_many(
+                {"worker_id": worker_id, "status": "processing", "claim": token},
+                _given_back({"due_at": now_stamp()}) | self._db.touch,
+                hint="running",
+            )
+            if time.monotonic() > until:
+                del self._unwanted[token]
+
+    async def _take(self, worker_id: str, wanted: Capacity, token: str) -> list[Document]:
+        taken: list[Document] = []
+        for _ in range(MAX_TRIES):
+            left = replace(wanted, slots=wanted.slots - len(taken))
+            chosen = await self._choose(left) if left.slots > 0 else []
+            if not chosen:
+                break
+            won = await _mark(self._db, chosen, worker_id, token)
+            taken += won
+            if len(won) == len(chosen):
+                break
+        return taken
+
+    async def _choose(self, wanted: Capacity) -> list[Candidate]:
+        names, running = await asyncio.gather(
+            self._db.jobs.distinct("line", {"line": {"$gt": ""}}), _running(self._db, wanted)
+        )
+        lines = {class_of(name): name for name in names if wanted.accepts(class_of(name)[0])}
+        if not lines:
+            return []
+        waiting = await asyncio.gather(
+            *(_waiting(self._db, line, wanted, running) for line in lines.values())
+        )
+        heads = {line: iter(jobs) for line, jobs in zip(lines, waiting, strict=True)}
+        return self._turns.choose(heads, wanted, running)
+
+    async def _without_what_may_not_run(
+        self, worker_id: str, wanted: Capacity, taken: list[Document]
+    ) -> list[Document]:
+        """Look again now that the claim is visible: others may have claimed at the same moment.
+
+        Of all who claim too much together, the last to look sees it and gives his own back.
+        A worker that was given up meanwhile keeps nothing: whoever gave it up removed it first
+        and looked for its jobs then, so one of the two finds them.
+        """
+        if not taken:
+            return []
+        db = self._db
+        try:
+            await must_be_enlisted(db, worker_id)
+        except LeaseLost:
+            await _give_back(db, {job["_id"]: _place_of(job) for job in taken}, taken)
+            raise
+        refused = {job["_id"]: _place_of(job) for job in await _surplus(db, wanted, taken)}
+        inactive = await _start_batches(db, [job for job in taken if job["_id"] not in refused])
+        refused |= {j["_id"]: {"held": True} for j in taken if j.get("batch_id") in inactive}
+        await _give_back(db, refused, taken)
+        return [job for job in taken if job["_id"] not in refused]
+
+
+async def _running(db: Database, wanted: Capacity) -> Running:
+    running = Running()
+    if wanted.max_per_type or wanted.max_per_user is not None:
+        async for job in db.jobs.find(**running_jobs()):
+            running.per_type[job["job_type"]] += 1
+            running.per_user[job.get("user_id")] += 1
+    return running
+
+
+def running_jobs() -> Document:
+    return {
+        "filter": {"worker_id": {"$gt": ""}, "status": "processing"},
+        "projection": {"_id": 0, "job_type": 1, "user_id": 1},
+        "hint": "running",
+    }
+
+
+async def _waiting(db: Database, line: str, wanted: Capacity, running: Running) -> list[Candidate]:
+    if wanted.max_per_user is not None:
+        found = await _waiting_below_limit(db, line, wanted, running)
+    else:
+        found = await db.jobs.find(**first_in_line(line, wanted.slots)).to_list()
+    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in found]
+
+
+def first_in_line(line: str, limit: int) -> Document:
+    return {
+        "filter": {"line": line},
+        "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
+        "sort": [("turn", 1), ("arrival", 1)],
+        "limit": limit,
+        "hint": "line",
+    }
+
+
+async def _waiting_below_limit(
+    db: Database, line: str, wanted: Capacity, running: Running
+) -> list[Document]:
+    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
+    assert wanted.max_per_user is not None
+    most = wanted.max_per_user
+    room: dict[str | None, int] = {}
+    heads = await (await db.jobs.aggregate(**first_of_users(line))).to_list()
+    for head in sorted(heads, key=lambda head: int(head["turn"])):
+        user_id = head["_id"]
+        left = wanted.slots if user_id is None else most - running.per_user[user_id]
+        if left > 0 and len(room) < wanted.slots:
+            room[user_id] = min(left, wanted.slots)
+    found = await asyncio.gather(
+        *(
+            db.jobs.find(**first_of_lane(line, user_id, limit)).to_list()
+            for user_id, limit in room.items()
+        )
+    )
+    return sorted((job for jobs in found for job in jobs), key=_turn)
+
+
+def _turn(job: Mapping[str, Any]) -> tuple[int, int]:
+    return job["turn"], job["arrival"]
+
+
+def first_of_users(line: str) -> Document:
+    pipeline = [
+        {"$match": {"line": line}},
+        {"$sort": {"line": 1, "user_id": 1, "turn": 1}},
+        {"$group": {"_id": "$user_id", "turn": {"$first": "$turn"}}},
+    ]
+    return {"pipeline": pipeline, "hint": "lane"}
+
+
+def first_of_lane(line: str, user_id: str | None, limit: int) -> Document:
+    return {
+        "filter": {"line": line, "user_id": user_id},
+        "projection": {"line": 1, "turn": 1, "user_id": 1, "arrival": 1},
+        "sort": [("turn", 1)],
+        "limit": limit,
+        "hint": "lane",
+    }
+
+
+async def _mark(
+    db: Database, chosen: Sequence[Candidate], worker_id: str, token: str
+) -> list[Document]:
+    """Take all of these that are still free; what others took meanwhile is simply missing."""
+    places = {candidate.key["_id"]: _place_of(candidate.key) for candidate in chosen}
+    now = now_stamp()
+    update = placed(
+        {},
+        status="processing",
+        run_at=None,
+        worker_id=worker_id,
+        processing_started_at=now,
+        updated_at=now,
+        progress=INITIALIZING,
+        claim=token,
+    )
+    won = await _marked(db, list(places), update | {"$inc": {"attempt": 1}} | db.touch, token)
+    return [won[job_id] | {"place": place} for job_id, place in places.items() if job_id in won]
+
+
+async def _marked(
+    db: Database, ids: Sequence[str], update: Document, token: str
+) -> dict[str, Document]:
+    free = {"_id": {"$in": ids}, "status": "pending", "line": {"$gt": ""}}
+    if len(ids) == 1:  # one request instead of two
+        job = await db.jobs.find_one_and_update(
+            free, update, WITHOUT_DETAILS, return_document=ReturnDocument.AFTER, hint="_id_"
+        )
+        return {job["_id"]: job} if job is not None else {}
+    await db.jobs.update_many(free, update, hint="_id_")
+    found = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
+    return {job["_id"]: job async for job in found}
+
+
+def _place_of(job: Mapping[str, Any]) -> Document:
+    place: Document = job.get("place") or {"line": job["line"], "turn": job["turn"]}
+    return place
+
+
+async def _surplus(db: Database, wanted: Capacity, taken: Sequence[Document]) -> list[Document]:
+    """Those of the newly taken jobs that are more than the limits allow, the last taken first."""
+    running = await _running(db, wanted)
+    surplus: list[Document] = []
+    for job in reversed(taken):
+        job_type, user_id = job["job_type"], job.get("user_id")
+        most = wanted.max_per_type.get(job_type)
+        too_many = most is not None and running.per_type[job_type] > most
+        if wanted.max_per_user is not None and user_id is not None:
+            too_many = too_many or running.per_user[user_id] > wanted.max_per_user
+        if too_many:
+            surplus.append(job)
+            running.per_type[job_type] -= 1
+            running.per_user[user_id] -= 1
+    return surplus
+
+
+async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
+    """Note when batches start; gives those that are not active, which start nothing."""
+    ids = {job["batch_id"] for job in taken if "batch_id" in job}
+    if not ids:
+        return set()
+    inactive = await inactive_batches(db, ids)
+    now = now_stamp()
+    await db.batches.update_many(
+        {"_id": {"$in": list(ids - inactive)}, "started_at": None},
+        {"$set": {"started_at": now, "updated_at": now}} | db.touch,
+    )
+    return inactive
+
+
+async def _give_back(
+    db: Database, places: Mapping[str, Document], taken: Sequence[Document]
+) -> None:
+    """Undo claims as if they had never been; only the number of the attempt stays used up."""
+    claimed = {job["_id"]: job["claim"] for job in taken}
+    if not places:
+        return
+    await db.jobs.bulk_write(
+        [
+            UpdateOne(
+                {"_id": job_id, "status": "processing", "claim": claimed[job_id]},
+                _given_back(place) | db.touch,
+            )
+            for job_id, place in places.items()
+        ]
+    )
+
+
+def _given_back(place: Document) -> Document:
+    return placed(
+        place,
+        status="pending",
+        worker_id=None,
+        processing_started_at=None,
+        claim=None,
+        progress=QUEUED.model_dump(),
+    )
+
+
+async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
+    """First the worker goes, and nothing leads back from there; then its jobs are taken.
+
+    If this stops midway, the next rescue finds jobs without a worker and goes on.
+    """
+    lapsed = {"$lt": ["$lease_until", "$$NOW"]}
+    await db.workers.delete_many({"$or": [{"_id": {"$in": list(dead)}}, {"$expr": lapsed}]})
+    # In this order: a worker is enlisted before it holds a job.
+    holders = await db.jobs.distinct("worker_id", HOLDERS)
+    enlisted = {worker["_id"] async for worker in db.workers.find({}, {"_id": 1})}
+    lost = [worker_id for worker_id in holders if worker_id not in enlisted]
+    if not lost:
+        return []
+    jobs = await db.jobs.find(
+        {"worker_id": {"$in": lost}, "status": "processing"}, WITHOUT_VALUES, hint="running"
+    ).to_list()
+    return await _rescue_jobs(db, jobs, max_crashes)
+
+
+HOLDERS = {"worker_id": {"$gt": ""}, "status": "processing"}
+
+
+async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int) -> list[Rescued]:
+    if not jobs:
+        return []
+    places = await places_for(db, jobs, broke_off=True)
+    changes = [
+        _rescue_one(job, place, max_crashes) for job, place in zip(jobs, places, strict=True)
+    ]
+    done = await apply(db, changes)
+    taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
+    await check_held(db, jobs, places)
+    for job in taken:
+        entry = worker_lost_entry(job["worker_id"], job["attempt"])
+        await add_logs(db, job["_id"], [entry], last=job.get("logged", 0) + 1)
+    return [
+        Rescued(
+            job_id=job["_id"],
+            attempt=job["attempt"],
+            worker_id=job["worker_id"],
+            failed=not job.get("cancel_requested") and job.get("crashes", 0) + 1 >= max_crashes,
+            cancelled=bool(job.get("cancel_requested")),
+        )
+        for job in taken
+    ]
+
+
+def _rescue_one(job: Document, place: Document, max_crashes: int) -> Change:
+    only = {
+        "status": "processing",
+        "attempt": job["attempt"],
+        "worker_id": job["worker_id"],
+        "processing_started_at": job["processing_started_at"],
+        "cancel_requested": job.get("cancel_requested"),
+    }
+    deaths = job.get("crashes", 0) + 1
+    error = crash_error(job["worker_id"], deaths)
+    if job.get("cancel_requested"):
+        change = cancelled(job, only, Cancelled().reason)
+    elif deaths >= max_crashes:
+        change = failed(job, only, error, crashed=True)
+    else:
+        change = pending(job, only, place, error=error, counted={"crashes": 1})
+    change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
+    return change

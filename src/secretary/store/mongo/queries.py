@@ -1,0 +1,360 @@
+"""Finds jobs and batches in MongoDB: each list is a walk down indexes that give it in order."""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ...core.errors import NotFound
+from ...core.job import FINAL_STATUSES, Batch, Job, JobStatus, utc_now
+from ..jobs import BatchQuery, JobQuery, Page, TimeBudget
+from .rows import (
+    DETAILS,
+    EVERYBODY,
+    LISTED,
+    STAGED,
+    batch_from,
+    checked_listing,
+    filled,
+    job_from,
+    logs_of,
+    moment,
+    stamp,
+)
+from .schema import Database, Document, Settlement
+
+#: What is older stays, even if the clocks of the machines differ. A primary that cannot reach
+#: the others steps down after seconds.
+YOUNG = timedelta(minutes=2)
+FINALS = frozenset(status.value for status in FINAL_STATUSES)
+
+
+async def committed(
+    db: Database, documents: Sequence[Document], projection: Mapping[str, Any] | None = None
+) -> list[Document]:
+    """The jobs as they are, but without those, and without ends, that only the primary knows.
+    Everything else may be of this moment: progress that is lost is told anew."""
+    since = stamp(utc_now() - YOUNG)
+    young = [document["_id"] for document in documents if _changed_at(document) > since]
+    if not young:
+        return list(documents)
+    query = {"_id": {"$in": young}, "status": {"$in": LISTED}}
+    found = db.committed.jobs.find(query, projection, hint="_id_")
+    known = {document["_id"]: document async for document in found}
+    kept: list[Document] = []
+    for document in documents:
+        sure = known.get(document["_id"], None if _changed_at(document) > since else document)
+        if sure is not None:
+            has_ended = document["status"] in FINALS and sure["status"] not in FINALS
+            kept.append(sure if has_ended else document)
+    return kept
+
+
+def _changed_at(document: Document) -> str:
+    created: str = document["created_at"]
+    return max(created, document.get("completed_at") or "")
+
+
+#: Behind every time that starts with the same characters.
+LAST = "~"
+
+WITHOUT_DETAILS = dict.fromkeys(DETAILS, 0)
+
+#: The index that narrows a query down most, by the first of these terms it has.
+INDEXES = (
+    ("job_id", "_id_"),
+    ("batch_id", "by_batch"),
+    ("error_code", "by_error"),
+    ("user_id", "by_user"),
+    ("visible_to", "by_reader"),
+    ("job_type", "by_type"),
+)
+
+
+async def get_job(db: Database, job_id: str) -> Job:
+    document = await db.jobs.find_one({"_id": job_id, "status": {"$in": LISTED}}, hint="_id_")
+    whole = await filled(db, await committed(db, [document] if document else []))
+    if not whole:
+        raise NotFound(f"There is no job {job_id}")
+    logs = await logs_of(db, [job_id]) if "logged" in whole[0] else {job_id: []}
+    return job_from(whole[0], logs=logs[job_id])
+
+
+async def find_jobs(db: Database, query: JobQuery) -> Page[Job]:
+    found = await find_documents(
+        db, query, limit=query.limit + 1, projection=without_details(query)
+    )  # fmt: skip
+    jobs = await listed_jobs(db, query, found[: query.limit])
+    return Page(jobs, found[query.limit - 1]["listed_at"] if len(found) > query.limit else None)
+
+
+def without_details(query: JobQuery) -> dict[str, int]:
+    wanted = {"results", "results_in"} if "results" in query.include else set()
+    return dict.fromkeys(set(DETAILS) - wanted, 0)
+
+
+async def listed_jobs(db: Database, query: JobQuery, page: Sequence[Document]) -> list[Job]:
+    page = await committed(db, page, without_details(query))
+    logs: Mapping[str, Any] = {}
+    if "logs" in query.include:
+        logs = await logs_of(db, [document["_id"] for document in page])
+    return [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
+
+
+async def find_documents(
+    db: Database,
+    query: JobQuery,
+    *,
+    limit: int,
+    projection: Mapping[str, Any],
+    among: Collection[str] = LISTED,
+    only: Mapping[str, Any] | None = None,
+) -> list[Document]:
+    """The newest jobs that a query finds whose state is `among` the given and that fit `only`."""
+    return await db.jobs.find(
+        job_filter(query, among) | dict(only or {}),
+        projection,
+        sort=[("listed_at", -1)],
+        limit=limit,
+        hint=index_for(query),
+    ).to_list()
+
+
+def index_for(query: JobQuery) -> str:
+    return indexes_for(query)[0]
+
+
+def indexes_for(query: JobQuery) -> list[str]:
+    """Those that fit one of the terms; without any the one that gives all jobs in order."""
+    fit = [name for term, name in INDEXES if getattr(query, term) is not None]
+    return fit or ["archived" if query.archived else "by_status"]
+
+
+def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
+    asked = query.status or JobStatus
+    terms: Document = {"status": {"$in": sorted(s.value for s in asked if s.value in among)}}
+    for field, value in (
+        ("_id", query.job_id),
+        ("job_type", query.job_type),
+        ("batch_id", query.batch_id),
+        ("user_id", query.user_id),
+        ("error.code", query.error_code),
+        ("archived", query.archived),
+    ):
+        if value is not None:
+            terms[field] = value
+    if query.visible_to is not None:
+        terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
+    if query.text is not None:
+        pattern = re.escape(query.text).replace("\0", r"\x00")  # the server takes none as it is
+        name = {"$regex": pattern, "$options": "i"}
+        terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
+    cursor = checked_listing(query.cursor) if query.cursor is not None else None
+    listed = _listed(query.created_after, query.created_before, cursor)
+    return terms | ({"listed_at": listed} if listed else {})
+
+
+def _listed(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
+    ends = [end for end in (before and stamp(before), cursor) if end is not None]
+    lower = {"$gt": stamp(after) + LAST} if after else {}
+    return lower | ({"$lt": min(ends)} if ends else {})
+
+
+async def get_batch(db: Database, batch_id: str) -> Batch:
+    document = await db.batches.find_one({"_id": batch_id})
+    if document is None:
+        raise NotFound(f"There is no batch {batch_id}")
+    (batch,) = await counted(db, [document])
+    return batch
+
+
+async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
+    terms: Document = {}
+    index = "newest"
+    if query.visible_to is not None:
+        terms["readers"] = {"$in": [EVERYBODY, query.visible_to]}
+        index = "by_reader"
+    if query.user_id is not None:
+        terms["user_id"] = query.user_id
+        index = "by_user"
+    if query.archived is not None:
+        terms["archived"] = query.archived
+    if query.cursor is not None:
+        terms["listed_at"] = {"$lt": checked_listing(query.cursor)}
+    found = await db.batches.find(
+        terms, {"deliveries": 0}, sort=[("listed_at", -1)], limit=query.limit + 1, hint=index
+    ).to_list()
+    page = found[: query.limit]
+    cursor = page[-1]["listed_at"] if len(found) > query.limit else None
+    return Page(await counted(db, page), cursor)
+
+
+async def counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
+    """What has settled is counted once: it changes only in ways that its document tells."""
+    known = {batch["_id"]: db.settled.get(_settlement(batch)) for batch in batches}
+    counts = await _count(db, [batch for batch in batches if known[batch["_id"]] is None])
+    for batch in batches:
+        if (settlement := _settlement(batch)) is not None and batch["_id"] in counts:
+            db.settled.put(settlement, counts[batch["_id"]])
+    return [
+        batch_from(batch, known[batch["_id"]] or counts.get(batch["_id"], {})) for batch in batches
+    ]
+
+
+def _settlement(batch: Document) -> Settlement | None:
+    """Tells one end of a batch from another, and what was lost since then."""
+    if "completed_at" not in batch or "open" in batch or "staged" in batch:
+        return None
+    return batch["_id"], batch["completed_at"], batch.get("losses", 0)
+
+
+async def _count(db: Database, batches: Sequence[Document]) -> dict[str, dict[JobStatus, int]]:
+    if not batches:
+        return {}
+    counts: dict[str, dict[JobStatus, int]] = defaultdict(dict)
+    added = {batch["_id"] for batch in batches if "staged" in batch}
+    for group in await (await db.jobs.aggregate(**count_by_batch(batches))).to_list():
+        batch_id, status = group["_id"]["batch_id"], group["_id"]["status"]
+        if status == STAGED and batch_id in added:
+            status = JobStatus.PENDING.value
+        if status in LISTED:
+            known = counts[batch_id].get(JobStatus(status), 0)
+            counts[batch_id][JobStatus(status)] = known + group["n"]
+    return counts
+
+
+def count_by_batch(batches: Sequence[Document]) -> Document:
+    """Counters are not stored, so they cannot be wrong: the index of the jobs tells."""
+    ids = [batch["_id"] for batch in batches]
+    pipeline = [
+        {"$match": {"batch_id": {"$in": ids}}},
+        {"$project": {"_id": 0, "batch_id": 1, "status": 1}},
+        {"$group": {"_id": {"batch_id": "$batch_id", "status": "$status"}, "n": {"$sum": 1}}},
+    ]
+    return {"pipeline": pipeline, "hint": "by_batch"}
+
+
+async def count_jobs_of_user(db: Database, user_id: str) -> dict[JobStatus, int]:
+    counted = await asyncio.gather(
+        *(
+            db.jobs.count_documents({"user_id": user_id, "status": status.value}, hint="by_user")
+            for status in JobStatus
+        )
+    )
+    return {status: n for status, n in zip(JobStatus, counted, strict=True) if n}
+
+
+async def count_jobs(db: Database) -> dict[str, dict[JobStatus, int]]:
+    types = await db.jobs.distinct("job_type", {"job_type": {"$gt": ""}})
+    kinds = [(job_type, status) for job_type in types for status in JobStatus]
+    # To count along the index is some five times faster than to group.
+    counted = await asyncio.gather(
+        *(
+            db.jobs.count_documents(
+                {"job_type": job_type, "status": status.value}, hint="by_type"
+            )
+            for job_type, status in kinds
+        )
+    )  # fmt: skip
+    found: dict[str, dict[JobStatus, int]] = {}
+    for (job_type, status), n in zip(kinds, counted, strict=True):
+        if n:
+            found.setdefault(job_type, {})[status] = n
+    return found
+
+
+async def find_expired(
+    db: Database, older_than: Mapping[JobStatus, datetime], limit: int
+) -> list[str]:
+    found: list[str] = []
+    for status, before in older_than.items():
+        if len(found) == limit:
+            break
+        documents = db.jobs.find(
+            {"status": status.value, "completed_at": {"$lt": stamp(before)}},
+            {"_id": 1},
+            sort=[("completed_at", 1)],
+            limit=limit - len(found),
+            hint="ended",
+        )
+        found += [document["_id"] async for document in documents]
+    return found
+
+
+#: Indexes are compared by how far back so many of their entries go.
+COMPARED = 1_000
+
+#: What stands in each index beside its order.
+IN_INDEX = {
+    "by_batch": "batch_id",
+    "by_error": "error.code",
+    "by_user": "user_id",
+    "by_reader": "readers",
+    "by_type": "job_type",
+    "archived": "archived",
+}
+
+
+async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job]:
+    """Like `reading.find_jobs`, but for so long only."""
+    stretches = TimeBudget(seconds)
+    wanted = job_filter(query)
+    bounds: Document = wanted.pop("listed_at", {})
+    index = await _best(db, query, wanted, bounds)
+    found: list[Document] = []
+    while True:
+        end = await _end_of_stretch(db, index, wanted, bounds, stretches.step)
+        limit = query.limit + 1 - len(found)
+        found += await _matches(db, query, index, wanted | _searching_listed(bounds, end), limit)
+        if len(found) > query.limit:
+            page = found[: query.limit]
+            return Page(await listed_jobs(db, query, page), page[-1]["listed_at"])
+        if end is None:
+            return Page(await listed_jobs(db, query, found))
+        bounds = bounds | {"$lt": end}
+        if not stretches.next_step():
+            reached = moment(end.rpartition("-")[0]) if len(found) < query.limit else None
+            return Page(await listed_jobs(db, query, found), end, searched_to=reached)
+
+
+async def _best(db: Database, query: JobQuery, wanted: Document, bounds: Document) -> str:
+    choices = indexes_for(query)
+    if len(choices) == 1:
+        return choices[0]
+    ends = await asyncio.gather(
+        *(_end_of_stretch(db, index, wanted, bounds, COMPARED) for index in choices)
+    )
+    return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or "")[1]
+
+
+async def _end_of_stretch(
+    db: Database, index: str, wanted: Document, bounds: Document, length: int
+) -> str | None:
+    """How far so many entries of the index go; None: to the end of the list."""
+    names = {"status", IN_INDEX.get(index)}
+    passed = {name: term for name, term in wanted.items() if name in names}
+    entry = await db.jobs.find_one(
+        passed | _searching_listed(bounds, None),
+        {"_id": 0, "listed_at": 1},
+        sort=[("listed_at", -1)],
+        skip=length - 1,
+        hint=index,
+    )
+    return entry["listed_at"] if entry else None
+
+
+async def _matches(
+    db: Database, query: JobQuery, index: str, terms: Mapping[str, Any], limit: int
+) -> list[Document]:
+    return await db.jobs.find(
+        terms, without_details(query), sort=[("listed_at", -1)], limit=limit, hint=index
+    ).to_list()
+
+
+def _searching_listed(bounds: Document, end: str | None) -> Document:
+    """Down to `end`, which is itself still in the stretch."""
+    if end is not None:
+        bounds = bounds | {"$gte": end}
+    return {"listed_at": bounds} if bounds else {}

@@ -1,0 +1,125 @@
+"""The tallies of what ended: a document for each owner and slot, and for each owner and hour."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any
+
+from pymongo import UpdateOne
+
+from ...core.job import utc_now
+from ..stats import (
+    FAILED,
+    RETENTION,
+    SLOT,
+    UNKNOWN,
+    WIDTHS,
+    FinishedJob,
+    StatsKey,
+    Throughput,
+    scope_of,
+    slot_of,
+    wait_of,
+    width_for,
+)
+from .rows import moment, moment_or_none
+from .schema import Document, Documents
+
+#: What a part of a field's name may not hold, and how it is written there.
+SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
+
+
+async def write(documents: Documents, counted: Counter[StatsKey]) -> None:
+    await documents.bulk_write(updates(counted), ordered=False)
+
+
+async def read(
+    documents: Documents, since: datetime, *, step: timedelta, parts: int, user_id: str | None
+) -> list[Throughput]:
+    first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
+    slots = width_for(first, width)
+    ends = (_id(scope, slots, slot) for slot in (first, first + width * parts))
+    found = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
+    merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+    for document in await found.to_list():
+        part = (document["slot"] - first) // width
+        for job_type, counts in document["types"].items():
+            merged[part, _read(job_type)] += _flat(counts)
+    return [_activity(part, job_type, counts) for (part, job_type), counts in merged.items()]
+
+
+async def drop_old(documents: Documents) -> None:
+    await documents.delete_many({"slot": {"$lt": slot_of(utc_now() - RETENTION)}}, hint="by_slot")
+
+
+def _id(scope: str, width: int, slot: int) -> str:
+    return f"{scope}/{width}/{slot:012}"
+
+
+def updates(counted: Counter[StatsKey]) -> list[UpdateOne]:
+    added: dict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
+    for (place, n), width in product(counted.items(), WIDTHS):
+        fields = added[place.scope, width, place.slot // width * width]
+        job_type = f"types.{_written(place.job_type)}"
+        name = f".{_written(place.code)}" if place.status == FAILED else ""
+        fields[f"{job_type}.{place.status}{name}"] += n
+        if place.bucket != UNKNOWN:
+            fields[f"{job_type}.waits.{place.bucket}"] += n
+    return [
+        UpdateOne(
+            {"_id": _id(scope, width, slot)},
+            {"$inc": dict(fields), "$setOnInsert": {"slot": slot}},
+            upsert=True,
+        )
+        for (scope, width, slot), fields in added.items()
+    ]
+
+
+def _flat(counts: Document) -> Counter[tuple[str, str]]:
+    flat: Counter[tuple[str, str]] = Counter()
+    for name, value in counts.items():
+        if isinstance(value, dict):
+            flat.update({(name, inner): n for inner, n in value.items()})
+        else:
+            flat[name, ""] = value
+    return flat
+
+
+def _activity(part: int, job_type: str, counts: Mapping[tuple[str, str], int]) -> Throughput:
+    def within(name: str) -> dict[str, int]:
+        return {inner: n for (outer, inner), n in counts.items() if outer == name}
+
+    return Throughput(
+        interval=part,
+        job_type=job_type,
+        completed=sum(within("completed").values()),
+        cancelled=sum(within("cancelled").values()),
+        failed={_read(code): n for code, n in within("failed").items()},
+        waits={int(rung): n for rung, n in within("waits").items()},
+    )
+
+
+def _written(text: str) -> str:
+    written = "".join(SPECIAL.get(sign, sign) for sign in text)
+    return written or "%"  # a field must have a name
+
+
+def _read(name: str) -> str:
+    if name == "%":
+        return ""
+    for sign in reversed(SPECIAL):
+        name = name.replace(SPECIAL[sign], sign)
+    return name
+
+
+def ending_of(job: Mapping[str, Any], status: str, error: Document | None, at: str) -> FinishedJob:
+    started_at = moment_or_none(job.get("processing_started_at"))
+    return FinishedJob(
+        job_type=job["job_type"],
+        user_id=job.get("user_id"),
+        status=status,
+        code=error["code"] if error else None,
+        at=moment(at),
+        waited=wait_of(job.get("attempt", 0), moment(job["created_at"]), started_at),
+    )

@@ -1,0 +1,411 @@
+"""Fenced writes: each finds its job as it expected it, or changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+from uuid import uuid4
+
+from pymongo import UpdateOne
+from pymongo.errors import PyMongoError
+
+from ...core.errors import LeaseLost
+from ...core.job import (
+    MAX_ATTEMPTS_KEPT,
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    JobStatus,
+    Outcome,
+    Progress,
+    Released,
+)
+from ...core.parameters import has_secrets, remove_secrets
+from ..jobs import JobQuery
+from ..stats import FinishedJob
+from .outbox import REPORTED, note_progress, told
+from .queries import find_documents
+from .queue import Places, placed
+from .rows import (
+    STAGED,
+    UNENDED,
+    drop_values,
+    ended_attempt,
+    error_to,
+    now_stamp,
+    plain,
+    put_value,
+    stamp,
+)
+from .schema import MAX_MESSAGE_BYTES, MAX_PAST_BYTES, Database, Document, past_error, shortened
+from .stats import ending_of
+
+#: How often a change by query looks again because jobs moved under its hands.
+MAX_ROUNDS = 3
+
+WITHOUT_VALUES = {"parameters": 0, "results": 0, "deliveries": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An update of one job that applies `only` to the state it was made for."""
+
+    job_id: str
+    only: Mapping[str, Any]
+    update: Document
+    #: The batch that this may bring to its end.
+    ends_batch: str | None = None
+    #: What is counted of it when it is the end of the job.
+    ending: FinishedJob | None = None
+
+
+def held_by(job: Job) -> Document:
+    """The fence: the job is still in the claim that gave it to its worker."""
+    assert job.processing_started_at is not None
+    return {
+        "status": "processing",
+        "attempt": job.attempt,
+        "worker_id": job.worker_id,
+        # A claim that was lost with its server may be made again with the same number.
+        "processing_started_at": stamp(job.processing_started_at),
+    }
+
+
+async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
+    """Write all these changes in one request, durably; says which found their job."""
+    token = uuid4().hex
+    receipts = [f"{token}-{n}" for n in range(len(changes))]
+    result = await db.durable.jobs.bulk_write(
+        [
+            _operation(db, change, receipt)
+            for change, receipt in zip(changes, receipts, strict=True)
+        ],
+        ordered=False,
+    )
+    done = [True] * len(changes)
+    if result.matched_count < len(changes):
+        ids = [change.job_id for change in changes]
+        found = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
+        written = {job.get("receipt") async for job in found}
+        done = [receipt in written for receipt in receipts]
+    db.count_finished(
+        [change.ending for change, ok in zip(changes, done, strict=True) if ok and change.ending]
+    )
+    ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}
+    with suppress(PyMongoError):  # the jobs did end; what is missing now, `tidy` does
+        await asyncio.gather(*(settle_batch(db, batch_id) for batch_id in ended if batch_id))
+    return done
+
+
+def _operation(db: Database, change: Change, receipt: str) -> UpdateOne:
+    update = (
+        change.update | db.touch | {"$set": change.update.get("$set", {}) | {"receipt": receipt}}
+    )
+    return UpdateOne({"_id": change.job_id, **change.only}, update)
+
+
+async def change_found(
+    db: Database,
+    query: JobQuery,
+    plan: Callable[[list[Document]], Awaitable[list[Change]]],
+    *,
+    among: Collection[str],
+    only: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Apply what `plan` makes of the jobs that a query finds; says which were changed."""
+    changed: list[str] = []
+    for _ in range(MAX_ROUNDS):
+        limit = query.limit - len(changed)
+        found = await find_documents(
+            db, query, limit=limit, projection=WITHOUT_VALUES, among=among, only=only
+        )
+        if not found:
+            break
+        changes = await plan(found)
+        done = await apply(db, changes)
+        changed += [change.job_id for change, ok in zip(changes, done, strict=True) if ok]
+        if all(done):
+            break
+    return changed
+
+
+async def settle_batch(db: Database, batch_id: str) -> None:
+    """Note the end of a batch, once: by whoever finds it open and without open jobs first.
+
+    Whoever ends a job does this afterwards; if he dies in between, `tidy` does it.
+    """
+    if await db.jobs.find_one(**one_of_batch(batch_id, [*UNENDED, STAGED])) is not None:
+        return
+    batch = await db.batches.find_one({"_id": batch_id, "open": True}, {"webhook": 1})
+    if batch is None:
+        return
+    completed = await db.jobs.find_one(**one_of_batch(batch_id, [JobStatus.COMPLETED.value]))
+    failed = completed is None and await _has_jobs(db, batch_id)
+    await db.durable.batches.update_one(
+        {"_id": batch_id, "open": True}, _batch_end(batch, failed=failed) | db.touch
+    )
+
+
+async def _has_jobs(db: Database, batch_id: str) -> bool:
+    ended = [JobStatus.FAILED.value, JobStatus.CANCELLED.value]
+    return await db.jobs.find_one(**one_of_batch(batch_id, ended)) is not None
+
+
+def one_of_batch(batch_id: str, statuses: Sequence[str]) -> Document:
+    return {
+        "filter": {"batch_id": batch_id, "status": {"$in": list(statuses)}},
+        "projection": {"_id": 0, "status": 1},
+        "hint": "by_batch",
+    }
+
+
+def _batch_end(batch: Document, *, failed: bool) -> Document:
+    now = now_stamp()
+    update: Document = {"$set": {"completed_at": now, "updated_at": now}, "$unset": {"open": ""}}
+    return merged(update, told(batch, "error" if failed else "completed", now))
+
+
+def merged(update: Document, more: Document) -> Document:
+    """Both updates as one; they must not touch the same fields."""
+    operators = update.keys() | more.keys()
+    return {name: update.get(name, {}) | more.get(name, {}) for name in operators}
+
+
+async def inactive_batches(db: Database, batch_ids: Collection[str | None]) -> set[str]:
+    ids = [batch_id for batch_id in set(batch_ids) if batch_id is not None]
+    if not ids:
+        return set()
+    found = db.batches.find({"_id": {"$in": ids}, "isActive": False}, {"_id": 1})
+    return {batch["_id"] async for batch in found}
+
+
+async def release_held(db: Database, batch_ids: Collection[str]) -> None:
+    """Let the jobs start that wait for one of these batches and need not, as it is active."""
+    active = set(batch_ids) - await inactive_batches(db, batch_ids)
+    if active:
+        await db.durable.jobs.update_many(
+            {"batch_id": {"$in": sorted(active)}, "held": True, "status": "pending"},
+            [{"$set": {"due_at": {"$ifNull": ["$run_at", now_stamp()]}}}, {"$unset": "held"}],
+            hint="held",
+        )
+
+
+DONE = {"step": "completed", "percent": 100, "message": ""}
+
+Write = Callable[[Change], Awaitable[bool]]
+
+
+async def report(db: Database, job: Job, progress: Progress | None, entries: int) -> int:
+    """Note progress; gives the number of the last of so many new log entries."""
+    update: Document = {"$inc": {"logged": entries}} if entries else {}
+    if progress is not None:
+        update["$set"] = {
+            "progress.step": shortened(progress.step, MAX_PAST_BYTES),
+            "progress.message": shortened(progress.message, MAX_MESSAGE_BYTES),
+            "updated_at": now_stamp(),
+        }
+        update["$max"] = {"progress.percent": progress.percent}
+        update |= db.touch
+    only = {"_id": job.job_id, **held_by(job)}
+    told_of = progress is not None and job.webhook is not None
+    if update:
+        wanted = {"logged": 1} | (REPORTED if told_of else {})
+        held = await db.jobs.find_one_and_update(only, update, wanted)
+    else:
+        held = await db.jobs.find_one(only, {"logged": 1})
+    if held is None:
+        raise LeaseLost(job.job_id)
+    if progress is not None and told_of:
+        await note_progress(db, held, progress.percent)
+    return int(held.get("logged", 0)) + entries
+
+
+async def finish(
+    db: Database, write: Write, job: Job, outcome: Outcome, resources: Mapping[str, float] | None
+) -> None:
+    used = plain(dict(resources)) if resources else None
+    match outcome:
+        case Completed(results=results):
+            values = await put_value(db, job.job_id, "results", results)
+            values, before = await _without_secrets(db, job, values)
+            if not await write(_completed(job, values, used)):
+                await drop_values(db, [values])
+                raise LeaseLost(job.job_id)
+            with suppress(PyMongoError):  # the job has ended; what stays goes with it
+                await drop_values(db, [before])
+        case Failed(error=error, retry_at=None, crashed=crashed):
+            change = failed(_document(job), held_by(job), error, crashed=crashed, resources=used)
+            await _must(write, change)
+        case Failed(error=error, retry_at=retry_at, crashed=crashed):
+            counted = {"crashes" if crashed else "failures": 1}
+            await _go_on(db, write, job, used, error=error, run_at=retry_at, counted=counted)
+        case Released():
+            await _go_on(db, write, job, used, broke_off=True)
+        case Cancelled(reason=reason):
+            await _must(write, cancelled(_document(job), held_by(job), reason, resources=used))
+
+
+async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Document, Document]:
+    """These fields and those that hold the parameters without their secrets, if there are any;
+    and the fields from before, whose values may lie outside."""
+    if not has_secrets(job.parameters):
+        return values, {}
+    before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
+    kept = await put_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
+    return values | {"parameters": None, "parameters_in": None} | kept, before or {}
+
+
+async def _must(write: Write, change: Change) -> None:
+    if not await write(change):
+        raise LeaseLost(change.job_id)
+
+
+async def _go_on(
+    db: Database,
+    write: Write,
+    job: Job,
+    used: Any,
+    *,
+    error: JobError | None = None,
+    run_at: datetime | None = None,
+    counted: Document | None = None,
+    broke_off: bool = False,
+) -> None:
+    """Back to the line, unless someone wants the job cancelled: then this is its end."""
+    document = _document(job)
+    (place,) = await places_for(db, [document], run_at=run_at, broke_off=broke_off)
+    change = pending(
+        document,
+        held_by(job) | {"cancel_requested": None},
+        place,
+        error=error,
+        counted=counted,
+        run_at=stamp(run_at) if run_at else None,
+        resources=used,
+    )
+    if await write(change):
+        await check_held(db, [document], [place])
+    else:
+        reason = Cancelled().reason
+        await _must(write, cancelled(document, held_by(job), reason, resources=used))
+
+
+def _document(job: Job) -> Document:
+    """What the changes here need to know of a claimed job."""
+    assert job.processing_started_at is not None
+    document = {
+        "_id": job.job_id,
+        "job_type": job.job_type,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "worker_id": job.worker_id,
+        "processing_started_at": stamp(job.processing_started_at),
+        "user_id": job.user_id,
+        "batch_id": job.batch_id,
+        "created_at": stamp(job.created_at),
+    }
+    return document | ({"webhook": job.webhook} if job.webhook else {})
+
+
+async def places_for(
+    db: Database,
+    documents: Sequence[Document],
+    *,
+    run_at: datetime | None = None,
+    broke_off: bool = False,
+) -> list[Document]:
+    inactive = await inactive_batches(db, [job.get("batch_id") for job in documents])
+    lanes = [(job["job_type"], job["priority"], job.get("user_id")) for job in documents]
+    places = Places(db)
+    await places.look_up(lanes)
+    return [
+        places.place(
+            *lane, run_at=run_at, held=job.get("batch_id") in inactive, broke_off=broke_off
+        )
+        for job, lane in zip(documents, lanes, strict=True)
+    ]
+
+
+async def check_held(
+    db: Database, documents: Sequence[Document], places: Sequence[Document]
+) -> None:
+    """A batch may have become active just before its job was put aside for it."""
+    batches = {
+        job["batch_id"] for job, place in zip(documents, places, strict=True) if "held" in place
+    }
+    if batches:
+        await release_held(db, batches)
+
+
+def _ended(
+    job: Document, only: Document, event: Literal["completed", "error"], **fields: Any
+) -> Change:
+    now = now_stamp()
+    update = placed({}, completed_at=now, updated_at=now, run_at=None, **fields)
+    update = merged(update, told(job, event, now))
+    ending = ending_of(job, fields["status"], fields.get("error"), now)
+    return Change(job["_id"], only, update, ends_batch=job.get("batch_id"), ending=ending)
+
+
+def _completed(job: Job, values: Document, used: Any) -> Change:
+    results = {"results": None, "results_in": None} | values
+    return _ended(
+        _document(job),
+        held_by(job),
+        "completed",
+        status="completed",
+        progress=DONE,
+        error=None,
+        resources=used,
+        **results,
+    )
+
+
+def failed(
+    job: Document, only: Document, error: JobError, *, crashed: bool, **fields: Any
+) -> Change:
+    change = _ended(job, only, "error", status="failed", error=error_to(error), **fields)
+    counted = {"crashes" if crashed else "failures": 1}
+    return replace(change, update=merged(change.update, {"$inc": counted}))
+
+
+def cancelled(job: Document, only: Document, reason: str, **fields: Any) -> Change:
+    error = error_to(JobError(code="CANCELLED", message=reason))
+    return _ended(
+        job, only, "error", status="cancelled", cancel_requested=True, error=error, **fields
+    )
+
+
+def pending(
+    job: Document,
+    only: Document,
+    place: Document,
+    *,
+    error: JobError | None = None,
+    counted: Document | None = None,
+    **fields: Any,
+) -> Change:
+    """Make a running or ended job pending again; the attempt that ends here becomes history."""
+    now = now_stamp()
+    stored = error_to(error) if error else None
+    update = placed(
+        place,
+        status="pending",
+        worker_id=None,
+        processing_started_at=None,
+        completed_at=None,
+        error=stored,
+        updated_at=now,
+        **{"run_at": None, **fields},
+    )
+    if "worker_id" in job:
+        ended_at = job.get("completed_at", now)
+        past = ended_attempt(job, ended_at=ended_at, error=past_error(stored or job.get("error")))
+        update["$push"] = {"attempts": {"$each": [past], "$slice": -MAX_ATTEMPTS_KEPT}}
+    if counted:
+        update["$inc"] = counted
+    return Change(job["_id"], only, update)

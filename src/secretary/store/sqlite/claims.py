@@ -1,0 +1,432 @@
+"""Gives waiting jobs to workers that ask."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+import apsw
+
+from ...core.errors import LeaseLost
+from ...core.job import (
+    MAX_LOG_ENTRIES,
+    MAX_LOG_MESSAGE,
+    Cancelled,
+    Failed,
+    Job,
+    LogEntry,
+    Progress,
+    Released,
+    utc_now,
+)
+from ...core.json_codec import encode_json_text
+from ...core.parameters import has_secrets, remove_secrets
+from ..claims import (
+    RENEW_BELOW,
+    Capacity,
+    Renewal,
+    Rescued,
+    WorkerInfo,
+    crash_error,
+    worker_lost_entry,
+)
+from ..scheduling import Candidate, FairScheduler, JobClass, Running
+from . import outbox
+from .change_feed import NEXT_REVISION
+from .queue import back_to_line, cancel_job, ended, fail, lines_with_jobs, promote, settle_batch
+from .schema import JOB_COLUMNS, JOBS, job_from, microseconds, moment
+
+#: With a limit per user a claim looks at this many users of a line at the most.
+MAX_USERS_SEEN = 500
+
+
+Order = tuple[str, Capacity]
+
+
+class Claims:
+    """The claims of one process: they share the memory of whose turn it is."""
+
+    def __init__(self) -> None:
+        self._turns = FairScheduler()
+
+    def claim(self, db: apsw.Connection, orders: list[Order]) -> list[list[Job] | LeaseLost]:
+        answers: list[list[Job] | LeaseLost] = []
+        for worker_id, wanted in orders:
+            try:
+                answers.append(claim(db, self._turns, worker_id, wanted))
+            except LeaseLost as error:
+                answers.append(error)
+        return answers
+
+
+def claim(
+    db: apsw.Connection,
+    turns: FairScheduler,
+    worker_id: str,
+    wanted: Capacity,
+) -> list[Job]:
+    """Give a worker the jobs that should start next."""
+    now = utc_now()
+    before: Any = db.execute(BEFORE_A_CLAIM, (worker_id, microseconds(now))).fetchone()
+    enlisted, due = before
+    if not enlisted:
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    if due:
+        promote(db, microseconds(now))
+    running = _running(db, wanted)
+    lines = {
+        line: _waiting(db, line, wanted, running)
+        for line in lines_with_jobs(db)
+        if wanted.accepts(line[0])
+    }
+    chosen = [candidate.key for candidate in turns.choose(lines, wanted, running)] if lines else []
+    if not chosen:
+        return []
+    _start(db, chosen, worker_id, microseconds(now))
+    jobs = _read(db, chosen)
+    return [jobs[seq] for seq in chosen]
+
+
+#: Is the worker enlisted, and has the time of a job come that waits for it?
+BEFORE_A_CLAIM = (
+    "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?),"
+    " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
+    " WHERE status = 'pending' AND turn IS NULL AND held = 0 AND run_at <= ?)"
+)
+
+
+def _running(db: apsw.Connection, wanted: Capacity) -> Running:
+    running = Running()
+    if wanted.max_per_type or wanted.max_per_user is not None:
+        for job_type, user_id in db.execute(
+            "SELECT job_type, user_id FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
+        ):
+            running.per_type[job_type] += 1
+            running.per_user[user_id] += 1
+    return running
+
+
+def _waiting(
+    db: apsw.Connection, line: JobClass, wanted: Capacity, running: Running
+) -> Iterator[Candidate]:
+    if wanted.max_per_user is not None:
+        return iter(_waiting_below_limit(db, line, wanted, running.per_user))
+    rows: list[Any] = db.execute(
+        "SELECT seq, user_id FROM jobs INDEXED BY jobs_ready"
+        " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT ?",
+        (*line, wanted.slots),
+    ).fetchall()
+    return (Candidate(seq, user_id, seq) for seq, user_id in rows)
+
+
+def _waiting_below_limit(
+    db: apsw.Connection, line: JobClass, wanted: Capacity, per_user: Counter[str | None]
+) -> list[Candidate]:
+    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
+    assert wanted.max_per_user is not None
+    found: list[tuple[int, Candidate]] = []
+    for user_id in _users(db, line):
+        room = wanted.slots
+        if user_id is not None:
+            room = min(room, wanted.max_per_user - per_user[user_id])
+        rows = db.execute(
+            "SELECT turn, seq FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
+            " AND priority = ? AND user_id IS ? AND turn IS NOT NULL ORDER BY turn LIMIT ?",
+            (*line, user_id, max(room, 0)),
+        )
+        found += [(turn, Candidate(seq, user_id, seq)) for turn, seq in rows]
+    return [candidate for _, candidate in sorted(found, key=lambda x: (x[0], x[1].arrival))]
+
+
+def _users(db: apsw.Connection, line: JobClass) -> Iterator[str | None]:
+    yield None
+    user_id = ""
+    for _ in range(MAX_USERS_SEEN):
+        user_id = db.execute(
+            "SELECT user_id FROM jobs INDEXED BY jobs_of_user_ready WHERE job_type = ?"
+            " AND priority = ? AND user_id > ? AND turn IS NOT NULL ORDER BY user_id LIMIT 1",
+            (*line, user_id),
+        ).get
+        if user_id is None:
+            return
+        yield user_id
+
+
+def _start(db: apsw.Connection, seqs: list[int], worker_id: str, now: int) -> None:
+    db.execute(
+        "UPDATE jobs SET status = 'processing', turn = NULL, run_at = NULL, attempt = attempt + 1,"
+        " worker_id = ?, processing_started_at = ?, updated_at = ?, step = 'initializing',"
+        f" percent = 0, message = '', revision = {NEXT_REVISION}"
+        " WHERE seq IN (SELECT value FROM json_each(?))",
+        (worker_id, now, now, json.dumps(seqs)),
+    )
+
+
+def _read(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
+    """Many rows in one value: each row that SQLite hands over costs more than what is in it."""
+    rows: str = db.execute(
+        f"SELECT json_group_array(json_array(jobs.seq, {JOB_COLUMNS}))"
+        f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
+        (json.dumps(seqs),),
+    ).get
+    return {row[0]: job_from(row[1:]) for row in json.loads(rows)}
+
+
+HELD_BY = " WHERE job_id = ? AND attempt = ? AND worker_id = ? AND status = 'processing'"
+
+
+def fence(job: Job) -> tuple[str, int, str | None]:
+    return job.job_id, job.attempt, job.worker_id
+
+
+def report(
+    db: apsw.Connection, job: Job, progress: Progress | None, logs: Sequence[LogEntry]
+) -> None:
+    now = microseconds(utc_now())
+    if progress is not None:
+        seq = db.execute(
+            "UPDATE jobs SET step = ?, percent = max(percent, ?), message = ?, updated_at = ?,"
+            f" revision = {NEXT_REVISION}" + HELD_BY + " RETURNING seq",
+            (progress.step, progress.percent, progress.message, now, *fence(job)),
+        ).get
+    else:
+        seq = db.execute("SELECT seq FROM jobs" + HELD_BY, fence(job)).get
+    if seq is None:
+        raise LeaseLost(job.job_id)
+    if progress is not None and job.webhook is not None:
+        outbox.note_progress(db, job)
+    add_logs(db, seq, logs)
+
+
+def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
+    if not logs:
+        return
+    last = db.execute("SELECT max(n) FROM logs WHERE seq = ?", (seq,)).get or 0
+    for n, entry in enumerate(logs, last + 1):
+        message = entry.message[:MAX_LOG_MESSAGE]
+        row = (seq, n, microseconds(entry.timestamp), entry.level, message)
+        db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
+    oldest = last + len(logs) - MAX_LOG_ENTRIES
+    if oldest > 0:
+        db.execute("DELETE FROM logs WHERE seq = ? AND n <= ?", (seq, oldest))
+
+
+#: Results up to this length are written together with those of other jobs.
+SMALL_RESULTS = 10_000
+
+
+#: The outcomes other than success; success has its own way, as it is the common case.
+Unfinished = Failed | Cancelled | Released
+
+
+def finish(
+    db: apsw.Connection, job: Job, outcome: Unfinished, resources: Mapping[str, float] | None
+) -> None:
+    held = db.execute(
+        "SELECT seq, batch_id, cancel_requested FROM jobs" + HELD_BY, fence(job)
+    ).fetchone()
+    if held is None:
+        raise LeaseLost(job.job_id)
+    seq, batch_id, cancel_requested = held
+    used = encode_json_text(resources) if resources else None
+    goes_on = isinstance(outcome, Released) or (isinstance(outcome, Failed) and outcome.retry_at)
+    if goes_on and cancel_requested:
+        outcome = Cancelled()
+    match outcome:
+        case Failed(error=error, retry_at=None, crashed=crashed):
+            fail(db, seq, error, crashed=crashed)
+            ended(db, seq, batch_id)
+        case Failed(error=error, retry_at=retry_at, crashed=crashed):
+            counted = "crashes" if crashed else "failures"
+            back_to_line(db, seq, error=error, run_at=retry_at, counted=counted)
+        case Released():
+            back_to_line(db, seq, broke_off=True)
+        case Cancelled(reason=reason):
+            cancel_job(db, seq, reason)
+            ended(db, seq, batch_id)
+    db.execute("UPDATE contents SET resources = ? WHERE seq = ?", (used, seq))
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A completed job, with its results and what it used as JSON."""
+
+    job: Job
+    results: str | None
+    resources: str | None
+
+
+def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLost | None]:
+    """End many jobs at once; the answer for each says whether it was still its worker's."""
+    found: str = db.execute(
+        "SELECT json_group_array(json_array(job_id, seq, batch_id))"
+        " FROM json_each(?) AS ended CROSS JOIN jobs ON job_id = ended.value ->> 0"
+        " AND attempt = ended.value ->> 1 AND worker_id = ended.value ->> 2"
+        " AND status = 'processing'",
+        (json.dumps([fence(completion.job) for completion in completions]),),
+    ).get
+    held = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(found)}
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
+        f" error_code = NULL, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
+        " WHERE seq IN (SELECT value FROM json_each(?))",
+        (now, now, json.dumps([seq for seq, _ in held.values()])),
+    )
+    kept = [c for c in completions if c.job.job_id in held]
+    _keep_results(db, [(held[c.job.job_id][0], c.results, c.resources) for c in kept])
+    for completion in kept:
+        if has_secrets(completion.job.parameters):
+            _forget_secrets(db, held[completion.job.job_id][0], completion.job)
+        if completion.job.webhook is not None:
+            outbox.note_end(db, completion.job.job_id, completion.job.webhook, "completed", now)
+    for batch_id in {batch_id for _, batch_id in held.values() if batch_id is not None}:
+        settle_batch(db, batch_id)
+    return [None if c.job.job_id in held else LeaseLost(c.job.job_id) for c in completions]
+
+
+def _forget_secrets(db: apsw.Connection, seq: int, job: Job) -> None:
+    parameters = encode_json_text(remove_secrets(job.parameters))
+    db.execute("UPDATE contents SET parameters = ? WHERE seq = ?", (parameters, seq))
+
+
+def _keep_results(db: apsw.Connection, rows: list[tuple[int, str | None, str | None]]) -> None:
+    together = [row for row in rows if len(row[1] or "") < SMALL_RESULTS]
+    db.execute(
+        "UPDATE contents SET results = kept.value ->> 1, resources = kept.value ->> 2,"
+        " error = NULL FROM json_each(?) AS kept WHERE contents.seq = kept.value ->> 0",
+        (json.dumps(together),),
+    )
+    for seq, results, resources in rows:
+        if len(results or "") >= SMALL_RESULTS:
+            db.execute(
+                "UPDATE contents SET results = ?, resources = ?, error = NULL WHERE seq = ?",
+                (results, resources, seq),
+            )
+
+
+def anything_lost(db: apsw.Connection, boot: str) -> bool:
+    lapsed = db.execute(
+        "SELECT 1 FROM workers WHERE boot <> ? OR lease_until < ? LIMIT 1",
+        (boot, time.monotonic()),
+    ).get
+    return bool(lapsed or db.execute(ABANDONED).fetchone())
+
+
+def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int) -> list[Rescued]:
+    lapsed = (boot, time.monotonic())
+    db.execute("DELETE FROM workers WHERE boot <> ? OR lease_until < ?", lapsed)
+    for worker_id in dead:
+        db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
+    abandoned: list[Any] = db.execute(ABANDONED).fetchall()
+    return [_rescue_one(db, *row, max_crashes=max_crashes) for row in abandoned]
+
+
+#: Claims without a worker behind them.
+ABANDONED = (
+    "SELECT seq, job_id, attempt, worker_id, batch_id, crashes, cancel_requested"
+    " FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
+    " AND worker_id NOT IN (SELECT worker_id FROM workers)"
+)
+
+
+def _rescue_one(
+    db: apsw.Connection,
+    seq: int,
+    job_id: str,
+    attempt: int,
+    worker_id: str,
+    batch_id: str | None,
+    crashes: int,
+    cancel_requested: int,
+    *,
+    max_crashes: int,
+) -> Rescued:
+    deaths = crashes + 1
+    error = crash_error(worker_id, deaths)
+    over = deaths >= max_crashes
+    if cancel_requested:
+        cancel_job(db, seq, Cancelled().reason)
+    elif over:
+        fail(db, seq, error, crashed=True)
+    else:
+        back_to_line(db, seq, error=error, counted="crashes", broke_off=True)
+    if cancel_requested or over:
+        ended(db, seq, batch_id)
+    add_logs(db, seq, [worker_lost_entry(worker_id, attempt)])
+    is_cancelled = bool(cancel_requested)
+    return Rescued(job_id, attempt, worker_id, over and not is_cancelled, is_cancelled)
+
+
+def register_worker(
+    db: apsw.Connection, worker: WorkerInfo, lease: timedelta, *, boot: str
+) -> None:
+    info = {**asdict(worker), "started_at": microseconds(worker.started_at)}
+    del info["seen_at"]
+    db.execute(
+        "INSERT INTO workers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+        " SET info = excluded.info, seen_at = excluded.seen_at,"
+        " lease_until = excluded.lease_until",
+        (
+            worker.worker_id,
+            json.dumps(info),
+            microseconds(utc_now()),
+            time.monotonic() + lease.total_seconds(),
+            boot,
+        ),
+    )
+
+
+def unregister_worker(db: apsw.Connection, worker_id: str) -> None:
+    db.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
+
+
+def busy_slots(db: apsw.Connection) -> dict[str, int]:
+    rows = db.execute(
+        "SELECT worker_id, count(*) FROM jobs INDEXED BY jobs_running"
+        " WHERE status = 'processing' GROUP BY 1"
+    )
+    return {worker_id: n for worker_id, n in rows if worker_id is not None}
+
+
+def all_workers(db: apsw.Connection) -> list[WorkerInfo]:
+    rows = db.execute("SELECT info, seen_at FROM workers ORDER BY worker_id")
+    return [_worker_from(info, seen_at) for info, seen_at in rows]
+
+
+def look(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
+    """Until when a worker has its lease, and what it holds: most renewals need write nothing."""
+    lease_until = db.execute(
+        "SELECT lease_until FROM workers WHERE worker_id = ?", (worker_id,)
+    ).get
+    if lease_until is None:
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    rows: list[Any] = db.execute(
+        "SELECT job_id, attempt, cancel_requested FROM jobs INDEXED BY jobs_running"
+        " WHERE worker_id = ? AND status = 'processing'",
+        (worker_id,),
+    ).fetchall()
+    cancelled = frozenset(job_id for job_id, _, cancel in rows if cancel)
+    return lease_until, Renewal({job_id: n for job_id, n, _ in rows}, cancelled)
+
+
+def is_short(lease_until: float, lease: timedelta) -> bool:
+    return lease_until - time.monotonic() < lease.total_seconds() * RENEW_BELOW
+
+
+def prolong(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
+    db.execute(
+        "UPDATE workers SET lease_until = ?, seen_at = ? WHERE worker_id = ?",
+        (time.monotonic() + lease.total_seconds(), microseconds(utc_now()), worker_id),
+    )
+    if not db.changes():
+        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+
+
+def _worker_from(info: str, seen_at: int) -> WorkerInfo:
+    told = json.loads(info)
+    times = {"started_at": moment(told["started_at"]), "seen_at": moment(seen_at)}
+    return WorkerInfo.from_stored(told | times)

@@ -1,0 +1,276 @@
+"""Who is next: the lines in which pending jobs wait, and the places they get there."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import apsw
+
+from ...core.job import MAX_ATTEMPTS_KEPT, Attempt, Job, JobError, JobStatus, Webhook, utc_now
+from ...core.json_codec import encode_json_text
+from ..scheduling import JobClass
+from . import outbox, stats
+from .change_feed import NEXT_REVISION, drop_old_traces
+from .schema import JOBS, insert_job, microseconds, moment
+from .stats import Sweep
+
+#: Jobs whose time has come are moved into the line in bounded steps.
+MAX_PROMOTED = 1000
+
+
+class Line:
+    """Gives out places in the lines of one transaction.
+
+    A new job stands behind the last one of the same user, but not further back than the
+    head of the line for a user who has none: so users are served in turn (start-time fair
+    queueing, with the head of the line as its clock).
+    """
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._last: dict[tuple[str, int, str | None], int] = {}
+
+    def next_turn(self, job_type: str, priority: int, user_id: str | None) -> int:
+        lane = (job_type, priority, user_id)
+        last = self._last.get(lane)
+        if last is None:
+            last = self._last_of(*lane)
+        turn = self.first_turn(job_type, priority) if last is None else last + 1
+        self._last[lane] = turn
+        return turn
+
+    def _last_of(self, job_type: str, priority: int, user_id: str | None) -> int | None:
+        last: int | None = self._db.execute(
+            "SELECT max(turn) FROM jobs INDEXED BY jobs_of_user_ready"
+            " WHERE job_type = ? AND priority = ? AND user_id IS ? AND turn IS NOT NULL",
+            (job_type, priority, user_id),
+        ).get
+        return last
+
+    def first_turn(self, job_type: str, priority: int) -> int:
+        """That of the head of the line; who arrived before it stands before it."""
+        head: int | None = self._db.execute(
+            "SELECT min(turn) FROM jobs INDEXED BY jobs_ready"
+            " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL",
+            (job_type, priority),
+        ).get
+        return 0 if head is None else head
+
+
+def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, held: bool) -> None:
+    """Store new jobs."""
+    line = Line(db)
+    now = utc_now()
+    for job in jobs:
+        waits = held or (job.run_at is not None and job.run_at > now)
+        turn = None if waits else line.next_turn(job.job_type, job.priority, job.user_id)
+        insert_job(db, job, turn=turn, held=held)
+        if job.webhook is not None:
+            outbox.register(db, "job", job.job_id, job.webhook)
+
+
+def promote(db: apsw.Connection, now: int) -> None:
+    """Put jobs into the line whose time has come."""
+    due: list[Any] = db.execute(
+        "SELECT seq, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
+        " WHERE status = 'pending' AND turn IS NULL AND held = 0"
+        " AND run_at <= ? ORDER BY run_at LIMIT ?",
+        (now, MAX_PROMOTED),
+    ).fetchall()
+    line = Line(db)
+    for seq, job_type, priority, user_id in due:
+        turn = line.next_turn(job_type, priority, user_id)
+        db.execute("UPDATE jobs SET turn = ? WHERE seq = ?", (turn, seq))
+
+
+def lines_with_jobs(db: apsw.Connection) -> Iterator[JobClass]:
+    """The types and priorities that have jobs in line, each found by a step or two in the index."""
+    ends: Any = db.execute(FIRST_AND_LAST).fetchone()
+    if ends is None:
+        return
+    line, last = ends[:2], ends[2:]
+    while line != last:
+        yield line
+        line = db.execute(NEXT_PRIORITY, line).fetchone() or (
+            db.execute(NEXT_TYPE, (line[0],)).fetchone()
+        )
+    yield last
+
+
+_LINES = "SELECT job_type, priority FROM jobs INDEXED BY jobs_ready WHERE turn IS NOT NULL"
+FIRST_AND_LAST = (
+    f"SELECT * FROM ({_LINES} AND job_type > '' ORDER BY job_type, priority LIMIT 1),"
+    f" ({_LINES} AND job_type > '' ORDER BY job_type DESC, priority DESC LIMIT 1)"
+)
+# Not as one comparison of pairs: SQLite would seek by the first part only and walk the rest.
+NEXT_TYPE = f"{_LINES} AND job_type > ? ORDER BY job_type, priority LIMIT 1"
+NEXT_PRIORITY = f"{_LINES} AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
+
+
+def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
+    """Since when the heads of the lines stand there, by type."""
+    since: dict[str, datetime] = {}
+    for line in lines_with_jobs(db):
+        head = db.execute(HEAD_WAITS_SINCE, line).get
+        if head is not None:
+            since[line[0]] = min(moment(head), since.get(line[0], moment(head)))
+    return since
+
+
+#: A pending job was changed last when it became pending; it may have had to wait for its time.
+HEAD_WAITS_SINCE = (
+    "SELECT max(updated_at, coalesce(run_at, 0)) FROM jobs INDEXED BY jobs_ready"
+    " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT 1"
+)
+
+
+def fail(db: apsw.Connection, seq: int, error: JobError, *, crashed: bool) -> None:
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE jobs SET status = 'failed', error_code = ?, failures = failures + ?,"
+        f" crashes = crashes + ?, updated_at = ?, completed_at = ?, revision = {NEXT_REVISION}"
+        " WHERE seq = ?",
+        (error.code, not crashed, crashed, now, now, seq),
+    )
+    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
+    stats.note_one(db, seq, JobStatus.FAILED, error.code, now)
+
+
+def cancel_job(db: apsw.Connection, seq: int, reason: str) -> None:
+    now = microseconds(utc_now())
+    db.execute(
+        "UPDATE jobs SET status = 'cancelled', turn = NULL, run_at = NULL, held = 0,"
+        " cancel_requested = 1, error_code = 'CANCELLED', updated_at = ?, completed_at = ?,"
+        f" revision = {NEXT_REVISION} WHERE seq = ?",
+        (now, now, seq),
+    )
+    error = JobError(code="CANCELLED", message=reason)
+    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (error.model_dump_json(), seq))
+    stats.note_one(db, seq, JobStatus.CANCELLED, error.code, now)
+
+
+def back_to_line(
+    db: apsw.Connection,
+    seq: int,
+    *,
+    error: JobError | None = None,
+    run_at: datetime | None = None,
+    counted: str | None = None,
+    broke_off: bool = False,
+) -> None:
+    """Make a running or ended job pending again; the attempt that ends here becomes history. If
+    that broke off by no fault of its own, the job has waited enough: it is the next."""
+    _keep_attempt(db, seq, error)
+    now = utc_now()
+    row: Any = db.execute(
+        "SELECT job_type, priority, jobs.user_id, coalesce(NOT is_active, 0) FROM jobs"
+        " LEFT JOIN batches USING (batch_id) WHERE jobs.seq = ?",
+        (seq,),
+    ).fetchone()
+    job_type, priority, user_id, held = row
+    waits = held or (run_at is not None and run_at > now)
+    turn = None
+    if not waits:
+        line = Line(db)
+        turn = (
+            line.first_turn(job_type, priority)
+            if broke_off
+            else line.next_turn(job_type, priority, user_id)
+        )
+    counting = f", {counted} = {counted} + 1" if counted else ""
+    db.execute(
+        "UPDATE jobs SET status = 'pending', turn = ?, held = ?, run_at = ?, worker_id = NULL,"
+        " processing_started_at = NULL, completed_at = NULL, error_code = ?, updated_at = ?,"
+        f" revision = {NEXT_REVISION}{counting} WHERE seq = ?",
+        (
+            turn,
+            held,
+            microseconds(run_at) if run_at else None,
+            error.code if error else None,
+            microseconds(now),
+            seq,
+        ),
+    )
+    text = error.model_dump_json() if error else None
+    db.execute("UPDATE contents SET error = ? WHERE seq = ?", (text, seq))
+
+
+def _keep_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> None:
+    row = db.execute(
+        "SELECT attempt, worker_id, processing_started_at, completed_at, attempts, error"
+        f" FROM {JOBS} WHERE jobs.seq = ?",
+        (seq,),
+    ).fetchone()
+    if row is None or row[1] is None:  # it never ran
+        return
+    attempt, worker_id, started_at, completed_at, attempts, ended_with = row
+    if error is None and completed_at is not None and ended_with:
+        error = JobError.from_stored_json(ended_with)
+    past = Attempt(
+        attempt=attempt,
+        worker_id=worker_id,
+        started_at=moment(started_at),
+        ended_at=moment(completed_at) if completed_at else utc_now(),
+        error=error,
+    )
+    kept = [past.model_dump(mode="json")]
+    if attempts:
+        kept = [*json.loads(attempts), *kept][-MAX_ATTEMPTS_KEPT:]
+    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (encode_json_text(kept), seq))
+
+
+def ended(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
+    """The duties that come with an end other than success: the job's webhook, and its batch."""
+    row: Any = db.execute(
+        "SELECT job_id, webhook, completed_at FROM jobs JOIN contents USING (seq)"
+        " WHERE seq = ? AND webhook IS NOT NULL",
+        (seq,),
+    ).fetchone()
+    if row is not None:
+        job_id, webhook, ended_at = row
+        outbox.note_end(db, job_id, Webhook.from_stored_json(webhook), "error", ended_at)
+    if batch_id is not None:
+        settle_batch(db, batch_id)
+
+
+def settle_batch(db: apsw.Connection, batch_id: str) -> None:
+    """Note the end of a batch once, in the transaction that ended the last of its jobs."""
+    row: Any = db.execute(
+        "UPDATE batches SET completed_at = updated_at WHERE batch_id = ? AND completed_at IS NULL"
+        " AND pending = 0 AND processing = 0"
+        " RETURNING webhook, completed OR NOT (failed OR cancelled), updated_at",
+        (batch_id,),
+    ).fetchone()
+    if row is None or row[0] is None:
+        return
+    webhook = Webhook.from_stored_json(row[0])
+    outbox.note_end(db, batch_id, webhook, "completed" if row[1] else "error", row[2])
+
+
+def find_expired(
+    db: apsw.Connection, older_than: Mapping[JobStatus, datetime], limit: int
+) -> list[str]:
+    found: list[str] = []
+    for status, before in older_than.items():
+        rows = db.execute(
+            "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
+            " AND completed_at IS NOT NULL AND completed_at < ?"
+            " ORDER BY completed_at LIMIT ?",
+            (status.value, microseconds(before), limit - len(found)),
+        )
+        found += [job_id for (job_id,) in rows]
+    return found
+
+
+def tidy(db: apsw.Connection, sweep: Sweep) -> None:
+    now = microseconds(utc_now())
+    db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
+    drop_old_traces(db)
+    sweep(db)
+    db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+
+
+def checkpoint(db: apsw.Connection) -> None:
+    """Not in a transaction."""
+    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

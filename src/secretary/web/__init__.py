@@ -1,0 +1,1 @@
+"""Reads web pages: conference talks, schedules, articles."""

@@ -1,0 +1,1 @@
+"""Claims jobs, runs them and keeps the store in order."""

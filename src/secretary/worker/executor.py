@@ -1,0 +1,415 @@
+"""Runs one claimed job and records its outcome. Only this module decides how a job ends."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from pydantic_core import to_jsonable_python
+
+from ..config import DocumentSettings, MediaSettings
+from ..core.errors import (
+    DISK_FULL_ERRNOS,
+    DiskFull,
+    JobFailed,
+    LeaseLost,
+    NotFound,
+    ProcessDied,
+    ProcessingTimeout,
+    StoreUnavailable,
+)
+from ..core.http_headers import trace_id
+from ..core.job import (
+    MAX_LOG_ENTRIES,
+    Cancelled,
+    Completed,
+    Failed,
+    Job,
+    JobError,
+    JobStatus,
+    LogEntry,
+    Outcome,
+    Progress,
+    Released,
+    ResourceCalculator,
+    replace_lone_surrogates,
+    utc_now,
+)
+from ..jobs.handler import (
+    DEFAULT_DOCUMENTS,
+    DEFAULT_MEDIA,
+    Handler,
+    JobContext,
+    Results,
+    Runner,
+    results_as_json,
+)
+from ..jobs.observer import Observer
+from ..jobs.registry import Registry
+from ..llm import Endpoints, Llm
+from ..llm.templates import Library
+from ..observability.logging import current_job, current_trace
+from ..storage.artifacts import JobFiles
+from ..storage.sources import Sources
+from ..store import Store
+from .isolation import isolated
+from .sandbox import RemoteError, Sandbox, SandboxInterrupted
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_BACKOFF = timedelta(minutes=15)
+
+#: How long progress and log entries are buffered before they are written together.
+REPORT_EVERY = 0.2
+
+
+class Stop(Enum):
+    """Why a running job is stopped."""
+
+    CANCELLED = auto()  # by a client
+    INTERRUPTED = auto()  # the worker is shutting down
+    LOST = auto()  # the lease expired; another worker may own the job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    store: Store
+    registry: Registry
+    sandbox: Sandbox
+    files: JobFiles
+    sources: Sources
+    documents: DocumentSettings = DEFAULT_DOCUMENTS
+    media: MediaSettings = DEFAULT_MEDIA
+    llm: Endpoints = field(default_factory=Endpoints)
+    templates: Library = field(default_factory=Library)
+    max_crashes: int = 2
+    observer: Observer = field(default_factory=Observer)
+    #: Called with the id of an ended job that has a webhook.
+    on_ended: Callable[[str], None] = lambda job_id: None
+
+    def start(self, job: Job) -> "Execution":
+        """Run `job` in the background."""
+        return Execution(self, job)
+
+
+class Execution:
+    """One claimed job, from start to recorded outcome."""
+
+    def __init__(self, executor: Executor, job: Job) -> None:
+        self.job = job
+        self._executor = executor
+        self._stop: Stop | None = None
+        self._worked = False
+        self._resources = ResourceCalculator()
+        on_lost = partial(self.stop, Stop.LOST)
+        self._reporter = StoreReporter(executor.store, job, executor.observer, on_lost=on_lost)
+        self.task = asyncio.create_task(self._run(), name=job.job_id)
+
+    def stop(self, why: Stop) -> None:
+        """Stop the work. The reason decides the outcome; a lost job records none."""
+        if not self._worked and self._stop is None:
+            self._stop = why
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        current_job.set(self.job.job_id)
+        current_trace.set(trace_id(self.job.traceparent))
+        observer = self._executor.observer
+        observer.started(self.job)
+        outcome = await self._outcome()
+        self._worked = True
+        if outcome is not None:
+            outcome = await self._record(outcome)
+        if outcome is not None:
+            observer.ended(self.job, outcome)
+        else:
+            observer.lost(self.job)
+        await self._clean_up_files(outcome)
+
+    async def _outcome(self) -> Outcome | None:
+        """Run the handler and map its result or error to an outcome; None if the lease was lost."""
+        try:
+            results = await self._work()
+            await self._executor.files.clear_scratch(self.job)
+            return Completed(results)
+        except asyncio.CancelledError:
+            if self._stop is None:  # the whole worker is being cancelled
+                raise
+            _clear_cancellation()
+            return _stopped(self._stop)
+        except LeaseLost:
+            return None
+        except SandboxInterrupted:
+            return Released()
+        except JobFailed as error:
+            return self._failed(error)
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+                return self._failed(DiskFull("The disk is full"))
+            return _unexpected(error)
+
+    async def _work(self) -> dict[str, Any] | None:
+        executor, job = self._executor, self.job
+        handler = executor.registry[job.job_type]
+        artifact_sync = executor.files.artifact_sync(job)
+        ctx = JobContext(
+            job=job,
+            parameters=handler.parse(job.parameters),
+            resources=self._resources,
+            reporter=self._reporter,
+            run=self._run_in_sandbox,
+            attempt_directory=executor.files.of_attempt(job),
+            sources=executor.sources,
+            cache=executor.files.cache,
+            documents=executor.documents,
+            media=executor.media,
+            processes=executor.sandbox.size,
+            llm=Llm(executor.llm, self._resources),
+            templates=executor.templates,
+            artifact_sync=artifact_sync,
+        )
+        if artifact_sync is None:
+            return await self._run_handler(handler, ctx)
+        transfer = partial(_retry_until_available, "Could not transfer files")
+        await transfer(lambda: executor.files.bring_upload(job))
+        syncing = asyncio.create_task(artifact_sync.run())
+        try:
+            results = await self._run_handler(handler, ctx)
+        finally:
+            syncing.cancel()
+        await transfer(artifact_sync.ship)  # artifacts must be there before the job is completed
+        return results
+
+    async def _run_handler(
+        self, handler: Handler[Any], ctx: JobContext[Any]
+    ) -> dict[str, Any] | None:
+        job = self.job
+        seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return results_as_json(await self._runner(handler)(ctx))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"The job exceeded its time limit of {seconds:g} s"
+            raise ProcessingTimeout(text, limit_seconds=seconds) from None
+
+    def _runner(self, handler: Handler[Any]) -> Callable[[JobContext[Any]], Awaitable[Results]]:
+        runs_in_sandbox = handler.isolated and handler.origin is not None
+        return isolated(handler, self._executor.sandbox) if runs_in_sandbox else handler.run
+
+    async def _run_in_sandbox(
+        self,
+        function: Callable[..., T | Awaitable[T]],
+        *args: Any,
+        wall_time: timedelta | None = None,
+    ) -> T:
+        sandbox = self._executor.sandbox
+        limits = replace(sandbox.limits, wall_time=wall_time)
+        run = cast(Runner, partial(sandbox.run, limits=limits, resources=self._resources))
+        return await run(function, *args)
+
+    def _failed(self, error: JobFailed) -> Failed:
+        details = _to_json(error.details) if error.details else None
+        job_error = JobError(code=error.code, message=error.message, details=details)
+        if isinstance(error, ProcessDied):
+            retry = self.job.crashes + 1 < self._executor.max_crashes
+            failures = self.job.crashes
+        else:
+            retry = error.retryable and self.job.failures + 1 < self._max_attempts()
+            failures = self.job.failures
+        retry_at = utc_now() + backoff(error, failures) if retry else None
+        return Failed(job_error, retry_at, crashed=isinstance(error, ProcessDied))
+
+    def _max_attempts(self) -> int:
+        handler = self._executor.registry[self.job.job_type]
+        return self.job.max_attempts or handler.max_attempts
+
+    async def _record(self, outcome: Outcome) -> Outcome | None:
+        """Store the outcome. Returns what was stored; None if the lease was lost."""
+        used = self._resources.used
+        while True:
+            try:
+                finish = partial(self._finish, outcome, used)
+                await _retry_until_available("Could not record the outcome", finish)
+                break
+            except LeaseLost:
+                if isinstance(outcome, Completed) and await self._was_completed():
+                    break
+                logger.warning("The lease expired while the job ran; its new owner will finish it")
+                return None
+            except Exception as error:  # the handler's results cannot be stored
+                if not isinstance(outcome, Failed):
+                    outcome = _unexpected(error)
+                elif not used:
+                    raise
+                used = {}
+        if self.job.webhook is not None:
+            self._executor.on_ended(self.job.job_id)
+        return outcome
+
+    async def _finish(self, outcome: Outcome, used: Mapping[str, float]) -> None:
+        await self._reporter.flush()
+        await self._executor.store.finish(self.job, outcome, resources=used)
+
+    async def _was_completed(self) -> bool:
+        """Whether the outcome was stored although the store reported an error. If so, the job is
+        not lost and its artifacts must stay. Reads may lag behind for a moment."""
+        look = partial(self._executor.store.get, self.job.job_id)
+        while True:
+            try:
+                stored = await _retry_until_available("Could not read the job back", look)
+            except NotFound:
+                return False
+            if _claim_of(stored) != _claim_of(self.job):
+                return False
+            if stored.status is not JobStatus.PROCESSING:
+                return stored.status is JobStatus.COMPLETED
+            await asyncio.sleep(0.1)
+
+    async def _clean_up_files(self, outcome: Outcome | None) -> None:
+        files = self._executor.files
+        try:
+            if isinstance(outcome, Completed):
+                await files.keep_only(self.job)
+            else:
+                await files.discard(self.job)
+        except StoreUnavailable as error:
+            logger.warning("Could not remove unneeded files; maintenance will: %s", error)
+
+
+class StoreReporter:
+    """Buffers the progress and logs of one attempt; calls `on_lost` once its lease is lost."""
+
+    def __init__(
+        self, store: Store, job: Job, observer: Observer, *, on_lost: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._job = job
+        self._observer = observer
+        self._on_lost = on_lost
+        self._progress: Progress | None = None
+        self._logs: list[LogEntry] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._flush_now = asyncio.Event()
+
+    def progress(self, progress: Progress) -> None:
+        self._observer.progressed(self._job, progress)
+        self._progress = progress
+        self._schedule_write()
+
+    def log(self, entry: LogEntry) -> None:
+        self._logs.append(entry)
+        self._schedule_write()
+
+    def _schedule_write(self) -> None:
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_later())
+
+    async def _write_later(self) -> None:
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_EVERY):
+                    await self._flush_now.wait()
+            await self._write()
+        except LeaseLost:
+            self._on_lost()
+        except StoreUnavailable as error:
+            logger.warning("Could not report progress: %s", error)
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        progress, logs = self._progress, self._logs
+        self._progress, self._logs = None, []
+        try:
+            await self._store.report(self._job, progress, logs)
+        except StoreUnavailable:
+            self._progress = self._progress or progress
+            # Bounded by what a job stores: the outage may last for hours.
+            self._logs = (logs + self._logs)[-MAX_LOG_ENTRIES:]
+            raise
+
+    async def flush(self) -> None:
+        """Write everything buffered now."""
+        if self._writing is not None:
+            self._flush_now.set()
+            await self._writing
+        if self._progress is not None or self._logs:
+            await self._write()
+
+
+def _claim_of(job: Job) -> tuple[object, ...]:
+    return job.attempt, job.worker_id, job.processing_started_at
+
+
+async def _retry_until_available(problem: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Retry while the store or the blob store is down, however long: no work may be lost."""
+    wait = 0.1
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable as error:
+            logger.error("%s; retrying: %s", problem, error)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 5.0)
+
+
+def _stopped(why: Stop) -> Outcome | None:
+    match why:
+        case Stop.CANCELLED:
+            return Cancelled()
+        case Stop.INTERRUPTED:
+            return Released()
+        case Stop.LOST:
+            return None
+
+
+def backoff(error: JobFailed, failures: int) -> timedelta:
+    """How long to wait before the next attempt: exponential, with jitter."""
+    if error.retry_after is not None:
+        return error.retry_after
+    wait: timedelta = min(error.backoff * 2**failures, MAX_BACKOFF)
+    return wait * random.uniform(0.5, 1.5)
+
+
+def _to_json(details: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert error details to plain JSON, so that they can always be stored."""
+    try:
+        plain: dict[str, Any] = to_jsonable_python(
+            replace_lone_surrogates(details),
+            bytes_mode="base64",
+            inf_nan_mode="null",
+            fallback=lambda value: type(value).__name__,
+        )
+    except (ValueError, RecursionError):  # they contain themselves
+        return None
+    return plain
+
+
+def _unexpected(error: Exception) -> Failed:
+    """Log the traceback; the client sees only the exception's type."""
+    if isinstance(error, RemoteError):
+        logger.error("Unexpected error in the handler:\n%s", error.remote_traceback)
+        error_type = str(error)
+    else:
+        logger.error("Unexpected error in the handler", exc_info=error)
+        error_type = type(error).__name__
+    details = {"type": error_type}
+    return Failed(JobError(code="INTERNAL_ERROR", message="Internal error", details=details))
+
+
+def _clear_cancellation() -> None:
+    """The cancellation has been handled; what remains to be done must not be cancelled too."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()

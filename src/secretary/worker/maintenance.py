@@ -1,0 +1,241 @@
+"""Periodic maintenance: rescue jobs of lost workers, enforce retention, clean up files."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ..core.errors import NotFound, StoreUnavailable
+from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
+from ..core.processes import has_died
+from ..jobs.observer import Observer
+from ..storage.artifacts import JobFiles
+from ..storage.blob_store import BlobStore
+from ..store import JobQuery, Store
+
+logger = logging.getLogger(__name__)
+
+#: Cache entries used this recently may belong to a running job. Use is recorded once an hour.
+IN_USE = timedelta(hours=3)
+CACHE, JOBS = "cache/", "jobs/"
+PRUNE_BATCH = 200
+#: Uploads without a job after this time are abandoned: no upload takes that long.
+MAX_UPLOAD_TIME = timedelta(hours=6)
+#: Files in the blob store without a job are orphaned once they are this old.
+ORPHAN_AGE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceOptions:
+    sweep_every: timedelta = timedelta(seconds=1)
+    tidy_every: timedelta = timedelta(minutes=1)
+    #: After a store outage, how long workers have to renew their leases before jobs are rescued.
+    rescue_grace: timedelta = timedelta(seconds=5)
+    max_crashes: int = 2
+    #: Retention of ended jobs by status; a status that is missing is blob forever.
+    retention: Mapping[JobStatus, timedelta] = field(default_factory=dict)
+    #: How long the upload of a failed or cancelled job is blob, so that it can be restarted.
+    upload_retention: timedelta = timedelta(days=1)
+    #: Interval of the sweeps that list every file.
+    sweep_files_every: timedelta = timedelta(minutes=10)
+    sweep_blob_store_every: timedelta = timedelta(hours=1)
+
+
+class Maintenance:
+    """Any number of processes may run this at once: every task is idempotent."""
+
+    def __init__(
+        self,
+        store: Store,
+        files: JobFiles,
+        options: MaintenanceOptions,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
+        self._store = store
+        self._files = files
+        self._options = options
+        self._no_rescue_before = 0.0
+        self._sweep_files_at = 0.0
+        # Not right at the start: processes that start together need not all sweep.
+        self._sweep_blob_store_at = (
+            time.monotonic() + options.sweep_blob_store_every.total_seconds()
+        )
+
+    async def run(self) -> None:
+        tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+        while True:
+            try:
+                await self.rescue()
+                if time.monotonic() >= tidy_at:
+                    tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+                    await self.prune()
+                    await self._store.tidy()
+                    await self._sweep_if_due()
+            except StoreUnavailable as error:
+                # Nobody could renew a lease meanwhile: give the live workers time to do so.
+                self._no_rescue_before = (
+                    time.monotonic() + self._options.rescue_grace.total_seconds()
+                )
+                logger.error("Maintenance failed; retrying: %s", error)
+            except Exception:
+                logger.exception("Unexpected error in maintenance; retrying")
+            await asyncio.sleep(self._options.sweep_every.total_seconds())
+
+    async def sweep_local_uploads(self) -> None:
+        """For processes without a worker: remove what aborted uploads left on this machine."""
+        while True:
+            await asyncio.sleep(self._options.sweep_files_every.total_seconds())
+            try:
+                await self.sweep_uploads()
+            except StoreUnavailable as error:
+                logger.error("Could not sweep uploads; retrying: %s", error)
+            except Exception:
+                logger.exception("Unexpected error while sweeping uploads; retrying")
+
+    async def rescue(self) -> None:
+        """Requeue the jobs of workers whose lease expired or whose local process died."""
+        if time.monotonic() < self._no_rescue_before:
+            return
+        workers = await self._store.workers()
+        dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
+        rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
+        self._observer.rescued(rescued)
+        for job in rescued:
+            outcome = "failed: its worker was lost too often" if job.failed else "queued again"
+            outcome = "cancelled, as requested" if job.cancelled else outcome
+            logger.warning("Worker %s was lost; %s is %s", job.worker_id, job.job_id, outcome)
+        for job in rescued:
+            await self._files.abandon(job.job_id, job.attempt)
+
+    async def prune(self) -> int:
+        """Delete jobs past their retention. Files go first: a job without files can be deleted
+        again, files without a job would stay forever."""
+        now = utc_now()
+        older_than = {status: now - age for status, age in self._options.retention.items()}
+        removed = 0
+        while ids := await self._store.expired(older_than, limit=PRUNE_BATCH):
+            for job_id in ids:
+                await self._files.remove(job_id)
+                removed += len(await self._store.delete(JobQuery(job_id=job_id)))
+            await asyncio.sleep(0.01)  # let other writers through
+        if removed:
+            logger.info("Deleted %d jobs past their retention", removed)
+        return removed
+
+    async def _sweep_if_due(self) -> None:
+        if time.monotonic() >= self._sweep_files_at:
+            self._sweep_files_at = (
+                time.monotonic() + self._options.sweep_files_every.total_seconds()
+            )
+            await self.sweep_uploads()
+            await self.prune_cache()
+            await self.clear_local_files()
+        if self._files.blob_store is not None and time.monotonic() >= self._sweep_blob_store_at:
+            self._sweep_blob_store_at = (
+                time.monotonic() + self._options.sweep_blob_store_every.total_seconds()
+            )
+            await self.sweep_blob_store(self._files.blob_store)
+
+    async def prune_cache(self) -> int:
+        removed = await asyncio.to_thread(self._files.cache.prune)
+        if removed:
+            logger.info("Evicted %d least recently used cache entries", removed)
+        return removed
+
+    async def clear_local_files(self) -> int:
+        """With a shared blob store: remove local files that a process left behind when it died."""
+        removed = 0
+        for job_id in await asyncio.to_thread(self._files.left_here, MAX_UPLOAD_TIME):
+            try:
+                job = await self._store.get(job_id)
+            except NotFound:
+                job = None
+            if job is None or job.status is not JobStatus.PROCESSING:
+                await self._files.clear(job_id)
+                removed += 1
+        return removed
+
+    async def sweep_blob_store(self, blob_store: BlobStore) -> None:
+        """Evict cache entries and remove orphans: a worker that lost its lease may have uploaded
+        files after the job was deleted."""
+        await blob_store.tidy()
+        entries = await prune_cache(blob_store, self._files.cache.max_bytes)
+        orphans = 0
+        async for job_id in job_ids_in(blob_store, older_than=ORPHAN_AGE):
+            try:
+                await self._store.get(job_id)
+            except NotFound:
+                await self._files.remove(job_id)
+                orphans += 1
+        if entries or orphans:
+            logger.info(
+                "Removed %d cache entries and %d orphaned jobs from the blob store",
+                entries,
+                orphans,
+            )
+
+    async def sweep_uploads(self) -> int:
+        """Remove uploads that no job will read: the process died, the job failed for good, or the
+        request was aborted."""
+        uploads, retention = self._files.uploads, self._options.upload_retention
+        removed = 0
+        for job_id in await uploads.stale(MAX_UPLOAD_TIME):
+            try:
+                job = await self._store.get(job_id)
+            except NotFound:
+                needed = False
+            else:
+                needed = _may_need_upload(job, utc_now() - retention)
+            if not needed:
+                await uploads.remove(job_id)
+                removed += 1
+        if removed:
+            logger.info("Removed %d unneeded uploads", removed)
+        return removed
+
+
+def _may_need_upload(job: Job, ended_after: datetime) -> bool:
+    if job.status not in FINAL_STATUSES:
+        return True
+    if job.status is JobStatus.COMPLETED or job.completed_at is None:
+        return False
+    return job.completed_at > ended_after
+
+
+@dataclass(slots=True)
+class _Entry:
+    used_at: float = 0.0
+    size: int = 0
+
+
+async def prune_cache(blob_store: BlobStore, max_bytes: int) -> int:
+    """Evict the least recently used cache entries until the rest fits; returns how many."""
+    entries: dict[str, _Entry] = {}
+    async for blob in blob_store.below(CACHE):
+        entry = entries.setdefault("/".join(blob.key.split("/")[:4]) + "/", _Entry())
+        entry.used_at = max(entry.used_at, blob.kept_at)
+        entry.size += blob.size
+    surplus = sum(entry.size for entry in entries.values()) - max_bytes
+    before = time.time() - IN_USE.total_seconds()
+    removed = 0
+    for prefix, entry in sorted(entries.items(), key=lambda one: one[1].used_at):
+        if surplus <= 0 or entry.used_at > before:
+            break
+        await blob_store.remove(prefix)
+        surplus -= entry.size
+        removed += 1
+    return removed
+
+
+async def job_ids_in(blob_store: BlobStore, *, older_than: timedelta) -> AsyncIterator[str]:
+    """The ids of jobs with files of at least this age."""
+    before = time.time() - older_than.total_seconds()
+    seen = ""
+    async for blob in blob_store.below(JOBS):
+        job_id = blob.key.split("/")[1]
+        if job_id != seen and blob.kept_at < before:
+            seen = job_id
+            yield job_id

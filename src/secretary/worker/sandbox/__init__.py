@@ -1,0 +1,12 @@
+"""Runs calls in child processes with limits: work that may crash, hang or exhaust memory."""
+
+from .calls import Limits, RemoteError, SandboxClosed, SandboxInterrupted
+from .pool import Sandbox
+
+__all__ = [
+    "Limits",
+    "RemoteError",
+    "Sandbox",
+    "SandboxClosed",
+    "SandboxInterrupted",
+]

@@ -1,0 +1,305 @@
+"""A pool of warm child processes for work that may crash, hang or eat memory."""
+
+import asyncio
+import logging
+import os
+import pickle
+import secrets
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar, overload
+
+from ...core.errors import WorkerCrashed
+from ...core.job import ResourceCalculator
+from .calls import (
+    DEFAULT_LIMITS,
+    MIB,
+    Breached,
+    Call,
+    Died,
+    Ended,
+    Limits,
+    Outcome,
+    SandboxClosed,
+    SandboxInterrupted,
+    result,
+)
+from .child import Child
+from .watchdog import Heartbeat, Watchdog
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_SAMPLE_SECONDS = 0.2
+
+
+class Sandbox:
+    def __init__(
+        self,
+        size: int,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        preload: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        max_calls: int = 200,
+        max_growth_bytes: int = 256 * MIB,
+        grace: timedelta = timedelta(seconds=0.7),
+    ) -> None:
+        self.size = size
+        self.limits = limits
+        self._preload = preload
+        self._environment = environment
+        self._max_calls = max_calls
+        self._max_growth_bytes = max_growth_bytes
+        self._grace = grace.total_seconds()
+        self._token = secrets.token_hex(8)
+        self._started = 0
+        self._is_open = False
+        self._watchdog: Watchdog | None = None
+        self._heartbeat = Heartbeat()
+        self._children: set[Child] = set()
+        self._leaving: set[Child] = set()
+        self._idle: list[Child] = []
+        self._waiters: deque[asyncio.Future[Child]] = deque()
+        self._sampler: asyncio.TimerHandle | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        if self._is_open:
+            return
+        self._watchdog = Watchdog(self._token)
+        self._is_open = True
+        self._fill()
+
+    async def close(self) -> None:
+        """End every process; calls that run or wait fail with `SandboxClosed`."""
+        self._is_open = False
+        while waiter := self._next_waiter():
+            waiter.set_exception(SandboxClosed("the sandbox was closed"))
+        for child in self._children:
+            child.abandon(SandboxClosed("the sandbox was closed"))
+        await asyncio.gather(*(child.leave(self._grace) for child in self._idle))
+        while self._background:
+            await asyncio.wait(self._background)
+        await asyncio.gather(*(child.kill() for child in self._children))
+        self._children.clear()
+        self._idle.clear()
+        if self._sampler is not None:
+            self._sampler.cancel()
+            self._sampler = None
+        if self._watchdog is not None:
+            await self._watchdog.close()
+            self._watchdog = None
+
+    def heartbeat(self) -> None:
+        """Call about once a second after the first call. Without a heartbeat for
+        `WATCHDOG_TIMEOUT` this process counts as suspended, and every call ends as
+        `SandboxInterrupted`."""
+        self._heartbeat.beat()
+        if self._watchdog is not None:
+            self._watchdog.heartbeat()
+
+    @property
+    def processes(self) -> list[int]:
+        """The pids of the live children."""
+        return [child.pid for child in self._children | self._leaving if child.is_alive]
+
+    @overload
+    async def run(
+        self,
+        function: Callable[..., Coroutine[Any, Any, T]],
+        *args: Any,
+        limits: Limits | None = None,
+        on_message: Callable[[Any], None] | None = None,
+        resources: ResourceCalculator | None = None,
+    ) -> T: ...
+
+    @overload
+    async def run(
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        limits: Limits | None = None,
+        on_message: Callable[[Any], None] | None = None,
+        resources: ResourceCalculator | None = None,
+    ) -> T: ...
+
+    async def run(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        limits: Limits | None = None,
+        on_message: Callable[[Any], None] | None = None,
+        resources: ResourceCalculator | None = None,
+    ) -> Any:
+        """Call an importable function in a child process. On return, everything the call started
+        has ended."""
+        request = pickle.dumps((function, args), protocol=5)
+        child = await self._take()
+        call = child.begin(request, limits or self.limits, on_message)
+        if not self._idle:
+            self._fill()
+        self._keep_sampling()
+        outcome: Outcome
+        try:
+            outcome = await call.outcome
+        except asyncio.CancelledError as cancelled:
+            outcome = Breached(cancelled, immediately=False)
+        try:
+            return await self._conclude(child, call, outcome)
+        finally:
+            if resources is not None:
+                resources.add("cpu_seconds", call.cpu_seconds)
+                resources.add("peak_memory_bytes", call.peak_bytes)
+
+    async def _conclude(self, child: Child, call: Call, outcome: Outcome) -> Any:
+        match outcome:
+            case Ended(kind, payload):
+                if child.is_clean:
+                    self._release(child)
+                else:
+                    await _uncancellable(self._end(child))
+                return result(call, kind, payload)
+            case Breached(error, immediately):
+                await _uncancellable(self._end(child) if immediately else self._stop(child))
+                raise error
+            case Died():
+                was_suspended = self._heartbeat.was_suspended
+                await _uncancellable(self._end(child))
+                if was_suspended:
+                    raise SandboxInterrupted("this process was suspended, and its calls were ended")
+                raise child.crash(call)
+
+    async def _stop(self, child: Child) -> None:
+        if await child.stop(self._grace):
+            self._release(child)
+        else:
+            await self._end(child)
+
+    async def _end(self, child: Child) -> None:
+        await child.kill()
+        self._children.discard(child)
+        # A child that died before its first call may die again: replace it only on demand.
+        if child.calls or self._waiters:
+            self._fill()
+
+    async def _take(self) -> Child:
+        while self._is_open:
+            child = self._idle.pop() if self._idle else await self._wait_for_child()
+            if not self._is_open:
+                break
+            if child.is_usable:
+                return child
+            self._in_background(self._end(child))
+        raise SandboxClosed("the sandbox is not open")
+
+    async def _wait_for_child(self) -> Child:
+        waiter: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._fill()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and not waiter.exception():
+                self._release(waiter.result())
+            raise
+
+    def _release(self, child: Child) -> None:
+        is_worn_out = child.calls >= self._max_calls or child.has_grown_by(self._max_growth_bytes)
+        if is_worn_out or not self._is_open:
+            self._children.discard(child)
+            self._leaving.add(child)
+            self._in_background(self._retire(child))
+            self._fill()
+        else:
+            self._offer(child)
+
+    async def _retire(self, child: Child) -> None:
+        await child.leave(self._grace)
+        self._leaving.discard(child)
+
+    def _offer(self, child: Child) -> None:
+        waiter = self._next_waiter()
+        if waiter:
+            waiter.set_result(child)
+        else:
+            self._idle.append(child)
+
+    def _next_waiter(self) -> asyncio.Future[Child] | None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _fill(self) -> None:
+        """Start a child for every waiter, and a spare one for the next call."""
+        while self._is_open and len(self._children) < self.size:
+            free = sum(child.call is None for child in self._children)
+            if free > len(self._waiters):
+                return
+            self._started += 1
+            child = Child(f"{self._token}.{self._started}")
+            self._children.add(child)
+            self._in_background(self._start(child))
+
+    async def _start(self, child: Child) -> None:
+        environment = os.environ if self._environment is None else self._environment
+        if await child.start(self._preload, environment) and self._is_open:
+            child.exit.add_done_callback(lambda _: self._on_child_death(child))
+            self._offer(child)
+            return
+        await child.kill()
+        self._children.discard(child)
+        if self._is_open:
+            self._fail_to_start(child)
+
+    def _fail_to_start(self, child: Child) -> None:
+        if self._heartbeat.was_suspended:  # not the child's fault
+            self._fill()
+            return
+        logger.error("Could not start a sandbox process: %s", child.tail)
+        waiter = self._next_waiter()
+        if waiter:
+            waiter.set_exception(WorkerCrashed("The worker process could not be started."))
+        if self._waiters:
+            self._fill()
+
+    def _on_child_death(self, child: Child) -> None:
+        if child in self._idle:
+            self._idle.remove(child)
+            self._in_background(self._end(child))
+
+    def _keep_sampling(self) -> None:
+        if self._sampler is None:
+            loop = asyncio.get_running_loop()
+            self._sampler = loop.call_later(_SAMPLE_SECONDS, self._sample)
+
+    def _sample(self) -> None:
+        self._sampler = None
+        busy = [child for child in self._children if child.call]
+        for child in busy:
+            child.sample()
+        if busy:
+            self._keep_sampling()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+async def _uncancellable(work: Coroutine[Any, Any, None]) -> None:
+    """Finish `work` even if cancelled, so that no process is left behind; then cancel."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
