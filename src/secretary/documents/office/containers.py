@@ -167,8 +167,8 @@ def parse_bool(text: str | None) -> bool:
 
 def child_texts(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of the children, by the names given for their tags."""
-    found = {names[each.tag]: (each.text or "").strip() for each in holder if each.tag in names}
-    return {name: text for name, text in found.items() if text}
+    texts = {names[each.tag]: (each.text or "").strip() for each in holder if each.tag in names}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _reject_entities(tree: Any) -> None:

@@ -60,9 +60,41 @@ from .pptx import DIAGRAM, diagram_blocks
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _VALUE = f"{W}val"
+_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
+_WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+_VECTOR = "{urn:schemas-microsoft-com:vml}"
+_WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
 #: The outline level of body text.
 _BODY_TEXT = 9
 _MAX_BASES = 50
+_MAX_LEVELS = 9
+#: Longer field instructions are of no known type.
+_MAX_INSTRUCTION = 10_000
+_TICKED, _UNTICKED = "☒", "☐"
+#: Prefixes of note labels, by the element that refers to the note.
+_NOTE_PREFIXES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+_NOTE_PARTS = {
+    "footnoteReference": ("footnotes", "footnote"),
+    "endnoteReference": ("endnotes", "endnote"),
+    "commentReference": ("comments", "comment"),
+}
+_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
+_SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
+_SKIPPED = {
+    f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
+}
+_WRAPPERS = {
+    f"{W}{name}"
+    for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag", "txbxContent")
+}
+
+
+def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
+    part = main_part(archive, "word/document.xml")
+    reader = _Reader(part, pictures)
+    body = part.root.find(f"{W}body")
+    blocks = reader.blocks(body if body is not None else part.root)
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +214,6 @@ def _apply_properties(properties: Element | None, style: Style) -> Style:
     )
 
 
-_MAX_LEVELS = 9
-
-
 @dataclass(frozen=True, slots=True)
 class _Label:
     """`marker` starts an item in Markdown; `text` is what Word displays, except bullets."""
@@ -282,22 +311,6 @@ def _label_text(list_: _List, level: int) -> str:
         return format_number(number, "decimal" if is_legal else number_format)
 
     return re.sub(r"%([1-9])", shown, pattern).strip()
-
-
-_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
-_WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-_VECTOR = "{urn:schemas-microsoft-com:vml}"
-_WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
-#: Longer field instructions are of no known type.
-_MAX_INSTRUCTION = 10_000
-_TICKED, _UNTICKED = "☒", "☐"
-#: Prefixes of note labels, by the element that refers to the note.
-_NOTE_PREFIXES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
-_BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
-_SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
-_SKIPPED = {
-    f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
-}
 
 
 @dataclass(slots=True)
@@ -480,25 +493,6 @@ def _checkbox(control: Element) -> str | None:
     checked = box.find(f"{_WORD_2010}checked")
     is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
     return _TICKED if is_ticked else _UNTICKED
-
-
-_WRAPPERS = {
-    f"{W}{name}"
-    for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag", "txbxContent")
-}
-_NOTE_PARTS = {
-    "footnoteReference": ("footnotes", "footnote"),
-    "endnoteReference": ("endnotes", "endnote"),
-    "commentReference": ("comments", "comment"),
-}
-
-
-def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
-    part = main_part(archive, "word/document.xml")
-    reader = _Reader(part, pictures)
-    body = part.root.find(f"{W}body")
-    blocks = reader.blocks(body if body is not None else part.root)
-    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
 
 
 class _Context(NamedTuple):

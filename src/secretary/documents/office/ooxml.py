@@ -45,31 +45,35 @@ class Part:
         return parse_xml(self.archive.read(self.name))
 
     @cached_property
-    def relations(self) -> dict[str, Relationship]:
+    def relationships(self) -> dict[str, Relationship]:
         folder, name = posixpath.split(self.name)
         path = posixpath.join(folder, "_rels", f"{name}.rels")
         if path not in self.archive:
             return {}
-        found = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
-        return {each.get("Id", ""): _relationship(each, folder) for each in found}
+        elements = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
+        return {each.get("Id", ""): _relationship(each, folder) for each in elements}
 
     def related(self, kind: str) -> "Part | None":
         """Return the first part with a relationship of this type."""
-        for relation in self.relations.values():
-            if relation.kind == kind and self.has(relation):
-                return Part(self.archive, relation.target)
+        for relationship in self.relationships.values():
+            if relationship.kind == kind and self.has(relationship):
+                return Part(self.archive, relationship.target)
         return None
 
     def by_id(self, identity: str | None) -> "Part | None":
-        relation = self.relations.get(identity or "")
-        return Part(self.archive, relation.target) if relation and self.has(relation) else None
+        relationship = self.relationships.get(identity or "")
+        return (
+            Part(self.archive, relationship.target)
+            if relationship and self.has(relationship)
+            else None
+        )
 
-    def has(self, relation: Relationship) -> bool:
-        return not relation.is_outside and relation.target in self.archive
+    def has(self, relationship: Relationship) -> bool:
+        return not relationship.is_outside and relationship.target in self.archive
 
     def link(self, identity: str | None) -> str | None:
-        relation = self.relations.get(identity or "")
-        return relation.target if relation and relation.is_outside else None
+        relationship = self.relationships.get(identity or "")
+        return relationship.target if relationship and relationship.is_outside else None
 
     def picture(self, identity: str | None, alt: str | None, pictures: Pictures) -> Picture:
         """Save a picture of this part; external pictures are not fetched."""
@@ -152,12 +156,12 @@ def _series(element: Element) -> tuple[str, dict[int, str], dict[int, str]]:
 def _points(element: Element | None) -> dict[int, str]:
     if element is None:
         return {}
-    found: dict[int, str] = {}
+    points: dict[int, str] = {}
     for point in element.iter(f"{C}pt"):
         text = point.findtext(f"{C}v")
-        if text is not None and len(found) < _MAX_POINTS:
-            found[parse_int(point.get("idx"))] = text
-    return found or {0: element.findtext(f".//{C}v") or ""}
+        if text is not None and len(points) < _MAX_POINTS:
+            points[parse_int(point.get("idx"))] = text
+    return points or {0: element.findtext(f".//{C}v") or ""}
 
 
 def _rows(series: list[tuple[str, dict[int, str], dict[int, str]]]) -> list[list[str]]:
@@ -166,11 +170,11 @@ def _rows(series: list[tuple[str, dict[int, str], dict[int, str]]]) -> list[list
     categories: dict[int, str] = {}
     for _, theirs, _ in series:
         categories = {**theirs, **categories}
-    places = sorted({place for _, _, values in series for place in values})
+    indexes = sorted({index for _, _, values in series for index in values})
     head = ["", *(name for name, _, _ in series)]
     return [head] + [
-        [categories.get(place, ""), *(values.get(place, "") for _, _, values in series)]
-        for place in places
+        [categories.get(index, ""), *(values.get(index, "") for _, _, values in series)]
+        for index in indexes
     ]
 
 
@@ -200,9 +204,9 @@ def to_latex(element: Element) -> str:
     """Convert all children of an element to LaTeX, in one line."""
     parts: list[str] = []
     for child in element:
-        written = _WRITERS.get(child.tag)
-        if written is not None:
-            parts.append(written(child))
+        writer = _WRITERS.get(child.tag)
+        if writer is not None:
+            parts.append(writer(child))
         elif child.tag not in _IGNORED:
             parts.append(to_latex(child))
     return "".join(parts)

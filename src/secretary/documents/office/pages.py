@@ -22,6 +22,33 @@ from .rtf import read_rtf
 from .text import read_text
 from .xlsx import read_xlsx
 
+_ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {
+    "docx": read_docx,
+    "epub": read_epub,
+    "odp": read_odp,
+    "odt": read_odt,
+    "pptx": read_pptx,
+}
+_SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
+    "ods": read_ods,
+    "xlsx": read_xlsx,
+}
+_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
+
+
+def process_office_document(
+    path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
+) -> DocumentInfo:
+    """Read the document, save all its pages and return what is known about it."""
+    # Written to a temporary directory first: files in the store may be linked and never change.
+    with TemporaryDirectory(dir=scratch) as directory:
+        document = read_office(path, kind, directory, include_images=images, name=name)
+        for picture in sorted(os.listdir(directory)):
+            page_store.write(picture, Path(directory, picture).read_bytes())
+        for page in document.pages:
+            page_store.save(page)
+    return cast(DocumentInfo, {**document.facts, "page_count": len(document.pages)})
+
 
 def read_office(
     path: str,
@@ -49,34 +76,6 @@ def read_office(
     if not document.pages:
         raise FileCorrupt(f"There is nothing in the {kind} file: no sheet, no slide, no chapter")
     return document
-
-
-def process_office_document(
-    path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
-) -> DocumentInfo:
-    """Read the document, save all its pages and return what is known about it."""
-    # Written to a temporary directory first: files in the store may be linked and never change.
-    with TemporaryDirectory(dir=scratch) as directory:
-        document = read_office(path, kind, directory, include_images=images, name=name)
-        for picture in sorted(os.listdir(directory)):
-            page_store.write(picture, Path(directory, picture).read_bytes())
-        for page in document.pages:
-            page_store.save(page)
-    return cast(DocumentInfo, {**document.facts, "page_count": len(document.pages)})
-
-
-_ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {
-    "docx": read_docx,
-    "epub": read_epub,
-    "odp": read_odp,
-    "odt": read_odt,
-    "pptx": read_pptx,
-}
-_SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
-    "ods": read_ods,
-    "xlsx": read_xlsx,
-}
-_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
 
 
 def _read_document(

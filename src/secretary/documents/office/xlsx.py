@@ -20,6 +20,30 @@ from .markdown import build_page
 from .number_formats import BUILT_IN, format_general, format_value
 from .ooxml import CHART, DRAWING, RELATIONSHIP, Part, chart_blocks, core_properties, main_part
 
+S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_SHEET_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
+_REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_SHORT_NUMBER = 15
+_PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
+    workbook = main_part(archive, "xl/workbook.xml")
+    if workbook.name.endswith(".bin"):
+        raise UnsupportedFile("Binary workbooks (xlsb) can only be read as a PDF: use via_pdf")
+    book = _Book(workbook)
+    pages = []
+    for number, sheet in enumerate(workbook.root.iterfind(f"{S}sheets/{S}sheet"), 1):
+        name = sheet.get("name", f"Sheet {number}")
+        is_hidden = sheet.get("state", "visible") != "visible"
+        blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
+        part = workbook.by_id(sheet.get(f"{RELATIONSHIP}id"))
+        if part is not None:
+            blocks += _sheet_blocks(part, book, pictures, max_cells)
+        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=core_properties(archive))
+
 
 class SheetGrid:
     """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
@@ -28,7 +52,7 @@ class SheetGrid:
         self._rows: dict[int, dict[int, str]] = {}
         self._links: dict[tuple[int, int], str] = {}
         self._merged: list[tuple[int, int, int]] = []
-        self._left = max_cells
+        self._remaining = max_cells
         self._max_cells = max_cells
 
     def put(self, row: int, column: int, text: str) -> None:
@@ -53,9 +77,9 @@ class SheetGrid:
         rows = sorted(self._rows)
         self._repeat(rows)
         columns = sorted({column for cells in self._rows.values() for column in cells})
-        self._left = self._max_cells
+        self._remaining = self._max_cells
         self._count(len(rows) * len(columns))
-        place = {column: number for number, column in enumerate(columns)}
+        column_numbers = {column: number for number, column in enumerate(columns)}
         lines: list[list[str]] = []
         links: dict[tuple[int, int], str] = {}
         before = rows[0]
@@ -65,9 +89,9 @@ class SheetGrid:
             before = row
             line = [""] * len(columns)
             for column, text in self._rows[row].items():
-                line[place[column]] = text
+                line[column_numbers[column]] = text
                 if self._links and (row, column) in self._links:
-                    links[len(lines), place[column]] = self._links[row, column]
+                    links[len(lines), column_numbers[column]] = self._links[row, column]
             lines.append(line)
         return Grid(lines, links)
 
@@ -82,36 +106,11 @@ class SheetGrid:
                 self._rows[other].setdefault(column, text)
 
     def _count(self, cells: int) -> None:
-        self._left -= cells
-        if self._left < 0:
+        self._remaining -= cells
+        if self._remaining < 0:
             raise FileTooLarge(
                 f"A sheet has more than {self._max_cells:,} cells", limit=self._max_cells
             )
-
-
-S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_SHEET_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
-_REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
-_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-_SHORT_NUMBER = 15
-_PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
-
-
-def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
-    workbook = main_part(archive, "xl/workbook.xml")
-    if workbook.name.endswith(".bin"):
-        raise UnsupportedFile("Binary workbooks (xlsb) can only be read as a PDF: use via_pdf")
-    book = _Book(workbook)
-    pages = []
-    for number, sheet in enumerate(workbook.root.iterfind(f"{S}sheets/{S}sheet"), 1):
-        name = sheet.get("name", f"Sheet {number}")
-        is_hidden = sheet.get("state", "visible") != "visible"
-        blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        part = workbook.by_id(sheet.get(f"{RELATIONSHIP}id"))
-        if part is not None:
-            blocks += _sheet_blocks(part, book, pictures, max_cells)
-        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=core_properties(archive))
 
 
 class _Book:
@@ -138,12 +137,12 @@ class _Book:
             return format_general(float(text))
         # A few numbers are repeated all over most sheets.
         key = (text, code)
-        found = self._numbers.get(key)
-        if found is None:
-            found = format_value(float(text), code, is_1904=self.is_1904)
+        formatted = self._numbers.get(key)
+        if formatted is None:
+            formatted = format_value(float(text), code, is_1904=self.is_1904)
             if len(self._numbers) < 100_000:
-                self._numbers[key] = found
-        return found
+                self._numbers[key] = formatted
+        return formatted
 
 
 def _strings(part: Part | None) -> list[str]:
@@ -165,8 +164,8 @@ def _rich_text(element: Element) -> str:
     return _ESCAPED.sub(_unescaped, text) if "_x" in text else text
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    char = chr(int(found[1], 16))
+def _unescaped(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
     return char if char.isprintable() or char in "\n\t" else ""
 
 
@@ -178,13 +177,13 @@ def _number_formats(part: Part | None) -> dict[str, str]:
         parse_int(each.get("numFmtId")): each.get("formatCode", "")
         for each in part.root.iterfind(f"{S}numFmts/{S}numFmt")
     }
-    found = {}
-    for place, style in enumerate(part.root.iterfind(f"{S}cellXfs/{S}xf")):
+    formats = {}
+    for index, style in enumerate(part.root.iterfind(f"{S}cellXfs/{S}xf")):
         number = parse_int(style.get("numFmtId"))
         code = own.get(number) or BUILT_IN.get(number)
         if code and code.lower() != "general":
-            found[str(place)] = code
-    return found
+            formats[str(index)] = code
+    return formats
 
 
 def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -> Iterator[Block]:
@@ -273,9 +272,9 @@ def _merge(reference: str, cells: SheetGrid) -> None:
 
 def _link(element: Element, part: Part, cells: SheetGrid) -> None:
     target = part.link(element.get(f"{RELATIONSHIP}id"))
-    found = _REFERENCE.match(element.get("ref", ""))
-    if target and found:
-        cells.link(int(found[2]) - 1, _column(found[1]), target)
+    reference = _REFERENCE.match(element.get("ref", ""))
+    if target and reference:
+        cells.link(int(reference[2]) - 1, _column(reference[1]), target)
 
 
 def _read_drawing(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
