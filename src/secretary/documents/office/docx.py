@@ -28,7 +28,7 @@ from .blocks import (
     repeatable_cell,
     with_author,
 )
-from .containers import Archive, Element, parse_bool, parse_int
+from .containers import Archive
 from .conventions import (
     button_text,
     decimal_marker,
@@ -57,6 +57,7 @@ from .ooxml import (
     to_latex,
 )
 from .pptx import DIAGRAM, diagram_blocks
+from .xml_parser import Element, parse_bool, parse_int
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _VALUE = f"{W}val"
@@ -266,7 +267,8 @@ class _Numbering:
         linked: dict[str, str] = {}
         for element in root.iterchildren(f"{W}abstractNum"):
             key = element.get(f"{W}abstractNumId", "")
-            self._lists[key] = _List(_levels(element))
+            levels = element.iterchildren(f"{W}lvl")
+            self._lists[key] = _List({parse_int(level.get(f"{W}ilvl")): level for level in levels})
             if style := _property(element, "styleLink"):
                 by_style[style] = key
             if style := _property(element, "numStyleLink"):
@@ -277,10 +279,6 @@ class _Numbering:
             if key in self._lists:
                 number = element.get(f"{W}numId", "")
                 self._numbers[number] = (self._lists[key], _restarts(element))
-
-
-def _levels(element: Element) -> dict[int, Element]:
-    return {parse_int(each.get(f"{W}ilvl")): each for each in element.iterchildren(f"{W}lvl")}
 
 
 def _restarts(element: Element) -> dict[int, int]:

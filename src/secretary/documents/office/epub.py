@@ -9,10 +9,11 @@ from lxml import etree
 
 from ...core.errors import FileCorrupt, FileEncrypted
 from .blocks import Block, OfficeDocument, Picture, Pictures
-from .containers import DUBLIN, Archive, Element, parse_xml
+from .containers import Archive
 from .html import XHTML, decode_data_uri, html_blocks, parse_html
 from .markdown import build_page
 from .text import decode_markup
+from .xml_parser import DUBLIN, Element, parse_xml
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _PACKAGE = "{http://www.idpf.org/2007/opf}"

@@ -30,10 +30,10 @@ from .blocks import (
     is_blank,
     lay_out_cells,
 )
-from .containers import Element, parse_int
 from .conventions import NUMBER_FORMATS, format_number, subscript, superscript
 from .markdown import build_page
 from .text import decode_markup, read_limited
+from .xml_parser import Element, parse_int
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 SKIPPED = {

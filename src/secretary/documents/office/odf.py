@@ -36,7 +36,7 @@ from .blocks import (
     plain_text,
     with_author,
 )
-from .containers import DUBLIN, Archive, Element, child_texts, open_archive, parse_int, parse_xml
+from .containers import Archive, open_archive
 from .conventions import (
     NUMBER_FORMATS,
     format_number,
@@ -49,6 +49,7 @@ from .conventions import (
 from .markdown import build_page
 from .pptx import Box, slide_title, sort_by_position, speaker_notes
 from .xlsx import SheetGrid
+from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
 _URN = "urn:oasis:names:tc:opendocument:xmlns"
 OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
@@ -393,7 +394,7 @@ class _TextReader:
         for item in element.iterchildren(f"{TEXT}list-item", f"{TEXT}list-header"):
             marker, label = "", ""
             if item.tag == f"{TEXT}list-item":
-                if not _only_nested(item):
+                if any(child.tag != f"{TEXT}list" for child in item):
                     count = parse_int(item.get(f"{TEXT}start-value"), count + 1)
                 marker, label = _marker(form, count)
             yield from self._item(item, level, style, marker, label)
@@ -540,11 +541,6 @@ class _TextReader:
             return [Paragraph([Run(" ".join(text.split()), Style(code=True))])]
         table = root.find(f".//{TABLE}table")
         return [self.table(table)] if table is not None else []
-
-
-def _only_nested(item: Element) -> bool:
-    """Return whether an item only contains a nested list."""
-    return all(child.tag == f"{TEXT}list" for child in item)
 
 
 def _marker(form: _ListLevel, count: int) -> tuple[str, str]:

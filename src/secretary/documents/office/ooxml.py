@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 from ...core.errors import FileCorrupt
 from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
-from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
+from .containers import Archive
+from .xml_parser import DUBLIN, Element, child_texts, parse_int, parse_xml
 
 _OFFICE = "http://schemas.openxmlformats.org/"
 RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"
@@ -229,25 +230,9 @@ def _text(element: Element) -> str:
     return text.translate(_ESCAPED)
 
 
-def _fraction(element: Element) -> str:
-    return f"\\frac{{{_part(element, 'num')}}}{{{_part(element, 'den')}}}"
-
-
 def _radical(element: Element) -> str:
     degree = _part(element, "deg")
     return f"\\sqrt{f'[{degree}]' if degree else ''}{{{_part(element, 'e')}}}"
-
-
-def _superscript(element: Element) -> str:
-    return f"{_base(element)}^{{{_part(element, 'sup')}}}"
-
-
-def _subscript(element: Element) -> str:
-    return f"{_base(element)}_{{{_part(element, 'sub')}}}"
-
-
-def _both(element: Element) -> str:
-    return f"{_base(element)}_{{{_part(element, 'sub')}}}^{{{_part(element, 'sup')}}}"
 
 
 def _before(element: Element) -> str:
@@ -295,14 +280,6 @@ def _bar(element: Element) -> str:
     return f"\\{'overline' if is_above else 'underline'}{{{_part(element, 'e')}}}"
 
 
-def _limit_below(element: Element) -> str:
-    return f"{_part(element, 'e').strip()}_{{{_part(element, 'lim')}}}"
-
-
-def _limit_above(element: Element) -> str:
-    return f"{_part(element, 'e').strip()}^{{{_part(element, 'lim')}}}"
-
-
 def _matrix(element: Element) -> str:
     rows = (
         " & ".join(to_latex(each) for each in row.iterchildren(f"{M}e"))
@@ -319,10 +296,14 @@ def _lines(element: Element) -> str:
 _WRITERS: dict[str, Callable[[Element], str]] = {
     f"{M}{name}": writer
     for name, writer in {
-        "r": _text, "f": _fraction, "rad": _radical, "sSup": _superscript, "sSub": _subscript,
-        "sSubSup": _both, "sPre": _before, "nary": _large, "d": _delimited, "func": _function,
-        "acc": _accent, "bar": _bar, "limLow": _limit_below, "limUpp": _limit_above,
-        "m": _matrix, "eqArr": _lines,
+        "r": _text, "rad": _radical, "sPre": _before, "nary": _large, "d": _delimited,
+        "func": _function, "acc": _accent, "bar": _bar, "m": _matrix, "eqArr": _lines,
+        "f": lambda e: f"\\frac{{{_part(e, 'num')}}}{{{_part(e, 'den')}}}",
+        "sSup": lambda e: f"{_base(e)}^{{{_part(e, 'sup')}}}",
+        "sSub": lambda e: f"{_base(e)}_{{{_part(e, 'sub')}}}",
+        "sSubSup": lambda e: f"{_base(e)}_{{{_part(e, 'sub')}}}^{{{_part(e, 'sup')}}}",
+        "limLow": lambda e: f"{_part(e, 'e').strip()}_{{{_part(e, 'lim')}}}",
+        "limUpp": lambda e: f"{_part(e, 'e').strip()}^{{{_part(e, 'lim')}}}",
     }.items()
 }  # fmt: skip
 _IGNORED = {

@@ -1,38 +1,32 @@
 """Reads office files: dispatches to the reader of each format and saves the pages."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from lxml import etree
-
+from ...core.callables import LazyCallable
 from ...core.errors import FileCorrupt, UnsupportedFile
 from ..page_store import PageStore
 from ..page_task import DocumentInfo
 from .blocks import OfficeDocument, Pictures
-from .containers import MIB, Archive, open_archive, reject_ole
-from .docx import read_docx
-from .epub import read_epub
-from .html import read_html
-from .odf import read_odp, read_ods, read_odt
-from .pptx import read_pptx
-from .rtf import read_rtf
+from .containers import MIB, open_archive, reject_ole
 from .text import read_text
-from .xlsx import read_xlsx
 
-_ZIPPED: dict[str, Callable[[Archive, Pictures], OfficeDocument]] = {
-    "docx": read_docx,
-    "epub": read_epub,
-    "odp": read_odp,
-    "odt": read_odt,
-    "pptx": read_pptx,
+#: Readers are imported when needed: processes that only send work to others load no parsers.
+_ZIPPED: dict[str, LazyCallable[OfficeDocument]] = {
+    "docx": LazyCallable("documents.office.docx", "read_docx"),
+    "epub": LazyCallable("documents.office.epub", "read_epub"),
+    "odp": LazyCallable("documents.office.odf", "read_odp"),
+    "odt": LazyCallable("documents.office.odf", "read_odt"),
+    "pptx": LazyCallable("documents.office.pptx", "read_pptx"),
 }
-_SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
-    "ods": read_ods,
-    "xlsx": read_xlsx,
+_SHEETS: dict[str, LazyCallable[OfficeDocument]] = {
+    "ods": LazyCallable("documents.office.odf", "read_ods"),
+    "xlsx": LazyCallable("documents.office.xlsx", "read_xlsx"),
 }
+_READ_HTML: LazyCallable[OfficeDocument] = LazyCallable("documents.office.html", "read_html")
+_READ_RTF: LazyCallable[OfficeDocument] = LazyCallable("documents.office.rtf", "read_rtf")
 _HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
 
 
@@ -87,6 +81,8 @@ def _read_document(
     max_expanded_bytes: int,
     max_cells: int,
 ) -> OfficeDocument:
+    from lxml import etree
+
     try:
         if kind in _ZIPPED:
             with open_archive(path, max_expanded_bytes) as archive:
@@ -97,11 +93,11 @@ def _read_document(
         match kind:
             case "text" if PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS:
                 # HTML without a doctype: a fragment, or XHTML.
-                return read_html(path, pictures)
+                return _READ_HTML(path, pictures)
             case "html":
-                return read_html(path, pictures)
+                return _READ_HTML(path, pictures)
             case "rtf":
-                return read_rtf(path, pictures)
+                return _READ_RTF(path, pictures)
             case "text":
                 return read_text(path, name, pictures, max_cells)
             case "ole":

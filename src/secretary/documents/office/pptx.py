@@ -23,7 +23,7 @@ from .blocks import (
     lay_out_cells,
     plain_text,
 )
-from .containers import Archive, Element, parse_bool, parse_int
+from .containers import Archive
 from .conventions import format_number, subscript, superscript
 from .markdown import build_page
 from .ooxml import (
@@ -39,6 +39,7 @@ from .ooxml import (
     to_latex,
 )
 from .ooxml import DRAWING as A
+from .xml_parser import Element, parse_bool, parse_int
 
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
@@ -114,17 +115,14 @@ def sort_by_position(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
     position follows its predecessor in the file.
     """
     if len(shapes) > _MAX_SORTED_SHAPES:
-        return [shape for _, shape in sorted(shapes, key=lambda each: _corner(each[0]))]
+        corners = [(box.top, box.left) if box else (0.0, 0.0) for box, _ in shapes]
+        return [shapes[number][1] for number in sorted(range(len(shapes)), key=corners.__getitem__)]
     placed = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
     order = _ordered(placed)
     for number, (box, _) in enumerate(shapes):
         if box is None:
             order.insert(order.index(number - 1) + 1 if number else 0, number)
     return [shapes[number][1] for number in order]
-
-
-def _corner(box: Box | None) -> tuple[float, float]:
-    return (box.top, box.left) if box else (0.0, 0.0)
 
 
 def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:

@@ -276,16 +276,11 @@ def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
         return Code(plain_text(line))
     if is_quote_style(form.style):
         # Programs repeat the formatting of a style in each run.
-        return Quote([Paragraph([_upright(inline) for inline in line])])
+        for number, inline in enumerate(line):
+            if isinstance(inline, Run):
+                line[number] = inline._replace(style=inline.style._replace(italic=False))
+        return Quote([Paragraph(line)])
     return Paragraph(line)
-
-
-def _upright(inline: Inline) -> Inline:
-    return (
-        inline._replace(style=inline.style._replace(italic=False))
-        if isinstance(inline, Run)
-        else inline
-    )
 
 
 def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
