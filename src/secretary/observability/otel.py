@@ -20,6 +20,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFl
 from opentelemetry.util.types import AttributeValue
 
 from ..core.job import Cancelled, Completed, Failed, Job, Outcome, Progress, Released, utc_now
+from ..jobs.observer import Observer
 from ..store import Rescued
 from ..version import __version__
 
@@ -27,7 +28,7 @@ from ..version import __version__
 MAX_STEPS = 200
 
 
-class OtelTracer:
+class OtelTracer(Observer):
     """Creates the spans of requests, and as an `Observer` of the worker those of jobs.
 
     A job's span is exported by the worker that finishes it. Its span id is derived from the job id,
