@@ -25,6 +25,7 @@ from ..core.job import (
     Released,
     utc_now,
 )
+from ..jobs.observer import Observer
 from ..store import Rescued
 from .service_stats import ServiceStats
 
@@ -39,7 +40,7 @@ RUN_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 ANSWER_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
-class Metrics:
+class Metrics(Observer):
     """An `Observer` of the worker in this process; each has a registry of its own."""
 
     def __init__(self, job_types: Collection[str], service_stats: ServiceStats) -> None:

@@ -20,6 +20,7 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFl
 from opentelemetry.util.types import AttributeValue
 
 from ..core.job import Cancelled, Completed, Failed, Job, Outcome, Progress, Released, utc_now
+from ..jobs.observer import Observer
 from ..store import Rescued
 from ..version import __version__
 
@@ -27,7 +28,7 @@ from ..version import __version__
 MAX_STEPS = 200
 
 
-class OtelTracer:
+class OtelTracer(Observer):
     """An `Observer` of the worker in this process, and told by the API of each request.
 
     A job is told of when it ends, by the worker that ended it; its id is in the job's own, so that
