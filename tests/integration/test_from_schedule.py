@@ -131,7 +131,7 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 @pytest.mark.parametrize(
     ("asked", "status", "code", "says"),
     [
-        ({}, 400, "VALIDATION_ERROR", "one of a file, a url and a schedule"),
+        ({}, 400, "VALIDATION_ERROR", "exactly one of file, url and schedule"),
         ({"schedule": FRAB, "url": "https://x.example/"}, 400, "VALIDATION_ERROR", "one of"),
         ({"schedule": FRAB, "track": "Perl"}, 400, "VALIDATION_ERROR", "Kunst & Bühne"),
         ({"schedule": FRAB, "priority": "high"}, 400, "VALIDATION_ERROR", "priority"),

@@ -11,10 +11,25 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, computed_field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    computed_field,
+)
 
 from .parameters import mask_secrets
 
+#: A time that documents show in UTC, with `Z`.
+UtcTime = Annotated[
+    AwareDatetime,
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "pattern": "Z$"}, mode="serialization"
+    ),
+]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 DEFAULT_JOB_TYPE = "session"
@@ -77,7 +92,12 @@ FINAL_STATUSES = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CAN
 class StoredModel(BaseModel):
     """Base of the stored models. They are immutable snapshots."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        json_schema_serialization_defaults_required=True,
+    )
 
     @classmethod
     def from_stored(cls, value: Any) -> Self:
@@ -140,7 +160,7 @@ class JobError(StoredModel):
 
 
 class LogEntry(StoredModel):
-    timestamp: AwareDatetime = Field(default_factory=utc_now)
+    timestamp: UtcTime = Field(default_factory=utc_now)
     level: LogLevel = "info"
     message: SafeText
 
@@ -160,16 +180,28 @@ class Webhook(StoredModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
-    url: str
+    url: str = Field(
+        description="`{jobId}` in it is replaced",
+        json_schema_extra={"format": "uri", "pattern": "^https?://"},
+    )
     token: str | None = None
     job_id: Annotated[str | None, Field(alias="jobId")] = None
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(
+        default={},
+        json_schema_extra={
+            "propertyNames": {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"},
+            "additionalProperties": {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]*$"},
+        },
+    )
     secret: str | None = None
     include_markdown: bool = True
     include_metadata: bool = True
     include_archive: bool = False
     token_in_body: bool = False
-    events: tuple[str, ...] | None = None
+    events: Annotated[
+        tuple[str, ...] | None,
+        WithJsonSchema({"type": ["array", "null"], "items": {"enum": list(EVENT_NAMES)}}),
+    ] = Field(default=None, description="Events to deliver; all if omitted")
 
     def public(self) -> dict[str, Any]:
         """As clients may read it: without token, secret and header values."""
@@ -200,15 +232,15 @@ class Attempt(StoredModel):
 
     attempt: int
     worker_id: str | None
-    started_at: AwareDatetime
-    ended_at: AwareDatetime | None = None
+    started_at: UtcTime
+    ended_at: UtcTime | None = None
     error: JobError | None = None
 
 
 class DeliveryAttempt(StoredModel):
     """One request to a webhook: its response status, or why there was no response."""
 
-    at: AwareDatetime
+    at: UtcTime
     status: int | None = None
     error: str | None = None
     duration_ms: int
@@ -221,10 +253,10 @@ class Delivery(StoredModel):
     n: int
     delivery_id: str
     event: Literal["progress", "completed", "error"]
-    created_at: AwareDatetime
-    replayed_at: AwareDatetime | None = None
-    delivered_at: AwareDatetime | None = None
-    next_try_at: AwareDatetime | None = None
+    created_at: UtcTime
+    replayed_at: UtcTime | None = None
+    delivered_at: UtcTime | None = None
+    next_try_at: UtcTime | None = None
     #: Number of attempts since it was created or replayed; the last ones are in `tries`.
     tried: int = 0
     tries: tuple[DeliveryAttempt, ...] = ()
