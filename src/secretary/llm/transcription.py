@@ -11,60 +11,6 @@ from ..media.speech.engines import Transcription, Word
 from .endpoints import Endpoints, TranscriptionResponse
 from .options import Usage
 
-#: Tolerated beyond the end of the sound: Whisper rounds times to windows.
-TOLERANCE_SECONDS = 1.0
-
-Segment = tuple[float, float, str]
-
-
-def repair_timestamps(segments: Sequence[Segment], text: str, seconds: float) -> tuple[Word, ...]:
-    """Small errors are corrected. Without plausible times the whole text becomes one segment, so
-    that no word is lost or misplaced."""
-    spoken = [
-        (start, end, line) for start, end, said in segments if (line := " ".join(said.split()))
-    ]
-    whole = " ".join(text.split())
-    if spoken and _are_plausible(spoken, seconds):
-        words = _fill_gaps(_resolve_overlaps(spoken, seconds), seconds)
-        if all(word.start < word.end for word in words):
-            return tuple(words)
-    return (Word(0.0, seconds, whole),) if whole else ()
-
-
-def _are_plausible(segments: Sequence[Segment], seconds: float) -> bool:
-    starts = [start for start, _, _ in segments]
-    return (
-        starts == sorted(starts)
-        and all(start <= end for start, end, _ in segments)
-        and starts[0] >= -TOLERANCE_SECONDS
-        and starts[-1] < seconds + TOLERANCE_SECONDS
-    )
-
-
-def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[Word]:
-    """A segment ends where the next begins; one that begins with the previous is joined to it."""
-    words: list[Word] = []
-    for start, end, text in segments:
-        begin, until = (min(max(time, 0.0), seconds) for time in (start, end))
-        last = words[-1] if words else None
-        if last is not None and (begin <= last.start or begin >= seconds):
-            words[-1] = Word(last.start, max(last.end, until), f"{last.text} {text}")
-            continue
-        if last is not None and last.end > begin:
-            words[-1] = last._replace(end=begin)
-        words.append(Word(begin, until, text))
-    return words
-
-
-def _fill_gaps(words: list[Word], seconds: float) -> list[Word]:
-    """A segment without length lasts until the next begins."""
-    following = [word.start for word in words[1:]] + [seconds]
-    return [
-        word if word.start < word.end else word._replace(end=begin)
-        for word, begin in zip(words, following, strict=True)
-    ]
-
-
 #: The response format with segments and times. Some models and servers support plain text only.
 VERBOSE = "verbose_json"
 #: Statuses by which a server may reject the format; then plain text is requested.
@@ -142,3 +88,57 @@ def _confidence(response: TranscriptionResponse) -> float:
         words += count
         probability += count * math.exp(min(segment.avg_logprob, 0.0))
     return probability / words if words else 0.0
+
+
+#: Tolerated beyond the end of the sound: Whisper rounds times to windows.
+TOLERANCE_SECONDS = 1.0
+
+Segment = tuple[float, float, str]
+
+
+def repair_timestamps(segments: Sequence[Segment], text: str, seconds: float) -> tuple[Word, ...]:
+    """Small errors are corrected. Without plausible times the whole text becomes one segment, so
+    that no word is lost or misplaced."""
+    spoken = [
+        (start, end, line) for start, end, said in segments if (line := " ".join(said.split()))
+    ]
+    whole = " ".join(text.split())
+    if spoken and _are_plausible(spoken, seconds):
+        words = _fill_gaps(_resolve_overlaps(spoken, seconds), seconds)
+        if all(word.start < word.end for word in words):
+            return tuple(words)
+    return (Word(0.0, seconds, whole),) if whole else ()
+
+
+def _are_plausible(segments: Sequence[Segment], seconds: float) -> bool:
+    starts = [start for start, _, _ in segments]
+    return (
+        starts == sorted(starts)
+        and all(start <= end for start, end, _ in segments)
+        and starts[0] >= -TOLERANCE_SECONDS
+        and starts[-1] < seconds + TOLERANCE_SECONDS
+    )
+
+
+def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[Word]:
+    """A segment ends where the next begins; one that begins with the previous is joined to it."""
+    words: list[Word] = []
+    for start, end, text in segments:
+        begin, until = (min(max(time, 0.0), seconds) for time in (start, end))
+        last = words[-1] if words else None
+        if last is not None and (begin <= last.start or begin >= seconds):
+            words[-1] = Word(last.start, max(last.end, until), f"{last.text} {text}")
+            continue
+        if last is not None and last.end > begin:
+            words[-1] = last._replace(end=begin)
+        words.append(Word(begin, until, text))
+    return words
+
+
+def _fill_gaps(words: list[Word], seconds: float) -> list[Word]:
+    """A segment without length lasts until the next begins."""
+    following = [word.start for word in words[1:]] + [seconds]
+    return [
+        word if word.start < word.end else word._replace(end=begin)
+        for word, begin in zip(words, following, strict=True)
+    ]

@@ -166,8 +166,8 @@ def _needs_no_quotes(text: str) -> bool:
     return text[-1] != " " and text.lower() not in YAML_KEYWORDS
 
 
-def _escaped(found: re.Match[str]) -> str:
-    char = found[0]
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
     return NAMED.get(char) or (f"\\x{ord(char):02x}" if char < "\xff" else f"\\u{ord(char):04x}")
 
 
@@ -243,8 +243,8 @@ class _Tokens:
 
     def resolved(self, text: str) -> Any:
         """A text, a slot, or both. Whitespace around a single slot is dropped."""
-        if found := self._pattern.fullmatch(text.strip()):
-            return self._slot(int(found[1]))
+        if match := self._pattern.fullmatch(text.strip()):
+            return self._slot(int(match[1]))
         parts = self._pattern.split(text)
         if len(parts) == 1:
             return text
@@ -289,8 +289,8 @@ def _blocks(lines: list[str], numbers: list[int], report_error: Report) -> list[
                 blocks[-1].numbers.append(number)
             elif not COMMENT.match(line):
                 report_error(Diagnostic(number, "The front matter must begin with `key: value`"))
-        elif found := ENTRY_START.match(line):
-            blocks.append(_Lines(found[1].rstrip(), [line], [number]))
+        elif match := ENTRY_START.match(line):
+            blocks.append(_Lines(match[1].rstrip(), [line], [number]))
         else:
             report_error(Diagnostic(number, "This line of the front matter is not `key: value`"))
     for block in blocks:

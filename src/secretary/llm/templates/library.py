@@ -97,10 +97,10 @@ class Library:
 
     def listed(self) -> list[ListedTemplate]:
         """All templates by name; one of the operator hides a shipped one of the same name."""
-        found: dict[str, ListedTemplate] = {}
+        templates: dict[str, ListedTemplate] = {}
         for file in self._files():
-            found.setdefault(file.name.casefold(), self._read(file))
-        return [found[name] for name in sorted(found)]
+            templates.setdefault(file.name.casefold(), self._read(file))
+        return [templates[name] for name in sorted(templates)]
 
     def _files(self) -> list[_File]:
         own = _files_in(self.directory, "own") if self.directory else []
@@ -133,8 +133,8 @@ def _select(files: list[_File], wanted: str, language: str | None) -> _File | No
 
 
 def _is_variant(name: str, wanted: str) -> bool:
-    found = VARIANT.fullmatch(name)
-    return found is not None and found[1] == wanted
+    match = VARIANT.fullmatch(name)
+    return match is not None and match[1] == wanted
 
 
 def _files_in(directory: Path, origin: Origin) -> list[_File]:
@@ -160,10 +160,10 @@ def _paths(directory: Path) -> Iterator[Path]:
 
 
 def _parsed(file: _File) -> ListedTemplate:
-    found = VARIANT.fullmatch(file.name.casefold())
+    match = VARIANT.fullmatch(file.name.casefold())
     try:
         text = read(file.path)
-        template = parse(text, file.name, language=found[2] if found else None)
+        template = parse(text, file.name, language=match[2] if match else None)
     except InvalidTemplate as error:
         faults = tuple(Diagnostic(**fault) for fault in error.details["faults"])
         return ListedTemplate(file.name, file.origin, None, faults)
@@ -188,5 +188,5 @@ def read(path: Path) -> str:
         raise invalid_template(path.stem, [Diagnostic(line, "This is not UTF-8")]) from None
 
 
-def _version(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -12,94 +12,6 @@ from .parsing import NAME_KEY, SOURCE_KEY
 from .template import Entry, Interpolation, Json, Section, Slot, SlotPosition, Template
 from .values import is_empty, normalize_answer, to_json, validate_answer
 
-#: Control characters, by which many programs take a file for binary.
-CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
-IN_A_LINK = re.compile(r"[\s()<>\"'\\]")
-PIPE = re.compile(r"(?<!\\)\|")
-
-
-def render_value(value: Json, position: SlotPosition, *, from_model: bool) -> str:
-    match position.form:
-        case "alone":
-            first, *rest = _lines(value, position.bullet) or [""]
-            return "\n".join([first, *((position.lead + line).rstrip() for line in rest)])
-        case "open" | "labelled" if from_model and isinstance(value, str) and not position.bullet:
-            return _clean(value)
-        case "cell":
-            return _in_a_cell(value)
-        case "link":
-            return IN_A_LINK.sub(_percent, one_line(value))
-        case "link text":
-            return re.sub(r"([\[\]])", r"\\\1", one_line(value))
-        case _:
-            return one_line(value)
-
-
-def one_line(value: Json) -> str:
-    """Any value as part of a sentence."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return " ".join(_clean(value).split())
-        case list():
-            return ", ".join(text for item in value if (text := one_line(item)))
-        case dict():
-            pairs = ((key, one_line(item)) for key, item in value.items())
-            return "; ".join(f"{one_line(key)}: {text}" for key, text in pairs if text)
-        case _:
-            return json.dumps(value)
-
-
-def _lines(value: Json, bullet: str) -> list[str]:
-    """The lines of a value; the template itself has the bullet of the first."""
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        first, *rest = _table(value)
-        return [first, *(" " * len(bullet) + line for line in rest)]
-    if isinstance(value, list):
-        return _list_items([_block(item) for item in value], bullet)
-    if isinstance(value, dict):
-        pairs = ((one_line(key), one_line(item)) for key, item in value.items())
-        return _list_items([f"{key}: {text}" for key, text in pairs if text], bullet)
-    first, *rest = _block(value).split("\n")
-    return [first, *(" " * len(bullet) + line for line in rest)]
-
-
-def _block(value: Json) -> str:
-    return _clean(value) if isinstance(value, str) else one_line(value)
-
-
-def _list_items(texts: list[str], bullet: str) -> list[str]:
-    own, bullet = bullet, bullet or "- "
-    lines: list[str] = []
-    for text in filter(None, texts):
-        first, *rest = text.split("\n")
-        lines.append(first if own and not lines else bullet + first)
-        lines += [" " * len(bullet) + line for line in rest]
-    return lines
-
-
-def _table(rows: list[dict[str, Json]]) -> list[str]:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [names, ["---"] * len(names)]
-    lines += [[_in_a_cell(row.get(name)) for name in names] for row in rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _in_a_cell(value: Json) -> str:
-    return PIPE.sub(r"\\|", one_line(value))
-
-
-def _clean(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(CONTROLS)
-    return text.strip("\n").rstrip()
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode())
-
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -233,3 +145,92 @@ def _joined(head: str, body: str) -> str:
         return f"---\n{head}---\n\n{body}\n" if body else f"---\n{head}---\n"
     # Without front matter, a value must not look like it.
     return f"***{body[3:]}\n" if body.startswith("---") else f"{body}\n"
+
+
+#: Control characters, by which many programs take a file for binary.
+CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
+IN_A_LINK = re.compile(r"[\s()<>\"'\\]")
+PIPE = re.compile(r"(?<!\\)\|")
+
+
+def render_value(value: Json, position: SlotPosition, *, from_model: bool) -> str:
+    match position.form:
+        case "alone":
+            first, *rest = _lines(value, position.bullet) or [""]
+            return "\n".join([first, *((position.lead + line).rstrip() for line in rest)])
+        case "open" | "labelled" if from_model and isinstance(value, str) and not position.bullet:
+            return _clean(value)
+        case "cell":
+            return _in_a_cell(value)
+        case "link":
+            return IN_A_LINK.sub(_percent, one_line(value))
+        case "link text":
+            return re.sub(r"([\[\]])", r"\\\1", one_line(value))
+        case _:
+            return one_line(value)
+
+
+def one_line(value: Json) -> str:
+    """Any value as part of a sentence."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return " ".join(_clean(value).split())
+        case list():
+            return ", ".join(text for item in value if (text := one_line(item)))
+        case dict():
+            pairs = ((key, one_line(item)) for key, item in value.items())
+            return "; ".join(f"{one_line(key)}: {text}" for key, text in pairs if text)
+        case _:
+            return json.dumps(value)
+
+
+def _lines(value: Json, bullet: str) -> list[str]:
+    """The lines of a value; the template itself has the bullet of the first."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        first, *rest = _table(value)
+        return [first, *(" " * len(bullet) + line for line in rest)]
+    if isinstance(value, list):
+        return _list_items([_block(item) for item in value], bullet)
+    if isinstance(value, dict):
+        pairs = ((one_line(key), one_line(item)) for key, item in value.items())
+        return _list_items([f"{key}: {text}" for key, text in pairs if text], bullet)
+    first, *rest = _block(value).split("\n")
+    return [first, *(" " * len(bullet) + line for line in rest)]
+
+
+def _block(value: Json) -> str:
+    return _clean(value) if isinstance(value, str) else one_line(value)
+
+
+def _list_items(texts: list[str], bullet: str) -> list[str]:
+    own, bullet = bullet, bullet or "- "
+    lines: list[str] = []
+    for text in filter(None, texts):
+        first, *rest = text.split("\n")
+        lines.append(first if own and not lines else bullet + first)
+        lines += [" " * len(bullet) + line for line in rest]
+    return lines
+
+
+def _table(rows: list[dict[str, Json]]) -> list[str]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, ["---"] * len(names)]
+    lines += [[_in_a_cell(row.get(name)) for name in names] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _in_a_cell(value: Json) -> str:
+    return PIPE.sub(r"\\|", one_line(value))
+
+
+def _clean(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(CONTROLS)
+    return text.strip("\n").rstrip()
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())
