@@ -24,13 +24,13 @@ _TAG = re.compile(r"<[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}")
 
 
 def load_subtitles(path: str) -> list[TimedText]:
-    from ..documents.office.text import decoded
+    from ..documents.office.text import decode_text
 
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise FileTooLarge("The subtitles are too large", limit_bytes=MAX_BYTES)
-    return parse_subtitles(decoded(content))
+    return parse_subtitles(decode_text(content))
 
 
 def extract_subtitles(

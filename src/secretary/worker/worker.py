@@ -231,7 +231,7 @@ class Worker:
     async def _show_life(self) -> None:
         """A worker that is stopped must not leave work behind that goes on without it."""
         while True:
-            self._executor.sandbox.show_life()
+            self._executor.sandbox.heartbeat()
             await asyncio.sleep(SHOW_LIFE_EVERY)
 
     async def _start_over(self) -> None:

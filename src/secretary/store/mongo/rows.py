@@ -1,9 +1,11 @@
 """Jobs and batches as documents, and documents as jobs and batches."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -27,7 +29,13 @@ from ...core.job import (
     new_delivery_id,
     utc_now,
 )
-from ...core.json_codec import encode_json_text, is_valid_unicode
+from ...core.json_codec import (
+    encode_in_parts,
+    encode_json_text,
+    encode_strict_json,
+    is_valid_unicode,
+    off_loop,
+)
 from ..jobs import NumberedLog, log_for_clients
 from .schema import (
     MAX_DETAILS_BYTES,
@@ -347,7 +355,8 @@ async def put_value(
 
     Whether those fields ever get into the job is up to the fence: until then nobody looks there.
     """
-    fields, chunks = outside_value(job_id, name, value, blob=uuid4().hex)
+    split = partial(outside_value, job_id, name, blob=uuid4().hex)
+    fields, chunks = await off_loop(split, value)
     for chunk in chunks:
         await db.durable.contents.insert_one(chunk)
     return fields
@@ -359,7 +368,7 @@ def outside_value(
     """The same fields, and what of a big value is still to be written, under the name `blob`."""
     if value is None:
         return {}, []
-    data = encode_json_text(value).encode()
+    data = encode_in_parts(value, encode_strict_json)
     if len(data) <= INLINE_BYTES and stored_bytes(kept := plain(value)) <= INLINE_BYTES:
         return {name: kept}, []
     pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
@@ -378,7 +387,7 @@ async def filled(db: Database, documents: Sequence[Document]) -> list[Document]:
     found = db.contents.find({"_id": {"$in": ids}}, {"data": 1})
     chunks: dict[str, bytes] = {chunk["_id"]: chunk["data"] async for chunk in found}
     return [
-        document | _values(document, chunks)
+        document | await asyncio.to_thread(_values, document, chunks)
         for document in documents
         if all(chunk_id in chunks for chunk_id in chunk_ids([document]))
     ]
