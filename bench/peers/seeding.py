@@ -18,7 +18,7 @@ from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
 from secretary.store import Capacity, Store, WorkerInfo
 from secretary.store.mongo import stats as mongo_activity
-from secretary.store.mongo.rows import listing, stamp
+from secretary.store.mongo.rows import list_position, stamp
 from secretary.store.sqlite import stats as sqlite_activity
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.schema import microseconds
@@ -246,7 +246,7 @@ def _changed_fields(arrival: int, job: Ended) -> dict[str, Any]:
         "user_id": job.user_id,
         "readers": [job.user_id],
         "arrival": arrival,
-        "listed_at": listing(job.created_at, arrival),
+        "listed_at": list_position(job.created_at, arrival),
         "created_at": stamp(job.created_at),
         "job_name": job.job_name,
         "processing_started_at": stamp(job.started_at),

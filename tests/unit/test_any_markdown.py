@@ -18,7 +18,7 @@ from secretary.documents.pdf.layout import blocks as layout_blocks
 from secretary.documents.pdf.layout import blocks as layout_markdown
 from secretary.documents.pdf.layout import rows as layout_lines
 from secretary.documents.pdf.layout import tables as layout_tables
-from secretary.documents.pdf.layout.blocks import BlockKind as BlockKind
+from secretary.documents.pdf.layout.blocks import BlockKind
 from secretary.media.recording import Chapter
 from secretary.media.speech.engines import Word as SpokenWord
 from secretary.media.transcript import Picture, as_markdown

@@ -24,16 +24,16 @@ from .rows import STAGED
 from .schema import Database, Document, Documents
 
 #: Readers whose place in the stream stays open between two calls.
-MAX_KEPT = 4
+MAX_OPEN_READERS = 4
 
 #: A position so much later than now is one of another server.
 MAX_AHEAD_SECONDS = 3600
 
-_VISIBLE = ("status", "updated_at", "archived", "cancel_requested")
+_CLIENT_FIELDS = ("status", "updated_at", "archived", "cancel_requested")
 
 #: What clients can see. A document that is staged is no job yet; one that is deleted has left a
 #: trace.
-TOLD: list[Document] = [
+CLIENT_CHANGES: list[Document] = [
     {
         "$match": {
             "ns.coll": {"$in": ["jobs", "batches", "traces"]},
@@ -44,7 +44,7 @@ TOLD: list[Document] = [
                 },
                 *(
                     {f"updateDescription.updatedFields.{name}": {"$exists": True}}
-                    for name in (*_VISIBLE, "isActive")
+                    for name in (*_CLIENT_FIELDS, "isActive")
                 ),
             ],
         }
@@ -73,7 +73,7 @@ class _Cursor:
         return f"s:{self.token}"
 
 
-class Follower:
+class ChangeStream:
     """Reads the change stream by hand and not with the driver's own class: that one cannot tell
     what has already arrived from what would have to be waited for."""
 
@@ -121,7 +121,7 @@ class Follower:
         answer = await self._database.command(
             {
                 "aggregate": 1,
-                "pipeline": [{"$changeStream": start}, *TOLD],
+                "pipeline": [{"$changeStream": start}, *CLIENT_CHANGES],
                 "cursor": {"batchSize": 0},
                 "readConcern": {"level": "majority"},
             },
@@ -155,7 +155,7 @@ class Follower:
     async def _keep(self, cursor: _Cursor) -> None:
         replaced = self._kept.pop(cursor.position, None)
         self._kept[cursor.position] = cursor
-        oldest = next(iter(self._kept)) if len(self._kept) > MAX_KEPT else None
+        oldest = next(iter(self._kept)) if len(self._kept) > MAX_OPEN_READERS else None
         for unused in (replaced, self._kept.pop(oldest) if oldest else None):
             if unused is not None:
                 await self._close(unused)
@@ -197,7 +197,7 @@ def _seconds(token: str) -> int:
 
 #: No write takes so long from getting its time to being seen.
 OVERLAP_SECONDS = 5
-LOOK_BACK_SECONDS = 1.0
+RECHECK_SECONDS = 1.0
 #: Readers of which is remembered what they were told.
 
 CHANGED = IndexModel(
@@ -215,7 +215,7 @@ class _Reader:
     looked_back_at: float = 0.0
 
 
-class Poller:
+class PollingFeed:
     def __init__(self, db: Database, own_writes: Notifier) -> None:
         self._db = db
         self._own_writes = own_writes
@@ -225,7 +225,7 @@ class Poller:
     async def changes(self, since: str | None, *, limit: int, seconds: float) -> Changes:
         await self._make_indexes()
         found = re.fullmatch(r"t:(\d{1,10})\.(\d{1,10})\.\w+", since or "", re.ASCII)
-        at = Timestamp(int(found[1]), int(found[2])) if found and _fits(found) else None
+        at = Timestamp(int(found[1]), int(found[2])) if found and _is_timestamp(found) else None
         reader = self._kept.pop(since or "", None)
         if reader is None:
             if at is None or at > await self._newest():  # unknown, or of another database
@@ -271,20 +271,20 @@ class Poller:
         # Two readers at the same time were not told the same: each has a position of its own.
         position = f"t:{reader.at.time}.{reader.at.inc}.{uuid4().hex[:12]}"
         self._kept[position] = reader
-        if len(self._kept) > MAX_KEPT:
+        if len(self._kept) > MAX_OPEN_READERS:
             del self._kept[next(iter(self._kept))]
         return position
 
     async def _read(self, reader: _Reader, limit: int | None) -> list[Change]:
         after = reader.at
-        if time.monotonic() - reader.looked_back_at > LOOK_BACK_SECONDS:
+        if time.monotonic() - reader.looked_back_at > RECHECK_SECONDS:
             reader.looked_back_at = time.monotonic()
-            after = _before(reader.at)
+            after = _overlap_start(reader.at)
         fresh = await self._changed(reader, after, limit)
         for key, document in fresh:
             reader.told[key] = document["changed_at"]
             reader.at = max(reader.at, document["changed_at"])
-        oldest = _before(reader.at)
+        oldest = _overlap_start(reader.at)
         reader.told = {key: at for key, at in reader.told.items() if at >= oldest}
         return [_change(name, document) for (name, _), document in fresh]
 
@@ -317,11 +317,11 @@ def _change(name: str, document: Document) -> Change:
     )
 
 
-def _before(at: Timestamp) -> Timestamp:
+def _overlap_start(at: Timestamp) -> Timestamp:
     return Timestamp(max(0, at.time - OVERLAP_SECONDS), 0)
 
 
-def _fits(found: "re.Match[str]") -> bool:
+def _is_timestamp(found: "re.Match[str]") -> bool:
     return all(int(part) < 2**32 for part in found.groups())
 
 
@@ -333,10 +333,10 @@ REOPEN_SECONDS = 2.0
 
 NO_REPLICA_SET = 40573
 #: Out of time, no majority yet, a primary that is just going.
-NOT_NOW = (50, 134, 189, 262, 11602)
+TEMPORARY_ERRORS = (50, 134, 189, 262, 11602)
 
 #: Changes that give a worker something to claim or to cancel. Only their ids are sent.
-NEWS: list[Document] = [
+CLAIMABLE_CHANGES: list[Document] = [
     {
         "$match": {
             "$or": [
@@ -351,7 +351,7 @@ NEWS: list[Document] = [
 ]
 
 
-class Watch(Notifier):
+class WakeUp(Notifier):
     """A change stream brings the news of other processes; it is a hint only: without one (a
     standalone server, a stream that broke) who waits polls."""
 
@@ -365,9 +365,9 @@ class Watch(Notifier):
 
     async def open(self) -> None:
         try:
-            self._stream = await self._jobs.watch(NEWS)
+            self._stream = await self._jobs.watch(CLAIMABLE_CHANGES)
         except OperationFailure as error:
-            self.refused = error.code not in NOT_NOW
+            self.refused = error.code not in TEMPORARY_ERRORS
             if error.code == NO_REPLICA_SET:
                 logger.info("MongoDB is no replica set: new jobs are found by polling")
             else:
@@ -395,7 +395,7 @@ class Watch(Notifier):
             await asyncio.sleep(random.uniform(0.5, 1) * REOPEN_SECONDS)
 
     async def _listen(self) -> None:
-        stream = self._stream or await self._jobs.watch(NEWS)
+        stream = self._stream or await self._jobs.watch(CLAIMABLE_CHANGES)
         async with stream:
             self._stream = stream
             self.notify()  # of what happened before

@@ -58,7 +58,7 @@ def _address_of(url: str) -> str:
 T = TypeVar("T")
 
 
-class Calls:
+class ShieldedCalls:
     """Calls of several steps, which go on to their end though their caller has given up."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def cancellable() -> Iterator[None]:
         raise asyncio.CancelledError
 
 
-NOT_ALLOWED = (13, 18)  # Unauthorized, AuthenticationFailed
+ACCESS_ERRORS = (13, 18)  # Unauthorized, AuthenticationFailed
 DISK_FULL = 14031
 
 
@@ -118,7 +118,7 @@ def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
             text = "it has no primary now"
         case ConnectionFailure():
             text = "it does not answer (does it run, is its address right, may we reach it?)"
-        case OperationFailure(code=code) if code in NOT_ALLOWED:
+        case OperationFailure(code=code) if code in ACCESS_ERRORS:
             text = "it refuses the user or password, or the user may not do this"
         case OperationFailure(code=code) if code == DISK_FULL:
             text = "there is no space left on its disk"
@@ -137,10 +137,10 @@ def _unavailable(error: PyMongoError, address: str) -> StoreUnavailable:
 
 R = TypeVar("R")
 
-MAX_GROUP = 512
+MAX_BATCH = 512
 
 
-class Group(Generic[T, R]):
+class WriteBatcher(Generic[T, R]):
     """While one group is written, the next one gathers: a busy store makes its groups bigger.
 
     A caller that gives up changes nothing: what it asked for is written all the same.
@@ -164,18 +164,18 @@ class Group(Generic[T, R]):
 
     async def _run(self) -> None:
         while self._waiting:
-            group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+            group, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
             answers: Sequence[R | Exception]
             try:
                 answers = await self._write([item for item, _ in group])
             except Exception as error:  # whatever it is, it belongs to those who wait
                 answers = [error] * len(group)
             for (_, future), answer in zip(group, answers, strict=True):
-                _answer(future, answer)
+                _resolve(future, answer)
         self._writing = None
 
 
-def _answer(future: asyncio.Future[R], answer: R | Exception) -> None:
+def _resolve(future: asyncio.Future[R], answer: R | Exception) -> None:
     if future.done():
         return
     if isinstance(answer, Exception):

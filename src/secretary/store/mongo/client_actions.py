@@ -15,34 +15,34 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 from ...core.errors import Conflict, KeyReused, StoreUnavailable
 from ...core.job import QUEUED, Batch, Cancelled, Job, utc_now
 from ..jobs import Added, IdempotencyKey, JobQuery
-from .outbox import first_sign, open_again, withdraw
+from .outbox import first_event, restarted, withdraw
 from .queries import get_batch
-from .queue import Places
+from .queue import Placements
 from .rows import (
     DELETED,
-    ENDED,
+    FINISHED,
     LISTED,
-    PLACE,
+    QUEUE_FIELDS,
     STAGED,
-    UNENDED,
+    UNFINISHED,
     batch_document,
-    drop_values,
+    delete_overflow,
     job_document,
     now_stamp,
-    put_value,
     stamp,
     without_none,
+    write_value,
 )
 from .schema import Database, Document, Documents
-from .stats import drop_old
+from .stats import drop_expired
 from .transitions import (
     Change,
     cancelled,
-    change_found,
-    merged,
+    change_matching,
+    merge_updates,
     pending,
-    places_for,
-    release_held,
+    placements_for,
+    resume_paused,
     settle_batch,
 )
 
@@ -50,7 +50,7 @@ DUPLICATE_KEY = 11000
 CHUNK = 1000
 MAX_TRIES = 5
 #: With more jobs than these their key knows the batch alone, and its jobs are looked up.
-MAX_IDS_KEPT = 100
+MAX_IDS_STORED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +66,22 @@ def _conflict() -> Conflict:
 
 
 async def new_job(db: Database, job: Job, key: Document | None = None) -> NewJob:
-    document = job_document(job, arrival=db.arrivals.next()) | db.touched
-    document |= first_sign(job.webhook)
-    document |= await put_value(db, job.job_id, "parameters", job.parameters)
+    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time
+    document |= first_event(job.webhook)
+    document |= await write_value(db, job.job_id, "parameters", job.parameters)
     return NewJob(job, document | ({"idempotency_key": key} if key else {}))
 
 
 async def add_jobs(db: Database, new: Sequence[NewJob]) -> list[Conflict | None]:
     """Store jobs of different callers in one request; says for each if its id is taken."""
-    places = await _looked_up(db, [item.job for item in new])
-    documents = [item.document | _place(item.job, places) for item in new]
+    placements = await _queue_fields(db, [item.job for item in new])
+    documents = [item.document | _fields_of(item.job, placements) for item in new]
     taken: set[int] = set()
     try:
         await db.durable.jobs.insert_many(documents, ordered=False)
     except BulkWriteError as error:
         taken = duplicates(error)
-        await drop_values(db, [documents[n] for n in taken])
+        await delete_overflow(db, [documents[n] for n in taken])
     return [_conflict() if n in taken else None for n in range(len(new))]
 
 
@@ -93,21 +93,23 @@ def duplicates(error: BulkWriteError) -> set[int]:
     return {one["index"] for one in failed}
 
 
-async def _looked_up(db: Database, jobs: Iterable[Job]) -> Places:
-    places = Places(db)
-    await places.look_up((job.job_type, job.priority, job.user_id) for job in jobs)
-    return places
+async def _queue_fields(db: Database, jobs: Iterable[Job]) -> Placements:
+    placements = Placements(db)
+    await placements.load((job.job_type, job.priority, job.user_id) for job in jobs)
+    return placements
 
 
-def _place(job: Job, places: Places, *, held: bool = False) -> Document:
-    return places.place(job.job_type, job.priority, job.user_id, run_at=job.run_at, held=held)
+def _fields_of(job: Job, placements: Placements, *, paused: bool = False) -> Document:
+    return placements.for_job(
+        job.job_type, job.priority, job.user_id, run_at=job.run_at, paused=paused
+    )
 
 
 async def add_batch(
     db: Database, jobs: Sequence[Job], batch: Batch, *, key: Document | None = None
 ) -> None:
     """The jobs first, as `staged`, which nobody sees; then the batch, and with it they exist."""
-    document = batch_document(batch, arrival=db.arrivals.next()) | db.touched
+    document = batch_document(batch, arrival=db.arrival_numbers.next()) | db.new_change_time
     document |= {"idempotency_key": key} if key else {}
     if not jobs:
         await _insert_batch(db, document | {"open": True})
@@ -116,7 +118,7 @@ async def add_batch(
     token = uuid4().hex
     staged = {"token": token, "at": await server_time(db)}
     try:
-        await _stage(db, jobs, staged, held=not batch.is_active)
+        await _stage(db, jobs, staged, paused=not batch.is_active)
     except (Conflict, PyMongoError):
         with suppress(PyMongoError):  # what cannot be removed now, `tidy` removes
             await unstage(db, batch.batch_id, token)
@@ -152,23 +154,23 @@ async def _insert_batch(db: Database, document: Document) -> None:
         raise _conflict() from error
 
 
-async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, held: bool) -> None:
-    places = await _looked_up(db, jobs)
+async def _stage(db: Database, jobs: Sequence[Job], staged: Document, *, paused: bool) -> None:
+    placements = await _queue_fields(db, jobs)
     for start in range(0, len(jobs), CHUNK):
         new = [await new_job(db, job) for job in jobs[start : start + CHUNK]]
         documents = [
-            {**_untouched(item.document), "status": STAGED}
-            | {"staged": {**staged, "place": _place(item.job, places, held=held)}}
+            {**_without_change_time(item.document), "status": STAGED}
+            | {"staged": {**staged, "place": _fields_of(item.job, placements, paused=paused)}}
             for item in new
         ]
         try:
             await db.durable.jobs.insert_many(documents, ordered=False)
         except BulkWriteError as error:
-            await drop_values(db, [documents[n] for n in duplicates(error)])
+            await delete_overflow(db, [documents[n] for n in duplicates(error)])
             raise _conflict() from error
 
 
-def _untouched(document: Document) -> Document:
+def _without_change_time(document: Document) -> Document:
     """Nobody is to hear of it yet."""
     return {name: value for name, value in document.items() if name != "changed_at"}
 
@@ -179,15 +181,15 @@ def staged_jobs(batch_id: str, token: str) -> Document:
 
 async def publish(db: Database, batch_id: str, token: str) -> int:
     """Make the jobs of a batch that was added known to everybody."""
-    places = {name: f"$staged.place.{name}" for name in PLACE}
+    placements = {name: f"$staged.place.{name}" for name in QUEUE_FIELDS}
     published = await db.durable.jobs.update_many(
         staged_jobs(batch_id, token),
-        [{"$set": {"status": "pending", **places}}, {"$unset": "staged"}],
+        [{"$set": {"status": "pending", **placements}}, {"$unset": "staged"}],
         hint="by_batch",
     )
-    if db.touch:  # an update of the form above cannot do it
+    if db.change_time:  # an update of the form above cannot do it
         untouched = {"batch_id": batch_id, "changed_at": None}
-        await db.durable.jobs.update_many(untouched, db.touch, hint="by_batch")
+        await db.durable.jobs.update_many(untouched, db.change_time, hint="by_batch")
     await db.batches.update_one(
         {"_id": batch_id, "staged.token": token}, {"$unset": {"staged": ""}}
     )
@@ -199,15 +201,15 @@ async def unstage(db: Database, batch_id: str, token: str) -> None:
     left = await db.jobs.find(
         staged_jobs(batch_id, token), {"parameters_in": 1}, hint="by_batch"
     ).to_list()
-    await drop_values(db, left)
+    await delete_overflow(db, left)
     await db.jobs.delete_many(staged_jobs(batch_id, token), hint="by_batch")
 
 
-Store = Callable[[Sequence[Job], Batch | None, Document], Awaitable[None]]
+StoreJobs = Callable[[Sequence[Job], Batch | None, Document], Awaitable[None]]
 
 
 async def add_once(
-    db: Database, jobs: Sequence[Job], batch: Batch | None, key: IdempotencyKey, store: Store
+    db: Database, jobs: Sequence[Job], batch: Batch | None, key: IdempotencyKey, store: StoreJobs
 ) -> Added:
     """Store under an id that is reserved for the key first.
 
@@ -222,7 +224,7 @@ async def add_once(
         return Added(known["job_ids"], known.get("batch_id"), replayed=True)
     if "batch_id" in known:
         return await _stored_by_other(db, known["batch_id"], batch)
-    jobs, batch = _under(known["reserved"], jobs, batch)
+    jobs, batch = _with_reserved_id(known["reserved"], jobs, batch)
     added = Added(
         [job.job_id for job in jobs],
         batch.batch_id if batch else None,
@@ -235,7 +237,7 @@ async def add_once(
             await db.keys.delete_one({"_id": known["_id"], "job_ids": {"$exists": False}})
             raise
         added = await _stored_by_other(db, known["reserved"], batch)
-    ids = added.job_ids if len(added.job_ids) <= MAX_IDS_KEPT else None
+    ids = added.job_ids if len(added.job_ids) <= MAX_IDS_STORED else None
     await db.keys.update_one(
         {"_id": known["_id"], "reserved": known["reserved"]},
         {"$set": without_none(job_ids=ids, batch_id=added.batch_id)},
@@ -264,7 +266,7 @@ async def _reserve(db: Database, key: IdempotencyKey, own_id: str) -> Document:
     raise StoreUnavailable("The idempotency key could not be stored, others keep changing it")
 
 
-def _under(
+def _with_reserved_id(
     reserved: str, jobs: Sequence[Job], batch: Batch | None
 ) -> tuple[Sequence[Job], Batch | None]:
     if batch is None:
@@ -296,13 +298,13 @@ async def _stored_by_other(db: Database, reserved: str, batch: Batch | None) -> 
 #: A process that is alive is done with its part long before.
 UNFINISHED_AFTER = timedelta(minutes=1)
 ABANDONED_AFTER = timedelta(minutes=10)
-TRACED_FOR = timedelta(days=1)
+DELETIONS_RETAINED = timedelta(days=1)
 ORPHANED_AFTER = timedelta(days=1)
 
 MAX_TIDIED = 1000
 
 
-class Caretaker:
+class Housekeeping:
     def __init__(self, db: Database) -> None:
         self._db = db
         #: How far the search for what belongs to no job has come, by collection.
@@ -311,12 +313,12 @@ class Caretaker:
     async def tidy(self) -> None:
         db = self._db
         await db.keys.delete_many({"expires_at": {"$lt": now_stamp()}})
-        await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - TRACED_FOR)}})
+        await db.traces.delete_many({"at": {"$lt": stamp(utc_now() - DELETIONS_RETAINED)}})
         await _publish_added(db)
         await _remove_staged(db)
-        await _remove_deleted(db)
+        await _finish_deletions(db)
         await _settle_open(db)
-        await drop_old(db.activity)
+        await drop_expired(db.activity)
         await self._sweep(db.logs)
         # A job's parameters are written shortly before the job itself.
         await self._sweep(db.contents, {"at": {"$lt": stamp(utc_now() - ORPHANED_AFTER)}})
@@ -372,19 +374,19 @@ async def _remove_staged(db: Database) -> None:
             await unstage(db, group["batch_id"], group["token"])
 
 
-async def _remove_deleted(db: Database) -> None:
+async def _finish_deletions(db: Database) -> None:
     found = db.jobs.find({"status": DELETED}, {"_id": 1}, limit=MAX_TIDIED, hint="by_status")
-    await forget(db, [job["_id"] for job in await found.to_list()])
+    await remove_deleted(db, [job["_id"] for job in await found.to_list()])
 
 
-async def forget(db: Database, job_ids: Sequence[str]) -> None:
+async def remove_deleted(db: Database, job_ids: Sequence[str]) -> None:
     """Remove deleted jobs: what belongs to them first, so that nothing is left without them."""
     if job_ids:
         among = {"$in": list(job_ids)}
         deleted = db.jobs.find({"_id": among, "status": DELETED}, {"batch_id": 1}, hint="_id_")
         batches = set()
         async for job in deleted:
-            await leave_trace(db, job_id=job["_id"], batch_id=job.get("batch_id"))
+            await record_deletion(db, job_id=job["_id"], batch_id=job.get("batch_id"))
             batches.add(job.get("batch_id"))
         if batches := batches - {None}:
             # Else who has counted them before would not count them again.
@@ -394,10 +396,10 @@ async def forget(db: Database, job_ids: Sequence[str]) -> None:
         await db.jobs.delete_many({"_id": among, "status": DELETED}, hint="_id_")
 
 
-async def leave_trace(db: Database, *, job_id: str | None, batch_id: str | None) -> None:
+async def record_deletion(db: Database, *, job_id: str | None, batch_id: str | None) -> None:
     """For those who follow the changes: this is gone."""
     trace = without_none(job_id=job_id, batch_id=batch_id, at=now_stamp())
-    await db.traces.insert_one(trace | db.touched)
+    await db.traces.insert_one(trace | db.new_change_time)
 
 
 async def _settle_open(db: Database) -> None:
@@ -405,14 +407,14 @@ async def _settle_open(db: Database) -> None:
     ids = [batch["_id"] for batch in await found.to_list()]
     for batch_id in ids:
         await settle_batch(db, batch_id)
-    await release_held(db, ids)
+    await resume_paused(db, ids)
 
 
 async def cancel(db: Database, query: JobQuery) -> list[str]:
     async def plan(found: list[Document]) -> list[Change]:
         return [_cancel_one(job) for job in found]
 
-    return await change_found(db, query, plan, among=UNENDED, only={"cancel_requested": None})
+    return await change_matching(db, query, plan, among=UNFINISHED, only={"cancel_requested": None})
 
 
 def _cancel_one(job: Document) -> Change:
@@ -426,15 +428,17 @@ async def restart(db: Database, query: JobQuery) -> list[str]:
     async def plan(found: list[Document]) -> list[Change]:
         batches.update(job["batch_id"] for job in found if "batch_id" in job)
         await _reopen(db, batches)
-        places = await places_for(db, found)
-        return [_restart_one(job, place) for job, place in zip(found, places, strict=True)]
+        placements = await placements_for(db, found)
+        return [
+            _restart_one(job, placement) for job, placement in zip(found, placements, strict=True)
+        ]
 
     batches: set[str] = set()
-    changed = await change_found(db, query, plan, among=ENDED)
+    changed = await change_matching(db, query, plan, among=FINISHED)
     if batches:
         # Again: until their jobs were open, anybody could settle the batches.
         await _reopen(db, batches)
-        await release_held(db, batches)
+        await resume_paused(db, batches)
     return changed
 
 
@@ -443,17 +447,17 @@ async def _reopen(db: Database, batch_ids: Collection[str]) -> None:
         await db.durable.batches.update_many(
             {"_id": {"$in": sorted(batch_ids)}},
             {"$set": {"open": True, "updated_at": now_stamp()}, "$unset": {"completed_at": ""}}
-            | db.touch,
+            | db.change_time,
         )
         await withdraw(db, sorted(batch_ids))
 
 
-def _restart_one(job: Document, place: Document) -> Change:
+def _restart_one(job: Document, placement: Document) -> Change:
     unchanged = {name: job.get(name) for name in ("status", "attempt", "completed_at")}
     change = pending(
         job,
         unchanged,
-        place,
+        placement,
         failures=None,
         crashes=None,
         cancel_requested=None,
@@ -463,7 +467,7 @@ def _restart_one(job: Document, place: Document) -> Change:
         results_in=None,
         resources=None,
     )
-    return replace(change, update=merged(change.update, open_again(job)))
+    return replace(change, update=merge_updates(change.update, restarted(job)))
 
 
 async def archive(db: Database, query: JobQuery, *, archived: bool) -> list[str]:
@@ -472,7 +476,7 @@ async def archive(db: Database, query: JobQuery, *, archived: bool) -> list[str]
     async def plan(found: list[Document]) -> list[Change]:
         return [Change(job["_id"], only, {"$set": {"archived": archived}}) for job in found]
 
-    return await change_found(db, query, plan, among=LISTED, only=only)
+    return await change_matching(db, query, plan, among=LISTED, only=only)
 
 
 async def delete(db: Database, query: JobQuery) -> list[str]:
@@ -482,8 +486,8 @@ async def delete(db: Database, query: JobQuery) -> list[str]:
             for job in found
         ]
 
-    deleted = await change_found(db, query, plan, among=ENDED)
-    await forget(db, deleted)
+    deleted = await change_matching(db, query, plan, among=FINISHED)
+    await remove_deleted(db, deleted)
     return deleted
 
 
@@ -492,19 +496,19 @@ async def change_batch(
 ) -> Batch:
     changes = {"isActive": is_active, "archived": archived, "updated_at": now_stamp()}
     given = {name: value for name, value in changes.items() if value is not None}
-    await db.durable.batches.update_one({"_id": batch_id}, {"$set": given} | db.touch)
+    await db.durable.batches.update_one({"_id": batch_id}, {"$set": given} | db.change_time)
     if is_active:
-        await release_held(db, [batch_id])
+        await resume_paused(db, [batch_id])
     elif is_active is not None:
-        await _hold(db, batch_id)
+        await _pause(db, batch_id)
     if archived is not None:
         await db.durable.jobs.update_many(
-            {"batch_id": batch_id}, {"$set": {"archived": archived}} | db.touch
+            {"batch_id": batch_id}, {"$set": {"archived": archived}} | db.change_time
         )
     return await get_batch(db, batch_id)
 
 
-async def _hold(db: Database, batch_id: str) -> None:
+async def _pause(db: Database, batch_id: str) -> None:
     await db.durable.jobs.update_many(
         {"batch_id": batch_id, "status": "pending"},
         {"$set": {"held": True}, "$unset": {"line": "", "turn": "", "due_at": ""}},
@@ -515,4 +519,4 @@ async def delete_batch(db: Database, batch_id: str) -> None:
     if (await get_batch(db, batch_id)).total_jobs:
         raise Conflict(f"The batch {batch_id} still has jobs")
     await db.durable.batches.delete_one({"_id": batch_id})
-    await leave_trace(db, job_id=None, batch_id=batch_id)
+    await record_deletion(db, job_id=None, batch_id=batch_id)

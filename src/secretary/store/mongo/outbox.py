@@ -18,7 +18,7 @@ from ...core.job import MAX_DELIVERY_ATTEMPTS_KEPT, Delivery, DeliveryAttempt, W
 from ..outbox import DueEvent, EventCapacity, ProgressSchedule, first_schedule, succeeded
 from .rows import (
     HIDDEN,
-    UNENDED,
+    UNFINISHED,
     deliveries_from,
     moment,
     new_delivery,
@@ -26,7 +26,7 @@ from .rows import (
     stamp,
     webhook_from,
 )
-from .schema import MAX_PAST_BYTES, Database, Document, Documents, shortened
+from .schema import MAX_HISTORY_BYTES, Database, Document, Documents, truncate
 
 #: A job or batch that is restarted again and again keeps this many deliveries, the last ones.
 MAX_DELIVERIES_KEPT = 4
@@ -38,16 +38,16 @@ def webhook_of(document: Document) -> Webhook | None:
     return known if isinstance(known, Webhook) else webhook_from(known)
 
 
-def first_sign(webhook: Webhook | None) -> Document:
+def first_event(webhook: Webhook | None) -> Document:
     """The fields of a job that is new, or open again, by which its progress will be told."""
     if webhook is None or not webhook.wants_progress:
         return {}
     pace = first_schedule()
     due = {"endpoint": webhook.endpoint, "final": False, "due_at": stamp(pace.due_at)}
-    return {"outbox": due, "pace": pace_to(pace)}
+    return {"outbox": due, "pace": schedule_to(pace)}
 
 
-def pace_to(pace: ProgressSchedule) -> Document:
+def schedule_to(pace: ProgressSchedule) -> Document:
     return {
         "told_percent": pace.sent_percent,
         "ripe_percent": pace.early_percent,
@@ -56,7 +56,7 @@ def pace_to(pace: ProgressSchedule) -> Document:
     }
 
 
-def pace_from(stored: Document) -> ProgressSchedule:
+def schedule_from(stored: Document) -> ProgressSchedule:
     return ProgressSchedule(
         sent_percent=stored["told_percent"],
         early_percent=stored["ripe_percent"],
@@ -65,7 +65,7 @@ def pace_from(stored: Document) -> ProgressSchedule:
     )
 
 
-def told(document: Document, event: Literal["completed", "error"], at: str) -> Document:
+def final_event(document: Document, event: Literal["completed", "error"], at: str) -> Document:
     """The duty to tell the webhook of a job or batch, as part of the update that ends it."""
     webhook = webhook_of(document)
     if webhook is None:
@@ -74,20 +74,22 @@ def told(document: Document, event: Literal["completed", "error"], at: str) -> D
         return {"$unset": {"outbox": ""}}
     delivery = new_delivery(event, at) | {"next_try_at": at}
     due = {"endpoint": webhook.endpoint, "final": True, "due_at": at}
-    return pushed(delivery) | {"$set": {f"outbox.{name}": value for name, value in due.items()}}
+    return add_delivery(delivery) | {
+        "$set": {f"outbox.{name}": value for name, value in due.items()}
+    }
 
 
-def pushed(delivery: Document) -> Document:
+def add_delivery(delivery: Document) -> Document:
     kept = {"$each": [delivery], "$slice": -MAX_DELIVERIES_KEPT}
     return {"$push": {"deliveries": kept}, "$inc": {"told": 1}}
 
 
-def open_again(document: Document) -> Document:
+def restarted(document: Document) -> Document:
     """What was not yet told of the end of a job is no longer true, as part of its restart."""
     update: Document = {}
     if "told" in document:
         update["$unset"] = {"deliveries.$[].next_try_at": ""}
-    if fields := first_sign(webhook_of(document)):
+    if fields := first_event(webhook_of(document)):
         update["$set"] = fields
     elif "outbox" in document:
         update["$unset"] = update.get("$unset", {}) | {"outbox": ""}
@@ -105,7 +107,7 @@ async def withdraw(db: Database, batch_ids: Sequence[str]) -> None:
 REPORTED = {"outbox": 1, "pace": 1, "progress.percent": 1}
 
 
-async def note_progress(db: Database, before: Document, percent: int) -> None:
+async def advance_progress_event(db: Database, before: Document, percent: int) -> None:
     """A job reported: is that worth an event before its next one is due? `before` has the
     fields `REPORTED` as they were then."""
     due, pace = before.get("outbox"), before.get("pace")
@@ -122,30 +124,30 @@ async def note_progress(db: Database, before: Document, percent: int) -> None:
 Kind = Literal["job", "batch"]
 
 
-async def take(db: Database, wanted: EventCapacity) -> list[DueEvent]:
+async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
     taken: list[DueEvent] = []
     kinds: tuple[tuple[Kind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
     for kind, documents in kinds:
-        busy = Counter(wanted.busy) + Counter(event.endpoint for event in taken)
-        left = replace(wanted, limit=wanted.limit - len(taken), busy=busy)
-        taken += await _take(documents, kind, left)
+        busy = Counter(capacity.busy) + Counter(event.endpoint for event in taken)
+        left = replace(capacity, limit=capacity.limit - len(taken), busy=busy)
+        taken += await _claim_from(documents, kind, left)
     return taken
 
 
-async def _take(documents: Documents, kind: Kind, wanted: EventCapacity) -> list[DueEvent]:
+async def _claim_from(documents: Documents, kind: Kind, capacity: EventCapacity) -> list[DueEvent]:
     now = now_stamp()
-    if wanted.limit <= 0 or await documents.find_one(**any_due(now)) is None:
+    if capacity.limit <= 0 or await documents.find_one(**any_due(now)) is None:
         return []
     known = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
-    endpoints = [endpoint for endpoint in known if wanted.room(endpoint) > 0]
+    endpoints = [endpoint for endpoint in known if capacity.room(endpoint) > 0]
     random.shuffle(endpoints)  # none is always the last to get a place
     found: list[Document] = []
     for endpoint in endpoints:
-        room = min(wanted.room(endpoint), wanted.limit - len(found))
+        room = min(capacity.room(endpoint), capacity.limit - len(found))
         if room > 0:
             found += await documents.find(**due_events(endpoint, now, room)).to_list()
-    until = stamp(utc_now() + wanted.lease)
-    taken = await asyncio.gather(*(_hold(documents, kind, one, until) for one in found))
+    until = stamp(utc_now() + capacity.lease)
+    taken = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in found))
     return [event for event in taken if event is not None]
 
 
@@ -173,13 +175,15 @@ def due_events(endpoint: str, now: str, limit: int) -> Document:
     }
 
 
-async def _hold(documents: Documents, kind: Kind, found: Document, until: str) -> DueEvent | None:
+async def _claim_one(
+    documents: Documents, kind: Kind, found: Document, until: str
+) -> DueEvent | None:
     """Hold what was found, if it has not changed meanwhile."""
     update: Document = {"$set": {"outbox.held_until": until, "outbox.due_at": until}}
-    delivery = _to_tell(found)
-    if delivery is None and found.get("status") in UNENDED:
+    delivery = _current_delivery(found)
+    if delivery is None and found.get("status") in UNFINISHED:
         stored = new_delivery("progress", now_stamp())
-        update |= pushed(stored)
+        update |= add_delivery(stored)
         fields = {"deliveries": [stored], "told": found.get("told", 0) + 1}
         (delivery,) = deliveries_from(fields)
     due = found["outbox"]
@@ -190,29 +194,29 @@ async def _hold(documents: Documents, kind: Kind, found: Document, until: str) -
         "outbox.held_until": due.get("held_until"),
     }
     if delivery is None:
-        await documents.update_one(unchanged, _let_go(due["endpoint"]))
+        await documents.update_one(unchanged, _release(due["endpoint"]))
         return None
-    held = await documents.update_one(unchanged, update)
-    if not held.matched_count:
+    claimed = await documents.update_one(unchanged, update)
+    if not claimed.matched_count:
         return None
     return DueEvent(kind, found["_id"], due["endpoint"], delivery)
 
 
-def _to_tell(document: Document) -> Delivery | None:
+def _current_delivery(document: Document) -> Delivery | None:
     """The end that is to be told, or the entry for the progress of this run if there is one."""
     deliveries = deliveries_from(document)
     for delivery in deliveries:
         if delivery.next_try_at is not None:
             return delivery
-    if document.get("status") in UNENDED and deliveries and deliveries[-1].event == "progress":
+    if document.get("status") in UNFINISHED and deliveries and deliveries[-1].event == "progress":
         return deliveries[-1]
     return None
 
 
-async def hold(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
+async def renew(db: Database, events: Sequence[DueEvent], lease: timedelta) -> None:
     until = stamp(utc_now() + lease)
     for documents in (db.jobs, db.batches):
-        ids = [event.owner_id for event in events if _documents(db, event) is documents]
+        ids = [event.owner_id for event in events if _collection_of(db, event) is documents]
         if ids:
             await documents.update_many(
                 {"_id": {"$in": ids}, "outbox.held_until": {"$gt": ""}},
@@ -220,11 +224,11 @@ async def hold(db: Database, events: Sequence[DueEvent], lease: timedelta) -> No
             )
 
 
-def _documents(db: Database, event: DueEvent) -> Documents:
+def _collection_of(db: Database, event: DueEvent) -> Documents:
     return db.jobs if event.kind == "job" else db.batches
 
 
-async def settle(
+async def record_delivery(
     db: Database, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
 ) -> None:
     delivered = succeeded(tried)
@@ -234,18 +238,18 @@ async def settle(
     changes: Document = {"next_try_at": {"$cond": [waits, again, None]}}
     if delivered:
         changes["delivered_at"] = now_stamp()
-    await _documents(db, event).update_one(
-        {"_id": event.owner_id}, [_with_try(event, tried, changes), *_let_go(event.endpoint)]
+    await _collection_of(db, event).update_one(
+        {"_id": event.owner_id}, [_with_try(event, tried, changes), *_release(event.endpoint)]
     )
 
 
-async def pace(
+async def record_progress(
     db: Database, event: DueEvent, tried: DeliveryAttempt | None, pace: ProgressSchedule | None
 ) -> None:
     stages: list[Document] = [] if tried is None else [_with_try(event, tried, {})]
-    stages.append({"$set": {"pace": pace_to(pace)}} if pace else {"$unset": "pace"})
-    await _documents(db, event).update_one(
-        {"_id": event.owner_id}, [*stages, *_let_go(event.endpoint)]
+    stages.append({"$set": {"pace": schedule_to(pace)}} if pace else {"$unset": "pace"})
+    await _collection_of(db, event).update_one(
+        {"_id": event.owner_id}, [*stages, *_release(event.endpoint)]
     )
 
 
@@ -254,7 +258,7 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Doc
     its tries, earlier deliveries one of them: the document must stay small."""
     stored = tried.model_dump(mode="json", exclude_none=True)
     if tried.error is not None:
-        stored["error"] = shortened(tried.error, MAX_PAST_BYTES)
+        stored["error"] = truncate(tried.error, MAX_HISTORY_BYTES)
     new = {"$literal": stored}
     tries = {"$concatArrays": [{"$ifNull": ["$$this.tries", []]}, [new]]}
     changes = changes | {
@@ -270,7 +274,7 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Doc
     return {"$set": {"deliveries": {"$map": {"input": deliveries, "in": changed}}}}
 
 
-def _let_go(endpoint: str) -> list[Document]:
+def _release(endpoint: str) -> list[Document]:
     """The stages that find out when the next event is due, now that nobody holds this one."""
     waiting = {
         "$filter": {
@@ -278,7 +282,7 @@ def _let_go(endpoint: str) -> list[Document]:
             "cond": {"$gt": ["$$this.next_try_at", None]},
         }
     }
-    is_open = {"$and": [{"$in": ["$status", UNENDED]}, {"$gt": ["$pace.due_at", None]}]}
+    is_open = {"$and": [{"$in": ["$status", UNFINISHED]}, {"$gt": ["$pace.due_at", None]}]}
     is_ripe = {
         "$or": [
             {"$gte": ["$progress.percent", "$pace.ripe_percent"]},
@@ -309,7 +313,7 @@ def _let_go(endpoint: str) -> list[Document]:
     ]
 
 
-async def due_since(db: Database) -> datetime | None:
+async def next_due_at(db: Database) -> datetime | None:
     firsts = [
         await documents.find_one(
             {"outbox.due_at": {"$exists": True}},

@@ -16,32 +16,32 @@ from .rows import (
     LISTED,
     STAGED,
     batch_from,
-    checked_listing,
-    filled,
     job_from,
     logs_of,
     moment,
+    parse_cursor,
     stamp,
+    with_overflow,
 )
-from .schema import Database, Document, Settlement
+from .schema import Database, Document, SettledKey
 
 #: What is older stays, even if the clocks of the machines differ. A primary that cannot reach
 #: the others steps down after seconds.
-YOUNG = timedelta(minutes=2)
+MAJORITY_LAG = timedelta(minutes=2)
 FINALS = frozenset(status.value for status in FINAL_STATUSES)
 
 
-async def committed(
+async def majority_reads(
     db: Database, documents: Sequence[Document], projection: Mapping[str, Any] | None = None
 ) -> list[Document]:
     """The jobs as they are, but without those, and without ends, that only the primary knows.
     Everything else may be of this moment: progress that is lost is told anew."""
-    since = stamp(utc_now() - YOUNG)
+    since = stamp(utc_now() - MAJORITY_LAG)
     young = [document["_id"] for document in documents if _changed_at(document) > since]
     if not young:
         return list(documents)
     query = {"_id": {"$in": young}, "status": {"$in": LISTED}}
-    found = db.committed.jobs.find(query, projection, hint="_id_")
+    found = db.majority_reads.jobs.find(query, projection, hint="_id_")
     known = {document["_id"]: document async for document in found}
     kept: list[Document] = []
     for document in documents:
@@ -58,7 +58,7 @@ def _changed_at(document: Document) -> str:
 
 
 #: Behind every time that starts with the same characters.
-LAST = "~"
+AFTER_ANY_SUFFIX = "~"
 
 WITHOUT_DETAILS = dict.fromkeys(DETAILS, 0)
 
@@ -75,7 +75,7 @@ INDEXES = (
 
 async def get_job(db: Database, job_id: str) -> Job:
     document = await db.jobs.find_one({"_id": job_id, "status": {"$in": LISTED}}, hint="_id_")
-    whole = await filled(db, await committed(db, [document] if document else []))
+    whole = await with_overflow(db, await majority_reads(db, [document] if document else []))
     if not whole:
         raise NotFound(f"There is no job {job_id}")
     logs = await logs_of(db, [job_id]) if "logged" in whole[0] else {job_id: []}
@@ -96,11 +96,13 @@ def without_details(query: JobQuery) -> dict[str, int]:
 
 
 async def listed_jobs(db: Database, query: JobQuery, page: Sequence[Document]) -> list[Job]:
-    page = await committed(db, page, without_details(query))
+    page = await majority_reads(db, page, without_details(query))
     logs: Mapping[str, Any] = {}
     if "logs" in query.include:
         logs = await logs_of(db, [document["_id"] for document in page])
-    return [job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await filled(db, page)]
+    return [
+        job_from(whole, logs=logs.get(whole["_id"], ())) for whole in await with_overflow(db, page)
+    ]
 
 
 async def find_documents(
@@ -151,14 +153,14 @@ def job_filter(query: JobQuery, among: Collection[str] = LISTED) -> Document:
         pattern = re.escape(query.text).replace("\0", r"\x00")  # the server takes none as it is
         name = {"$regex": pattern, "$options": "i"}
         terms["$or"] = [{"_id": query.text}, {"batch_id": query.text}, {"job_name": name}]
-    cursor = checked_listing(query.cursor) if query.cursor is not None else None
-    listed = _listed(query.created_after, query.created_before, cursor)
+    cursor = parse_cursor(query.cursor) if query.cursor is not None else None
+    listed = _listed_range(query.created_after, query.created_before, cursor)
     return terms | ({"listed_at": listed} if listed else {})
 
 
-def _listed(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
+def _listed_range(after: datetime | None, before: datetime | None, cursor: str | None) -> Document:
     ends = [end for end in (before and stamp(before), cursor) if end is not None]
-    lower = {"$gt": stamp(after) + LAST} if after else {}
+    lower = {"$gt": stamp(after) + AFTER_ANY_SUFFIX} if after else {}
     return lower | ({"$lt": min(ends)} if ends else {})
 
 
@@ -166,7 +168,7 @@ async def get_batch(db: Database, batch_id: str) -> Batch:
     document = await db.batches.find_one({"_id": batch_id})
     if document is None:
         raise NotFound(f"There is no batch {batch_id}")
-    (batch,) = await counted(db, [document])
+    (batch,) = await with_counts(db, [document])
     return batch
 
 
@@ -182,28 +184,28 @@ async def find_batches(db: Database, query: BatchQuery) -> Page[Batch]:
     if query.archived is not None:
         terms["archived"] = query.archived
     if query.cursor is not None:
-        terms["listed_at"] = {"$lt": checked_listing(query.cursor)}
+        terms["listed_at"] = {"$lt": parse_cursor(query.cursor)}
     found = await db.batches.find(
         terms, {"deliveries": 0}, sort=[("listed_at", -1)], limit=query.limit + 1, hint=index
     ).to_list()
     page = found[: query.limit]
     cursor = page[-1]["listed_at"] if len(found) > query.limit else None
-    return Page(await counted(db, page), cursor)
+    return Page(await with_counts(db, page), cursor)
 
 
-async def counted(db: Database, batches: Sequence[Document]) -> list[Batch]:
+async def with_counts(db: Database, batches: Sequence[Document]) -> list[Batch]:
     """What has settled is counted once: it changes only in ways that its document tells."""
-    known = {batch["_id"]: db.settled.get(_settlement(batch)) for batch in batches}
+    known = {batch["_id"]: db.settled_counts.get(_settled_key(batch)) for batch in batches}
     counts = await _count(db, [batch for batch in batches if known[batch["_id"]] is None])
     for batch in batches:
-        if (settlement := _settlement(batch)) is not None and batch["_id"] in counts:
-            db.settled.put(settlement, counts[batch["_id"]])
+        if (settlement := _settled_key(batch)) is not None and batch["_id"] in counts:
+            db.settled_counts.put(settlement, counts[batch["_id"]])
     return [
         batch_from(batch, known[batch["_id"]] or counts.get(batch["_id"], {})) for batch in batches
     ]
 
 
-def _settlement(batch: Document) -> Settlement | None:
+def _settled_key(batch: Document) -> SettledKey | None:
     """Tells one end of a batch from another, and what was lost since then."""
     if "completed_at" not in batch or "open" in batch or "staged" in batch:
         return None
@@ -284,7 +286,7 @@ async def find_expired(
 
 
 #: Indexes are compared by how far back so many of their entries go.
-COMPARED = 1_000
+ENTRIES_COMPARED = 1_000
 
 #: What stands in each index beside its order.
 IN_INDEX = {
@@ -302,12 +304,12 @@ async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job
     stretches = TimeBudget(seconds)
     wanted = job_filter(query)
     bounds: Document = wanted.pop("listed_at", {})
-    index = await _best(db, query, wanted, bounds)
+    index = await _best_index(db, query, wanted, bounds)
     found: list[Document] = []
     while True:
-        end = await _end_of_stretch(db, index, wanted, bounds, stretches.step)
+        end = await _end_of_step(db, index, wanted, bounds, stretches.step)
         limit = query.limit + 1 - len(found)
-        found += await _matches(db, query, index, wanted | _searching_listed(bounds, end), limit)
+        found += await _matches(db, query, index, wanted | _listed_within(bounds, end), limit)
         if len(found) > query.limit:
             page = found[: query.limit]
             return Page(await listed_jobs(db, query, page), page[-1]["listed_at"])
@@ -319,24 +321,24 @@ async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job
             return Page(await listed_jobs(db, query, found), end, searched_to=reached)
 
 
-async def _best(db: Database, query: JobQuery, wanted: Document, bounds: Document) -> str:
+async def _best_index(db: Database, query: JobQuery, wanted: Document, bounds: Document) -> str:
     choices = indexes_for(query)
     if len(choices) == 1:
         return choices[0]
     ends = await asyncio.gather(
-        *(_end_of_stretch(db, index, wanted, bounds, COMPARED) for index in choices)
+        *(_end_of_step(db, index, wanted, bounds, ENTRIES_COMPARED) for index in choices)
     )
     return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or "")[1]
 
 
-async def _end_of_stretch(
+async def _end_of_step(
     db: Database, index: str, wanted: Document, bounds: Document, length: int
 ) -> str | None:
     """How far so many entries of the index go; None: to the end of the list."""
     names = {"status", IN_INDEX.get(index)}
     passed = {name: term for name, term in wanted.items() if name in names}
     entry = await db.jobs.find_one(
-        passed | _searching_listed(bounds, None),
+        passed | _listed_within(bounds, None),
         {"_id": 0, "listed_at": 1},
         sort=[("listed_at", -1)],
         skip=length - 1,
@@ -353,7 +355,7 @@ async def _matches(
     ).to_list()
 
 
-def _searching_listed(bounds: Document, end: str | None) -> Document:
+def _listed_within(bounds: Document, end: str | None) -> Document:
     """Down to `end`, which is itself still in the stretch."""
     if end is not None:
         bounds = bounds | {"$gte": end}

@@ -64,19 +64,19 @@ class Database(Collections):
         self.name = database.name
         self.durable = Collections(database, DURABLE)
         #: To read what stays, whatever server is lost.
-        self.committed = Collections(database, DURABLE, "majority")
-        self.arrivals = Arrivals()
-        self.settled = Settled()
+        self.majority_reads = Collections(database, DURABLE, "majority")
+        self.arrival_numbers = ArrivalNumbers()
+        self.settled_counts = SettledCounts()
         #: Parts of every update and every new document that clients can see. Only a server
         #: without change streams needs to note when that was (see poll.py).
-        self.touch: Document = {}
-        self.touched: Document = {}
+        self.change_time: Document = {}
+        self.new_change_time: Document = {}
         #: Told of the jobs that ended.
-        self.count_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
+        self.on_finished: Callable[[Sequence[FinishedJob]], None] = lambda endings: None
 
-    def note_times_of_change(self) -> None:
-        self.touch = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
-        self.touched = {"changed_at": Timestamp(0, 0)}  # the server puts in its time
+    def record_change_times(self) -> None:
+        self.change_time = {"$currentDate": {"changed_at": {"$type": "timestamp"}}}
+        self.new_change_time = {"changed_at": Timestamp(0, 0)}  # the server puts in its time
 
     async def command(self, name: str) -> Document:
         admin = self.jobs.database.client.admin
@@ -84,27 +84,27 @@ class Database(Collections):
 
 
 #: A batch, when it ended, and how often jobs of it were deleted.
-Settlement = tuple[str, str, int]
+SettledKey = tuple[str, str, int]
 
 
-class Settled:
+class SettledCounts:
     """The counters of batches that have ended, by what would change if they did."""
 
     MOST = 10_000
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[Settlement, Mapping[JobStatus, int]] = OrderedDict()
+        self._counts: OrderedDict[SettledKey, Mapping[JobStatus, int]] = OrderedDict()
 
-    def get(self, settlement: Settlement | None) -> Mapping[JobStatus, int] | None:
+    def get(self, settlement: SettledKey | None) -> Mapping[JobStatus, int] | None:
         return self._counts.get(settlement) if settlement is not None else None
 
-    def put(self, settlement: Settlement, counts: Mapping[JobStatus, int]) -> None:
+    def put(self, settlement: SettledKey, counts: Mapping[JobStatus, int]) -> None:
         self._counts[settlement] = dict(counts)
         if len(self._counts) > self.MOST:
             self._counts.popitem(last=False)
 
 
-class Arrivals:
+class ArrivalNumbers:
     """Numbers that grow: strictly within a process, by the clock between processes."""
 
     def __init__(self) -> None:
@@ -206,14 +206,14 @@ async def prepare(db: Database) -> None:
 MAX_MESSAGE_BYTES = 500
 MAX_DETAILS_BYTES = 1_500
 #: The same for attempts and tries that are history.
-MAX_PAST_BYTES = 100
+MAX_HISTORY_BYTES = 100
 
 
 def stored_bytes(value: Any) -> int:
     return len(bson.encode({"": value}))
 
 
-def shortened(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """The text, or as much of it as has so many bytes."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:
@@ -221,7 +221,7 @@ def shortened(text: str, most: int) -> str:
     return data[: most - 3].decode(errors="ignore") + "…"
 
 
-def bounded(details: Any, most: int) -> Any:
+def limit_details(details: Any, most: int) -> Any:
     """The details of an error, or how long they were."""
     if details is None or (size := stored_bytes(details)) <= most:
         return details
@@ -232,6 +232,6 @@ def past_error(stored: Document | None) -> Document | None:
     """What is kept of the error of an attempt that is history."""
     if stored is None:
         return None
-    kept = {"code": stored["code"], "message": shortened(stored["message"], MAX_PAST_BYTES)}
-    details = bounded(stored.get("details"), MAX_PAST_BYTES)
+    kept = {"code": stored["code"], "message": truncate(stored["message"], MAX_HISTORY_BYTES)}
+    details = limit_details(stored.get("details"), MAX_HISTORY_BYTES)
     return kept if details is None else kept | {"details": details}

@@ -21,26 +21,26 @@ from ..transfer import (
     RecordId,
 )
 from .client_actions import duplicates, publish, server_time
-from .outbox import pace_from, pace_to
-from .queries import counted
-from .queue import Places, line_of
+from .outbox import schedule_from, schedule_to
+from .queries import with_counts
+from .queue import Placements, queue_name
 from .rows import (
     LISTED,
     STAGED,
     batch_document,
     chunk_ids,
     error_to,
-    filled,
     job_document,
     job_from,
     log_chunks,
     moment,
     now_stamp,
     numbered_logs,
-    outside_value,
-    plain,
+    split_value,
     stamp,
     stamp_or_none,
+    to_bson,
+    with_overflow,
     without_none,
 )
 from .schema import Database, Document, Documents
@@ -60,18 +60,18 @@ async def records(
         yield await _records_of(db, kind, found)
         return
     if kind == "jobs":
-        await _finish_additions(db)
+        await _publish_added_batches(db)
     hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
     while True:
         found = await collection.find(query, sort=[(order, 1)], limit=GROUP, hint=hint).to_list()
         if not found:
             return
         query[order] = {"$gt": found[-1][order]}
-        for part in await _parts(db, kind, found):
+        for part in await _groups_in_memory(db, kind, found):
             yield await _records_of(db, kind, part)
 
 
-async def _finish_additions(db: Database) -> None:
+async def _publish_added_batches(db: Database) -> None:
     """Batches that were added and whose jobs nobody sees yet: here everybody may do the rest."""
     async for batch in db.batches.find({"staged": {"$exists": True}}, {"staged": 1}, hint="staged"):
         await publish(db, batch["_id"], batch["staged"]["token"])
@@ -88,17 +88,21 @@ def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
             return {"expires_at": {"$gt": now_stamp()}}, db.keys, "_id"
 
 
-async def _parts(db: Database, kind: Kind, documents: Sequence[Document]) -> list[list[Document]]:
+async def _groups_in_memory(
+    db: Database, kind: Kind, documents: Sequence[Document]
+) -> list[list[Document]]:
     """Documents that fit into memory together with what lies outside of them."""
     if kind != "jobs":
         return [list(documents)]
     size = {"size": {"$binarySize": "$data"}}
     outside = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, size)
     sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in outside}
-    return list(_parted(documents, sizes))
+    return list(_group_by_size(documents, sizes))
 
 
-def _parted(documents: Sequence[Document], sizes: dict[str, int]) -> Iterator[list[Document]]:
+def _group_by_size(
+    documents: Sequence[Document], sizes: dict[str, int]
+) -> Iterator[list[Document]]:
     part: list[Document] = []
     size = 0
     for document in documents:
@@ -116,11 +120,11 @@ def _parted(documents: Sequence[Document], sizes: dict[str, int]) -> Iterator[li
 async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
     match kind:
         case "jobs":
-            whole = await filled(db, documents)
+            whole = await with_overflow(db, documents)
             logs = await numbered_logs(db, [one["_id"] for one in whole if "logged" in one])
             return [_job_record(one, logs.get(one["_id"], [])) for one in whole]
         case "batches":
-            batches = await counted(db, documents)
+            batches = await with_counts(db, documents)
             return [
                 BatchRecord(batch=batch, outbox=_outbox_state(document))
                 for batch, document in zip(batches, documents, strict=True)
@@ -145,7 +149,7 @@ def _outbox_state(document: Document) -> OutboxState:
     return OutboxState(
         due_at=moment(due["due_at"]) if due else None,
         final=due["final"] if due else False,
-        schedule=pace_from(pace) if pace else None,
+        schedule=schedule_from(pace) if pace else None,
     )
 
 
@@ -181,8 +185,8 @@ async def _stored_under(db: Database, key: Document) -> Document | None:
 
 #: Marks the place of a job whose parts are being written. Nobody sees it, and `tidy` removes it
 #: if it is left, as that of a batch which never came to be.
-COPY = "_copy"
-MARKED = {"status": STAGED, "staged.token": COPY}
+IMPORT_TOKEN = "_copy"
+PLACEHOLDER = {"status": STAGED, "staged.token": IMPORT_TOKEN}
 
 
 async def import_records(db: Database, records: Sequence[Record]) -> set[RecordId]:
@@ -191,43 +195,43 @@ async def import_records(db: Database, records: Sequence[Record]) -> set[RecordI
     keys = [record for record in records if isinstance(record, KeyRecord)]
     new: set[RecordId] = set()
     if jobs:
-        new |= await _take_jobs(db, jobs)
+        new |= await _import_jobs(db, jobs)
     if batches:
-        new |= await _take_batches(db, batches)
+        new |= await _import_batches(db, batches)
     if keys:
-        new |= await _take_keys(db, keys)
+        new |= await _import_keys(db, keys)
     return new
 
 
-async def _take_jobs(db: Database, records: Sequence[JobRecord]) -> set[RecordId]:
+async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[RecordId]:
     """The places first, then what lies outside the documents, the documents last: with them the
     jobs exist. What is written again after an interruption has the same ids and is no second
     time there."""
     ids = [record.record_id for record in records]
-    known = db.jobs.find({"_id": {"$in": ids}, "$nor": [MARKED]}, {"_id": 1}, hint="_id_")
+    known = db.jobs.find({"_id": {"$in": ids}, "$nor": [PLACEHOLDER]}, {"_id": 1}, hint="_id_")
     taken = {job["_id"] async for job in known}
     missing = [record for record in records if record.record_id not in taken]
     if not missing:
         return set()
-    staged = {"token": COPY, "at": await server_time(db)}
+    staged = {"token": IMPORT_TOKEN, "at": await server_time(db)}
     marks = [
-        {"_id": record.record_id, "status": STAGED, "batch_id": COPY, "staged": staged}
+        {"_id": record.record_id, "status": STAGED, "batch_id": IMPORT_TOKEN, "staged": staged}
         for record in missing
     ]
-    await _put(db.jobs, marks, only=MARKED)
-    places = await _places(db, missing)
+    await _replace(db.jobs, marks, only=PLACEHOLDER)
+    placements = await _queue_fields(db, missing)
     documents = []
     parts: list[Document] = []
-    for record, place in zip(missing, places, strict=True):
+    for record, placement in zip(missing, placements, strict=True):
         values, chunks = _values(record.job)
         parts += chunks
-        documents.append(_job_document(db, record) | place | values)
-    await _put(db.durable.contents, parts)
-    await _put(db.durable.logs, [chunk for record in missing for chunk in _log_chunks(record)])
-    return await _put(db.durable.jobs, documents, only=MARKED)
+        documents.append(_job_document(db, record) | placement | values)
+    await _replace(db.durable.contents, parts)
+    await _replace(db.durable.logs, [chunk for record in missing for chunk in _log_chunks(record)])
+    return await _replace(db.durable.jobs, documents, only=PLACEHOLDER)
 
 
-async def _put(
+async def _replace(
     collection: Documents, documents: Sequence[Document], *, only: Document | None = None
 ) -> set[RecordId]:
     """Write these, in place of what is there; with `only` where that fits or nothing is there.
@@ -253,7 +257,7 @@ def _values(job: Job) -> tuple[Document, list[Document]]:
     fields: Document = {}
     chunks: list[Document] = []
     for name, value in (("parameters", job.parameters), ("results", job.results)):
-        held, outside = outside_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
+        held, outside = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
         fields |= held
         chunks += outside
     return fields, chunks
@@ -265,29 +269,29 @@ def _log_chunks(record: JobRecord) -> list[Document]:
     return [chunk | {"_id": f"{job_id}/{chunk['first']}"} for chunk in chunks]
 
 
-async def _places(db: Database, records: Sequence[JobRecord]) -> list[Document]:
-    places = Places(db)
-    unplaced = [record.job for record in records if _is_unplaced(record)]
-    await places.look_up((job.job_type, job.priority, job.user_id) for job in unplaced)
-    return [_place(record, places) for record in records]
+async def _queue_fields(db: Database, records: Sequence[JobRecord]) -> list[Document]:
+    placements = Placements(db)
+    unplaced = [record.job for record in records if _needs_position(record)]
+    await placements.load((job.job_type, job.priority, job.user_id) for job in unplaced)
+    return [_fields_of(record, placements) for record in records]
 
 
-def _is_unplaced(record: JobRecord) -> bool:
+def _needs_position(record: JobRecord) -> bool:
     waits = record.paused or record.job.run_at is not None
     return record.job.status is JobStatus.PENDING and record.position is None and not waits
 
 
-def _place(record: JobRecord, places: Places) -> Document:
+def _fields_of(record: JobRecord, placements: Placements) -> Document:
     job = record.job
     if job.status is not JobStatus.PENDING:
         return {}
     if record.paused:
         return {"held": True}
     if record.position is not None:
-        return {"line": line_of(job.job_type, job.priority), "turn": record.position}
+        return {"line": queue_name(job.job_type, job.priority), "turn": record.position}
     if job.run_at is not None:
         return {"due_at": stamp(job.run_at)}
-    return places.place(job.job_type, job.priority, job.user_id)
+    return placements.for_job(job.job_type, job.priority, job.user_id)
 
 
 def _job_document(db: Database, record: JobRecord) -> Document:
@@ -304,10 +308,10 @@ def _job_document(db: Database, record: JobRecord) -> Document:
         processing_started_at=stamp_or_none(job.processing_started_at),
         completed_at=stamp_or_none(job.completed_at),
         attempts=[_attempt(one) for one in job.past_attempts] or None,
-        resources=plain(job.resources) if job.resources else None,
+        resources=to_bson(job.resources) if job.resources else None,
         logged=logged or None,
     )
-    document = job_document(job, arrival=db.arrivals.next()) | db.touched | told
+    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time | told
     return document | _deliveries(job, record.outbox)
 
 
@@ -321,16 +325,16 @@ def _attempt(attempt: Attempt) -> Document:
     )
 
 
-def _deliveries(owner: Job | Batch, telling: OutboxState) -> Document:
+def _deliveries(owner: Job | Batch, state: OutboxState) -> Document:
     fields: Document = {}
     if owner.deliveries:
         fields["deliveries"] = [_delivery(one) for one in owner.deliveries]
         fields["told"] = owner.deliveries[-1].n
-    if owner.webhook is not None and telling.due_at is not None:
-        due = {"final": telling.final, "due_at": stamp(telling.due_at)}
+    if owner.webhook is not None and state.due_at is not None:
+        due = {"final": state.final, "due_at": stamp(state.due_at)}
         fields["outbox"] = {"endpoint": owner.webhook.endpoint, **due}
-    if telling.schedule is not None:
-        fields["pace"] = pace_to(telling.schedule)
+    if state.schedule is not None:
+        fields["pace"] = schedule_to(state.schedule)
     return fields
 
 
@@ -348,7 +352,7 @@ def _delivery(delivery: Delivery) -> Document:
     )
 
 
-async def _take_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:
+async def _import_batches(db: Database, records: Sequence[BatchRecord]) -> set[RecordId]:
     new = await _insert(db.durable.batches, [_batch_document(db, record) for record in records])
     for record in records:
         if record.record_id in new and record.batch.completed_at is None:
@@ -363,11 +367,11 @@ def _batch_document(db: Database, record: BatchRecord) -> Document:
         completed_at=stamp_or_none(batch.completed_at),
         open=batch.completed_at is None or None,
     )
-    document = batch_document(batch, arrival=db.arrivals.next()) | db.touched | ends
+    document = batch_document(batch, arrival=db.arrival_numbers.next()) | db.new_change_time | ends
     return document | _deliveries(batch, record.outbox)
 
 
-async def _take_keys(db: Database, records: Sequence[KeyRecord]) -> set[RecordId]:
+async def _import_keys(db: Database, records: Sequence[KeyRecord]) -> set[RecordId]:
     documents = [
         without_none(
             _id={"scope": record.scope, "key": record.key},

@@ -24,7 +24,7 @@ NEXT_REVISION = (
 )
 
 #: So many traces are kept; a reader that comes later than that does not hear of those changes.
-MAX_TRACES = 10_000
+MAX_RECORDED_CHANGES = 10_000
 
 # Not as one comparison of pairs: SQLite would seek by the first part only and walk the rest.
 CHANGES = (
@@ -38,7 +38,7 @@ CHANGES = (
 )
 
 
-def leave_trace(
+def record_change(
     db: apsw.Connection, *, job_id: str | None, batch_id: str | None, above: int = 0
 ) -> None:
     """Note a change that no row of `jobs` tells of. `above` is the revision that went with a
@@ -49,43 +49,43 @@ def leave_trace(
     )
 
 
-def drop_old_traces(db: apsw.Connection) -> None:
+def prune_recorded_changes(db: apsw.Connection) -> None:
     """The newest one always stays: it may hold the highest revision."""
     db.execute(
         "DELETE FROM traces WHERE revision <="
         " (SELECT revision FROM traces ORDER BY revision DESC LIMIT 1 OFFSET ?)",
-        (MAX_TRACES,),
+        (MAX_RECORDED_CHANGES,),
     )
 
 
 def changes(db: apsw.Connection, since: str | None, *, limit: int) -> Changes:
-    place = _place(since) if since is not None else None
+    place = _parse_position(since) if since is not None else None
     with db:  # one view for both questions
         newest: int = db.execute(f"SELECT {NEXT_REVISION}").get - 1
         if place is None or place[0] > newest:  # unknown, or of another database
-            return Changes([], _position(newest, _END), gap=since is not None)
+            return Changes([], _position(newest, _END_OF_REVISION), gap=since is not None)
         rows: list[Any] = db.execute(CHANGES, (*place, limit)).fetchall()
     items = [Change(job_id, batch_id) for _, _, job_id, batch_id in rows]
     if len(rows) < limit:
-        return Changes(items, _position(newest, _END))
+        return Changes(items, _position(newest, _END_OF_REVISION))
     return Changes(items, _position(rows[-1][0], rows[-1][1]))
 
 
 #: Behind every row of a revision.
-_END = 2**62
+_END_OF_REVISION = 2**62
 
 
 def _position(revision: int, seq: int) -> str:
-    return f"{revision}" if seq == _END else f"{revision}.{seq}"
+    return f"{revision}" if seq == _END_OF_REVISION else f"{revision}.{seq}"
 
 
-def _place(position: str) -> tuple[int, int] | None:
+def _parse_position(position: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(\d{1,18})(?:\.(\d{1,18}))?", position, re.ASCII)
-    return (int(found[1]), int(found[2] or _END)) if found else None
+    return (int(found[1]), int(found[2] or _END_OF_REVISION)) if found else None
 
 
 #: A directory that changed this recently may change again without a new time of change.
-SETTLED_SECONDS = 0.1
+MTIME_RESOLUTION_SECONDS = 0.1
 
 
 class WakeUp(Notifier):
@@ -141,7 +141,7 @@ class WakeUp(Notifier):
                 for entry in os.scandir(self._directory)
                 if entry.name != self._name
             ]
-            settled = time.time_ns() - changed_at > SETTLED_SECONDS * 1e9
+            settled = time.time_ns() - changed_at > MTIME_RESOLUTION_SECONDS * 1e9
             self._others_at = changed_at if settled else 0
         for address in self._others:
             self._poke(address)

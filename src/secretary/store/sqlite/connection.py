@@ -126,7 +126,7 @@ FAST_SYNC = 0.001
 CHECKPOINT_PAGES = 4000
 
 #: What is no call's fault, and ends them all.
-TROUBLE = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
+FATAL_ERRORS = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError, apsw.BusyError)
 
 Work = Callable[[apsw.Connection], Any]
 #: Does the work of many calls of one kind with few statements.
@@ -214,13 +214,13 @@ class Writer:
             self._in_thread(self._all_of, group)
             return
         try:
-            self._execute(group, _unguarded)
+            self._execute(group, _directly)
             if self._synchronous == "NORMAL" or self._sync_seconds < FAST_SYNC:
                 self._commit(group)
                 self._answer(group)
             else:
                 self._in_thread(self._commit, group)
-        except TROUBLE as error:
+        except FATAL_ERRORS as error:
             self._refuse(group, error)
             self._answer(group)
         except Exception:  # it happens seldom: once more, and what fails is undone alone
@@ -252,7 +252,7 @@ class Writer:
         try:
             self._set_synchronous("FULL" if any(call.durable for call in group) else "NORMAL")
             self._db.execute("BEGIN IMMEDIATE")
-            self._execute(group, _undone_if_it_fails)
+            self._execute(group, _in_savepoint)
             self._commit(group)
         finally:
             self._may_wait = False
@@ -325,15 +325,15 @@ class Writer:
 Guard = Callable[[apsw.Connection, Work], Any]
 
 
-def _unguarded(db: apsw.Connection, work: Work) -> Any:
+def _directly(db: apsw.Connection, work: Work) -> Any:
     return work(db)
 
 
-def _undone_if_it_fails(db: apsw.Connection, work: Work) -> Any:
+def _in_savepoint(db: apsw.Connection, work: Work) -> Any:
     db.execute("SAVEPOINT one")
     try:
         answer = work(db)
-    except TROUBLE:
+    except FATAL_ERRORS:
         raise
     except Exception as error:
         db.execute("ROLLBACK TO one")

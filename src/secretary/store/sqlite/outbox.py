@@ -49,9 +49,9 @@ def insert(
     kind: Literal["job", "batch"],
     owner_id: str,
     webhook: Webhook,
-    telling: OutboxState,
+    state: OutboxState,
 ) -> None:
-    pace = telling.schedule
+    pace = state.schedule
     db.execute(
         "INSERT INTO outbox (owner_id, kind, endpoint, due_at, final, told_percent, ripe_percent,"
         " ripe_at, paced_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -59,8 +59,8 @@ def insert(
             owner_id,
             kind,
             webhook.endpoint,
-            microseconds_or_none(telling.due_at),
-            telling.final,
+            microseconds_or_none(state.due_at),
+            state.final,
             pace.sent_percent if pace else 0,
             pace.early_percent if pace else None,
             microseconds(pace.early_at) if pace else None,
@@ -69,17 +69,17 @@ def insert(
     )
 
 
-def begin_again(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
+def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
     """A job that ended is open again."""
     withdraw(db, job_id)
     if webhook.wants_progress:
         first = first_schedule()
-        set_pace(db, job_id, first)
+        set_schedule(db, job_id, first)
         due_at = microseconds(first.due_at)
         db.execute("UPDATE outbox SET due_at = ? WHERE owner_id = ?", (due_at, job_id))
 
 
-def set_pace(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
+def set_schedule(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> None:
     db.execute(
         "UPDATE outbox SET told_percent = ?, ripe_percent = ?, ripe_at = ?, paced_at = ?"
         " WHERE owner_id = ?",
@@ -102,16 +102,16 @@ def withdraw(db: apsw.Connection, owner_id: str) -> None:
     db.execute("UPDATE outbox SET due_at = NULL, final = 0 WHERE owner_id = ?", (owner_id,))
 
 
-def note_end(
+def add_final_event(
     db: apsw.Connection, owner_id: str, webhook: Webhook, event: FinalEvent, at: int
 ) -> None:
     """The duty to tell that a job or batch ended; then there is no progress to tell of."""
-    wanted = webhook.wants(event)
-    if wanted:
+    capacity = webhook.wants(event)
+    if capacity:
         insert_delivery(db, owner_id, event, at, next_try_at=at)
     db.execute(
         "UPDATE outbox SET due_at = ?, final = ? WHERE owner_id = ?",
-        (at if wanted else None, wanted, owner_id),
+        (at if capacity else None, capacity, owner_id),
     )
 
 
@@ -125,7 +125,7 @@ def insert_delivery(
     )
 
 
-def note_progress(db: apsw.Connection, job: Job) -> None:
+def advance_progress_event(db: apsw.Connection, job: Job) -> None:
     """The job has reported: is that worth an event before its next one is due?"""
     db.execute(
         "UPDATE outbox SET due_at = ripe_at FROM jobs WHERE outbox.owner_id = ?"
@@ -135,21 +135,21 @@ def note_progress(db: apsw.Connection, job: Job) -> None:
     )
 
 
-def forget(db: apsw.Connection, owner_id: str) -> None:
+def delete(db: apsw.Connection, owner_id: str) -> None:
     db.execute("DELETE FROM deliveries WHERE owner_id = ?", (owner_id,))
     db.execute("DELETE FROM outbox WHERE owner_id = ?", (owner_id,))
 
 
-def choose(db: apsw.Connection, wanted: EventCapacity) -> list[str]:
+def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
     """Owners of events that are due. A look only: nothing is held yet."""
     now = microseconds(utc_now())
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
     chosen: list[str] = []
-    endpoints = [endpoint for endpoint in _endpoints(db) if wanted.room(endpoint) > 0]
+    endpoints = [endpoint for endpoint in _endpoints(db) if capacity.room(endpoint) > 0]
     random.shuffle(endpoints)  # none is always the last to get a place
     for endpoint in endpoints:
-        room = min(wanted.room(endpoint), wanted.limit - len(chosen))
+        room = min(capacity.room(endpoint), capacity.limit - len(chosen))
         for final in (1, 0):
             rows = db.execute(DUE, (endpoint, final, now, now, max(room, 0)))
             found = [owner_id for (owner_id,) in rows]
@@ -179,10 +179,10 @@ def _endpoints(db: apsw.Connection) -> Iterator[str]:
         yield endpoint
 
 
-def take(db: apsw.Connection, owner_ids: list[str], wanted: EventCapacity) -> list[DueEvent]:
+def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) -> list[DueEvent]:
     """Hold what is still due of these."""
     now = utc_now()
-    until = microseconds(now + wanted.lease)
+    until = microseconds(now + capacity.lease)
     taken: list[DueEvent] = []
     for owner_id in owner_ids:
         row: Any = db.execute(
@@ -192,19 +192,19 @@ def take(db: apsw.Connection, owner_ids: list[str], wanted: EventCapacity) -> li
         ).fetchone()
         if row is None:
             continue
-        delivery = _delivery_to_tell(db, owner_id)
+        delivery = _current_delivery(db, owner_id)
         if delivery is None:
-            _let_go(db, owner_id)
+            _release(db, owner_id)
         else:
             taken.append(DueEvent(row[0], owner_id, row[1], delivery))
     return taken
 
 
-def due_since(db: apsw.Connection) -> datetime | None:
+def next_due_at(db: apsw.Connection) -> datetime | None:
     return moment_or_none(db.execute("SELECT min(due_at) FROM outbox").get)
 
 
-def hold(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
+def renew(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
     until = microseconds(utc_now() + lease)
     db.execute(
         "UPDATE outbox SET held_until = ?, due_at = ? WHERE held_until IS NOT NULL"
@@ -213,7 +213,7 @@ def hold(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
     )
 
 
-def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
+def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
     """The end that is to be told, or the entry for the progress of this run."""
     row = db.execute(
         f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
@@ -222,7 +222,7 @@ def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
     ).fetchone()
     if row is not None:
         return delivery_from(row)
-    if not _is_open(db, owner_id):
+    if not _is_unfinished(db, owner_id):
         return None
     last = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? ORDER BY n DESC LIMIT 1"
     row = db.execute(last, (owner_id,)).fetchone()
@@ -233,12 +233,12 @@ def _delivery_to_tell(db: apsw.Connection, owner_id: str) -> Delivery | None:
     return delivery_from(row)
 
 
-def _is_open(db: apsw.Connection, owner_id: str) -> bool:
+def _is_unfinished(db: apsw.Connection, owner_id: str) -> bool:
     status = db.execute("SELECT status FROM jobs WHERE job_id = ?", (owner_id,)).get
     return status in ("pending", "processing")
 
 
-def settle(
+def record_delivery(
     db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt, next_try_at: datetime | None
 ) -> None:
     delivered = succeeded(tried)
@@ -249,26 +249,26 @@ def settle(
         " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
         (microseconds(utc_now()) if delivered else None, again, event.delivery.delivery_id),
     )
-    _keep_try(db, event, tried)
-    _let_go(db, event.owner_id)
+    _record_attempt(db, event, tried)
+    _release(db, event.owner_id)
 
 
-def pace(
+def record_progress(
     db: apsw.Connection,
     event: DueEvent,
     tried: DeliveryAttempt | None,
     pace: ProgressSchedule | None,
 ) -> None:
     if tried is not None:
-        _keep_try(db, event, tried)
+        _record_attempt(db, event, tried)
     if pace is None:
         db.execute("UPDATE outbox SET paced_at = NULL WHERE owner_id = ?", (event.owner_id,))
     else:
-        set_pace(db, event.owner_id, pace)
-    _let_go(db, event.owner_id)
+        set_schedule(db, event.owner_id, pace)
+    _release(db, event.owner_id)
 
 
-def _keep_try(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
+def _record_attempt(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> None:
     delivery_id = event.delivery.delivery_id
     stored: str | None = db.execute(
         "SELECT tries FROM deliveries WHERE delivery_id = ?", (delivery_id,)
@@ -280,7 +280,7 @@ def _keep_try(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt) -> N
     )
 
 
-def _let_go(db: apsw.Connection, owner_id: str) -> None:
+def _release(db: apsw.Connection, owner_id: str) -> None:
     """Find out when the next event is due, now that nobody holds this one."""
     again: int | None = db.execute(
         "SELECT next_try_at FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
@@ -318,7 +318,7 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     if row is None:
         raise NotFound(f"{owner_id} has no delivery {n}")
     delivery = delivery_from(row)
-    ended_at = _ended_at(db, owner_id)
+    ended_at = _finished_at(db, owner_id)
     if delivery.event == "progress" or ended_at is None or delivery.created_at < ended_at:
         raise Conflict(f"The delivery {n} of {owner_id} tells of a state that is gone")
     now = microseconds(utc_now())
@@ -333,7 +333,7 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     return delivery_from(row)
 
 
-def _ended_at(db: apsw.Connection, owner_id: str) -> datetime | None:
+def _finished_at(db: apsw.Connection, owner_id: str) -> datetime | None:
     ended_at: int | None = db.execute(
         "SELECT completed_at FROM jobs WHERE job_id = ?"
         " UNION ALL SELECT completed_at FROM batches WHERE batch_id = ?",

@@ -45,7 +45,7 @@ def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
         more = len(found) > query.limit
         page = found[: query.limit]
         jobs = [listed_job(db, seq, query.include) for seq, _ in page]
-    return Page(jobs, cursor_at(page[-1][1], page[-1][0]) if more else None)
+    return Page(jobs, make_cursor(page[-1][1], page[-1][0]) if more else None)
 
 
 def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
@@ -75,8 +75,8 @@ def find_sql(
     """
     walks: list[str] = []
     bindings: list[Any] = []
-    for source, table, ground in _grounds(query.visible_to):
-        terms = [*terms_of(query), *_times(query, table), *only]
+    for source, table, ground in _access_paths(query.visible_to):
+        terms = [*terms_of(query), *_time_terms(query, table), *only]
         for status in sorted(query.status) if query.status else [None]:
             parts = [*terms, *ground]
             if status is not None:
@@ -94,7 +94,7 @@ def find_sql(
     return merged, (*bindings, limit)
 
 
-def _grounds(user: str | None) -> list[tuple[str, str, list[Term]]]:
+def _access_paths(user: str | None) -> list[tuple[str, str, list[Term]]]:
     """Where to look, which table gives the order, and what must hold."""
     if user is None:
         return [("jobs", "jobs", [])]
@@ -129,16 +129,16 @@ def terms_of(query: JobQuery) -> list[Term]:
     return terms
 
 
-def _times(query: JobQuery, table: str) -> list[Term]:
-    return times_of(
+def _time_terms(query: JobQuery, table: str) -> list[Term]:
+    return time_terms(
         table,
         after=microseconds_or_none(query.created_after),
         before=microseconds_or_none(query.created_before),
-        behind=place_of(query.cursor) if query.cursor is not None else None,
+        behind=parse_cursor(query.cursor) if query.cursor is not None else None,
     )
 
 
-def times_of(
+def time_terms(
     table: str, *, after: int | None, before: int | None, behind: tuple[int, int] | None
 ) -> list[Term]:
     terms: list[Term] = []
@@ -151,11 +151,11 @@ def times_of(
     return terms
 
 
-def cursor_at(created_at: int, seq: int) -> str:
+def make_cursor(created_at: int, seq: int) -> str:
     return f"{created_at}.{seq}"
 
 
-def place_of(cursor: str) -> tuple[int, int]:
+def parse_cursor(cursor: str) -> tuple[int, int]:
     """Where a page ended. ValueError if no list gave out this cursor."""
     if not re.fullmatch(r"-?\d{1,18}\.\d{1,18}", cursor):
         raise ValueError(cursor)
@@ -182,14 +182,14 @@ def find_batches(db: apsw.Connection, query: BatchQuery) -> Page[Batch]:
         mine = "(readers IS NULL OR EXISTS (SELECT 1 FROM json_each(readers) WHERE value = ?))"
         terms.append((mine, (query.visible_to,)))
     if query.cursor is not None:
-        terms.append(("(created_at, seq) < (?, ?)", place_of(query.cursor)))
+        terms.append(("(created_at, seq) < (?, ?)", parse_cursor(query.cursor)))
     rows: list[Any] = db.execute(
         f"SELECT {BATCH_COLUMNS}, seq FROM batches WHERE {' AND '.join(t for t, _ in terms)}"
         " ORDER BY created_at DESC, seq DESC LIMIT ?",
         (*(value for _, values in terms for value in values), query.limit + 1),
     ).fetchall()
     page = rows[: query.limit]
-    cursor = cursor_at(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
+    cursor = make_cursor(page[-1][12], page[-1][-1]) if len(rows) > query.limit else None
     return Page([batch_from(row[:-1]) for row in page], cursor)
 
 
@@ -209,13 +209,13 @@ def count_jobs(db: apsw.Connection) -> dict[str, dict[JobStatus, int]]:
 
 
 #: Indexes are compared by how far back so many of their entries go.
-COMPARED = 2_000
+ENTRIES_COMPARED = 2_000
 
 Position = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class IndexScan:
     """Down one index: which jobs it passes, and which of them are wanted."""
 
     table: str
@@ -227,29 +227,29 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     rows: list[Position]
     #: Where time was up; None: it was not.
     reached: Position | None = None
 
 
-def search(db: apsw.Connection, query: JobQuery, *, limit: int, seconds: float) -> Found:
+def search(db: apsw.Connection, query: JobQuery, *, limit: int, seconds: float) -> SearchResult:
     """(created_at, seq) of up to `limit` jobs, newest first."""
     stretches = TimeBudget(seconds)
-    times = _searching_times(query)
-    at = place_of(query.cursor) if query.cursor is not None else None
-    walks = _best(db, query, times, at)
+    times = _time_range(query)
+    at = parse_cursor(query.cursor) if query.cursor is not None else None
+    walks = _best_scans(db, query, times, at)
     found: list[Position] = []
     while True:
-        end = _end_of_stretch(db, walks, times, at, stretches.step)
+        end = _end_of_step(db, walks, times, at, stretches.step)
         found += _matches(db, walks, times, at, end, limit - len(found))
         if len(found) == limit:
-            return Found(found)
+            return SearchResult(found)
         if end is None:
-            return Found(found)
+            return SearchResult(found)
         at = end
         if not stretches.next_step():
-            return Found(found, end)
+            return SearchResult(found, end)
 
 
 def search_jobs(db: apsw.Connection, query: JobQuery, seconds: float) -> Page[Job]:
@@ -260,20 +260,20 @@ def search_jobs(db: apsw.Connection, query: JobQuery, seconds: float) -> Page[Jo
         page = found.rows[: query.limit]
         jobs = [listed_job(db, seq, query.include) for _, seq in page]
     if full:
-        return Page(jobs, cursor_at(*page[-1]))
+        return Page(jobs, make_cursor(*page[-1]))
     if found.reached is None:
         return Page(jobs)
     searched_to = moment(found.reached[0]) if len(jobs) < query.limit else None
-    return Page(jobs, cursor_at(*found.reached), searched_to)
+    return Page(jobs, make_cursor(*found.reached), searched_to)
 
 
-def _best(
+def _best_scans(
     db: apsw.Connection, query: JobQuery, times: Sequence[Any], at: Position | None
-) -> list[Walk]:
-    choices = [_walks(query, index, passed) for index, passed in _indexes(query)]
+) -> list[IndexScan]:
+    choices = [_scans(query, index, passed) for index, passed in _indexes(query)]
     if len(choices) == 1:
         return choices[0]
-    ends = [_end_of_stretch(db, walks, times, at, COMPARED) for walks in choices]
+    ends = [_end_of_step(db, walks, times, at, ENTRIES_COMPARED) for walks in choices]
     return min(zip(ends, choices, strict=True), key=lambda pair: pair[0] or (0, 0))[1]
 
 
@@ -298,7 +298,7 @@ def _indexes(query: JobQuery) -> list[tuple[str, list[Term]]]:
     return found or [("jobs_newest", [("1", ())])]
 
 
-def _walks(query: JobQuery, index: str, passed: list[Term]) -> list[Walk]:
+def _scans(query: JobQuery, index: str, passed: list[Term]) -> list[IndexScan]:
     wanted = terms_of(query)
     if query.status:
         among = ", ".join("?" * len(query.status))
@@ -306,23 +306,23 @@ def _walks(query: JobQuery, index: str, passed: list[Term]) -> list[Walk]:
         wanted.append((f"jobs.status IN ({among})", statuses))
     jobs = f"jobs INDEXED BY {index}"
     if query.visible_to is None:
-        return [Walk("jobs", jobs, jobs, (one,), tuple(wanted)) for one in passed]
+        return [IndexScan("jobs", jobs, jobs, (one,), tuple(wanted)) for one in passed]
     user = query.visible_to
     own: list[Term] = [("jobs.user_id IS NULL", ()), ("jobs.user_id = ?", (user,))]
     if index == "jobs_by_user":
         # Both are walks down this index; an owner that is asked for is one more wish.
-        mine = [Walk("jobs", jobs, jobs, (one,), tuple(wanted)) for one in own]
+        mine = [IndexScan("jobs", jobs, jobs, (one,), tuple(wanted)) for one in own]
     else:
         either: Term = ("(jobs.user_id IS NULL OR jobs.user_id = ?)", (user,))
-        mine = [Walk("jobs", jobs, jobs, (one,), (*wanted, either)) for one in passed]
+        mine = [IndexScan("jobs", jobs, jobs, (one,), (*wanted, either)) for one in passed]
     public = "jobs INDEXED BY jobs_public"
     public_terms: Term = ("public = 1 AND jobs.user_id IS NOT NULL", ())
     others: Term = ("jobs.user_id <> ?", (user,))
     shared: Term = ("readers.user_id = ?", (user,))
     return [
         *mine,
-        Walk("jobs", public, public, (public_terms,), (*wanted, others)),
-        Walk(
+        IndexScan("jobs", public, public, (public_terms,), (*wanted, others)),
+        IndexScan(
             "readers",
             "readers",
             "readers CROSS JOIN jobs ON jobs.seq = readers.seq",
@@ -332,9 +332,9 @@ def _walks(query: JobQuery, index: str, passed: list[Term]) -> list[Walk]:
     ]
 
 
-def _end_of_stretch(
+def _end_of_step(
     db: apsw.Connection,
-    walks: Sequence[Walk],
+    walks: Sequence[IndexScan],
     times: Sequence[Any],
     at: Position | None,
     length: int,
@@ -342,7 +342,7 @@ def _end_of_stretch(
     """How far all walks get with so many steps each; None: to the end of the list."""
     ends: list[Position] = []
     for walk in walks:
-        terms = [*walk.passed, *_bounds(walk.table, times, at)]
+        terms = [*walk.passed, *_scan_bounds(walk.table, times, at)]
         sql, bindings = _select(walk.table, walk.entries, terms)
         row: Any = db.execute(f"{sql} LIMIT 1 OFFSET ?", (*bindings, length - 1)).fetchone()
         if row is not None:
@@ -352,7 +352,7 @@ def _end_of_stretch(
 
 def _matches(
     db: apsw.Connection,
-    walks: Sequence[Walk],
+    walks: Sequence[IndexScan],
     times: Sequence[Any],
     at: Position | None,
     end: Position | None,
@@ -361,7 +361,7 @@ def _matches(
     parts: list[str] = []
     values: list[Any] = []
     for walk in walks:
-        terms = [*walk.passed, *walk.wanted, *_bounds(walk.table, times, at)]
+        terms = [*walk.passed, *walk.wanted, *_scan_bounds(walk.table, times, at)]
         if end is not None:
             terms.append((f"({walk.table}.created_at, {walk.table}.seq) >= (?, ?)", end))
         sql, bindings = _select(walk.table, walk.rows, terms)
@@ -378,9 +378,9 @@ def _select(table: str, source: str, terms: Sequence[Term]) -> tuple[str, tuple[
     return sql, tuple(value for _, values in terms for value in values)
 
 
-def _searching_times(query: JobQuery) -> tuple[int | None, int | None]:
+def _time_range(query: JobQuery) -> tuple[int | None, int | None]:
     return microseconds_or_none(query.created_after), microseconds_or_none(query.created_before)
 
 
-def _bounds(table: str, times: Sequence[Any], at: Position | None) -> list[Term]:
-    return times_of(table, after=times[0], before=times[1], behind=at)
+def _scan_bounds(table: str, times: Sequence[Any], at: Position | None) -> list[Term]:
+    return time_terms(table, after=times[0], before=times[1], behind=at)

@@ -224,7 +224,7 @@ def batch_from(row: Sequence[Any], deliveries: Iterable[Delivery] = ()) -> Batch
     )
 
 
-def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -> int:
+def insert_job(db: apsw.Connection, job: Job, *, position: int | None, paused: bool) -> int:
     """Gives the number of the new row."""
     created_at = microseconds(job.created_at)
     progress = job.progress
@@ -244,8 +244,8 @@ def insert_job(db: apsw.Connection, job: Job, *, turn: int | None, held: bool) -
             job.batch_id,
             job.priority,
             microseconds(job.run_at) if job.run_at else None,
-            turn,
-            held,
+            position,
+            paused,
             job.timeout_s,
             job.max_attempts,
             job.archived,

@@ -27,7 +27,7 @@ from ..stats import (
 from .schema import moment, moment_or_none
 
 #: Of so many owners the old tallies are dropped at a time.
-SCOPES_SWEPT = 200
+SCOPES_PER_SWEEP = 200
 
 
 def write(db: apsw.Connection, counted: Counter[StatsKey]) -> None:
@@ -42,7 +42,7 @@ def write(db: apsw.Connection, counted: Counter[StatsKey]) -> None:
     )
 
 
-def note_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
+def count_one(db: apsw.Connection, seq: int, status: JobStatus, code: str, at: int) -> None:
     row: Any = db.execute(
         "SELECT job_type, user_id, attempt, created_at, processing_started_at FROM jobs"
         " WHERE seq = ?",
@@ -91,7 +91,7 @@ def read(
     ]
 
 
-class Sweep:
+class ExpiredStats:
     """Drops tallies that are too old; of some owners at a time, as there may be very many."""
 
     def __init__(self) -> None:
@@ -99,10 +99,10 @@ class Sweep:
 
     def __call__(self, db: apsw.Connection) -> None:
         before = slot_of(utc_now() - RETENTION)
-        scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_SWEPT))]
+        scopes = [scope for (scope,) in db.execute(NEXT_SCOPES, (self._after, SCOPES_PER_SWEEP))]
         for scope in scopes:
             db.execute("DELETE FROM activity WHERE scope = ? AND slot < ?", (scope, before))
-        self._after = scopes[-1] if len(scopes) == SCOPES_SWEPT else ""
+        self._after = scopes[-1] if len(scopes) == SCOPES_PER_SWEEP else ""
 
 
 #: One step in the index for each.

@@ -23,8 +23,8 @@ from ..transfer import (
     RecordId,
 )
 from . import outbox
-from .change_feed import leave_trace
-from .queue import Line, settle_batch
+from .change_feed import record_change
+from .queue import QueuePositions, settle_batch
 from .schema import (
     BATCH_COLUMNS,
     JOB_COLUMNS,
@@ -57,7 +57,7 @@ def read_group(db: apsw.Connection, kind: Kind, place: Any) -> Group:
     return group
 
 
-def read_some(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
+def read_by_id(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
     read = {"jobs": _one_job, "batches": _one_batch, "keys": _one_key}[kind]
     with db:
         found = [read(db, record_id) for record_id in ids]
@@ -101,7 +101,7 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
         f" length(parameters) + coalesce(length(results), 0) FROM {JOBS} WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    *columns, results, turn, held, length = row
+    *columns, results, position, paused, length = row
     numbered = numbered_log(db, seq)
     logs = [entry for _, entry in numbered]
     job = job_from(
@@ -110,8 +110,8 @@ def _job_record(db: apsw.Connection, seq: int) -> tuple[JobRecord, int]:
     record = JobRecord(
         job=job,
         dropped_logs=numbered[0][0] - 1 if numbered else 0,
-        position=turn,
-        paused=bool(held),
+        position=position,
+        paused=bool(paused),
         outbox=_outbox_state(db, job.job_id),
     )
     return record, length + sum(len(entry.message) for entry in logs)
@@ -184,26 +184,26 @@ def _outbox_state(db: apsw.Connection, owner_id: str) -> OutboxState:
 
 
 def import_records(db: apsw.Connection, records: Sequence[Record]) -> set[RecordId]:
-    line = Line(db)
+    positions = QueuePositions(db)
     new: set[RecordId] = set()
     for record in records:
         match record:
             case JobRecord():
-                is_new = _take_job(db, record, line)
+                is_new = _import_job(db, record, positions)
             case BatchRecord():
-                is_new = _take_batch(db, record)
+                is_new = _import_batch(db, record)
             case KeyRecord():
-                is_new = _take_key(db, record)
+                is_new = _import_key(db, record)
         if is_new:
             new.add(record.record_id)
     return new
 
 
-def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
+def _import_job(db: apsw.Connection, record: JobRecord, positions: QueuePositions) -> bool:
     job = record.job
     if db.execute("SELECT 1 FROM jobs WHERE job_id = ?", (job.job_id,)).get:
         return False
-    seq = insert_job(db, job, turn=_turn(record, line), held=record.paused)
+    seq = insert_job(db, job, position=_position(record, positions), paused=record.paused)
     db.execute(
         "UPDATE jobs SET attempt = ?, failures = ?, crashes = ?, worker_id = ?,"
         " cancel_requested = ?, error_code = ?, updated_at = ?, processing_started_at = ?,"
@@ -235,18 +235,18 @@ def _take_job(db: apsw.Connection, record: JobRecord, line: Line) -> bool:
     for n, entry in enumerate(job.logs, record.dropped_logs + 1):
         row = (seq, n, micros(entry.timestamp), entry.level, entry.message)
         db.execute("INSERT INTO logs VALUES (?, ?, ?, ?, ?)", row)
-    _take_deliveries(db, job.job_id, job, record.outbox)
+    _import_deliveries(db, job.job_id, job, record.outbox)
     return True
 
 
-def _turn(record: JobRecord, line: Line) -> int | None:
+def _position(record: JobRecord, positions: QueuePositions) -> int | None:
     job = record.job
     if job.status is not JobStatus.PENDING or record.paused or record.position is not None:
         return record.position
-    return None if job.run_at else line.next_turn(job.job_type, job.priority, job.user_id)
+    return None if job.run_at else positions.next_position(job.job_type, job.priority, job.user_id)
 
 
-def _take_batch(db: apsw.Connection, record: BatchRecord) -> bool:
+def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
     batch = record.batch
     if db.execute("SELECT 1 FROM batches WHERE batch_id = ?", (batch.batch_id,)).get:
         return False
@@ -265,20 +265,20 @@ def _take_batch(db: apsw.Connection, record: BatchRecord) -> bool:
             " WHERE batch_id = ?1 AND status = ?2) WHERE batch_id = ?1",
             (batch.batch_id, status.value),
         )
-    _take_deliveries(db, batch.batch_id, batch, record.outbox)
+    _import_deliveries(db, batch.batch_id, batch, record.outbox)
     settle_batch(db, batch.batch_id)
-    leave_trace(db, job_id=None, batch_id=batch.batch_id)
+    record_change(db, job_id=None, batch_id=batch.batch_id)
     return True
 
 
-def _take_deliveries(
-    db: apsw.Connection, owner_id: str, owner: Job | Batch, telling: OutboxState
+def _import_deliveries(
+    db: apsw.Connection, owner_id: str, owner: Job | Batch, state: OutboxState
 ) -> None:
     for delivery in owner.deliveries:
         _insert_delivery(db, owner_id, delivery)
     if owner.webhook is not None:
         kind: Literal["job", "batch"] = "job" if isinstance(owner, Job) else "batch"
-        outbox.insert(db, kind, owner_id, owner.webhook, telling)
+        outbox.insert(db, kind, owner_id, owner.webhook, state)
 
 
 def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> None:
@@ -300,7 +300,7 @@ def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> 
     )
 
 
-def _take_key(db: apsw.Connection, record: KeyRecord) -> bool:
+def _import_key(db: apsw.Connection, record: KeyRecord) -> bool:
     known = (record.scope, record.key, micros(utc_now()))
     db.execute("DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?", known)
     db.execute(
