@@ -1,4 +1,4 @@
-"""Gives waiting jobs to workers that ask."""
+"""Workers and their leases, claims, and the rescue of lost jobs."""
 
 import asyncio
 import time
@@ -59,13 +59,13 @@ async def all_workers(db: Database) -> list[WorkerInfo]:
 
 async def require_registered(db: Database, worker_id: str) -> None:
     if await db.workers.find_one({"_id": worker_id}, {"_id": 1}) is None:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
 
 
 async def renew(db: Database, worker_id: str, lease: timedelta) -> Renewal:
     known = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
     if not known.matched_count:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
     jobs = await db.jobs.find(
         {"worker_id": worker_id, "status": "processing"},
         {"attempt": 1, "cancel_requested": 1},
@@ -84,26 +84,26 @@ def _worker_from(document: Document) -> WorkerInfo:
     return WorkerInfo.from_stored({**document, "started_at": moment(document["started_at"])})
 
 
-#: How often a claim tries again when other processes took what it had chosen.
+#: How often a claim tries again when other processes claimed the jobs it had chosen.
 MAX_TRIES = 4
 
-#: A request that we gave up may reach the server so much later.
+#: How much later a request that was given up may still reach the server.
 ORPHANED_CLAIM_SECONDS = 60.0
 
 INITIALIZING = {"step": "initializing", "percent": 0, "message": ""}
 
 
 class Claims:
-    """One claim of this process at a time: claims of one process would only take each other's
-    jobs, and they share the memory of whose turn it is."""
+    """Runs one claim of this process at a time: concurrent ones would compete for the same jobs,
+    and they share a scheduler."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._scheduler = FairScheduler()
         self._shielded_calls = ShieldedCalls()
         self._lock = asyncio.Lock()
-        #: Claims whose jobs nobody runs, with their worker and until when they may show up:
-        #: their caller was cancelled, or the server did not say what became of them.
+        #: Tokens of claims whose caller was cancelled or whose result is unknown, with their
+        #: worker and until when they may take effect.
         self._orphaned_claims: dict[str, tuple[str, float]] = {}
 
     async def claim(self, worker_id: str, capacity: Capacity) -> list[Job]:
@@ -115,7 +115,7 @@ class Claims:
             raise
 
     async def undo_orphaned_claims(self) -> None:
-        """Undo claims of which their worker knows nothing."""
+        """Undo claims that their worker does not know of."""
         async with self._lock:
             await self._undo_orphaned_claims()
 
@@ -232,7 +232,7 @@ def first_in_queue(queue: str, limit: int) -> Document:
 async def _candidates_below_user_limit(
     db: Database, queue: str, capacity: Capacity, running: Running
 ) -> list[Document]:
-    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
+    """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
     assert capacity.max_per_user is not None
     per_user = capacity.max_per_user
     room: dict[str | None, int] = {}
@@ -277,7 +277,7 @@ def first_of_user_queue(queue: str, user_id: str | None, limit: int) -> Document
 async def _start_jobs(
     db: Database, chosen: Sequence[Candidate], worker_id: str, token: str
 ) -> list[Document]:
-    """Take all of these that are still free; what others took meanwhile is simply missing."""
+    """Claim those jobs that are still pending, and return them."""
     placements = {candidate.key["_id"]: _queue_fields_of(candidate.key) for candidate in chosen}
     now = now_stamp()
     update = queue_update(
@@ -322,7 +322,7 @@ def _queue_fields_of(job: Mapping[str, Any]) -> Document:
 async def _over_limits(
     db: Database, capacity: Capacity, taken: Sequence[Document]
 ) -> list[Document]:
-    """Those of the newly taken jobs that are more than the limits allow, the last taken first."""
+    """Return the newly claimed jobs that exceed the limits, the last claimed first."""
     running = await _running_jobs(db, capacity)
     surplus: list[Document] = []
     for job in reversed(taken):
@@ -339,7 +339,7 @@ async def _over_limits(
 
 
 async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
-    """Note when batches start; gives those that are not active, which start nothing."""
+    """Set the start time of batches; returns those that are paused and start nothing."""
     ids = {job["batch_id"] for job in taken if "batch_id" in job}
     if not ids:
         return set()
@@ -355,7 +355,7 @@ async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
 async def _undo_claims(
     db: Database, placements: Mapping[str, Document], taken: Sequence[Document]
 ) -> None:
-    """Undo claims as if they had never been; only the number of the attempt stays used up."""
+    """Undo claims; only the attempt number stays used."""
     claimed = {job["_id"]: job["claim"] for job in taken}
     if not placements:
         return
@@ -388,10 +388,10 @@ async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[
     """
     lapsed = {"$lt": ["$lease_until", "$$NOW"]}
     await db.workers.delete_many({"$or": [{"_id": {"$in": list(dead)}}, {"$expr": lapsed}]})
-    # In this order: a worker is enlisted before it holds a job.
+    # In this order: a worker is registered before it owns a job.
     holders = await db.jobs.distinct("worker_id", RUNNING)
-    enlisted = {worker["_id"] async for worker in db.workers.find({}, {"_id": 1})}
-    lost = [worker_id for worker_id in holders if worker_id not in enlisted]
+    registered = {worker["_id"] async for worker in db.workers.find({}, {"_id": 1})}
+    lost = [worker_id for worker_id in holders if worker_id not in registered]
     if not lost:
         return []
     jobs = await db.jobs.find(

@@ -301,13 +301,13 @@ IN_INDEX = {
 
 async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job]:
     """Like `reading.find_jobs`, but for so long only."""
-    stretches = TimeBudget(seconds)
+    budget = TimeBudget(seconds)
     wanted = job_filter(query)
     bounds: Document = wanted.pop("listed_at", {})
     index = await _best_index(db, query, wanted, bounds)
     found: list[Document] = []
     while True:
-        end = await _end_of_step(db, index, wanted, bounds, stretches.step)
+        end = await _end_of_step(db, index, wanted, bounds, budget.step)
         limit = query.limit + 1 - len(found)
         found += await _matches(db, query, index, wanted | _listed_within(bounds, end), limit)
         if len(found) > query.limit:
@@ -316,7 +316,7 @@ async def search_jobs(db: Database, query: JobQuery, seconds: float) -> Page[Job
         if end is None:
             return Page(await listed_jobs(db, query, found))
         bounds = bounds | {"$lt": end}
-        if not stretches.next_step():
+        if not budget.next_step():
             reached = moment(end.rpartition("-")[0]) if len(found) < query.limit else None
             return Page(await listed_jobs(db, query, found), end, searched_to=reached)
 

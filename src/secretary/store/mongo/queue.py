@@ -1,4 +1,4 @@
-"""Who is next: the lines in which pending jobs wait, and the places they get there."""
+"""Queues of pending jobs, and the positions of jobs in them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from ..scheduling import JobClass
 from .rows import QUEUE_FIELDS, moment, now_stamp, stamp
 from .schema import Database, Document
 
-#: Jobs whose time has come are moved into the line in bounded steps.
+#: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
 
 UserQueue = tuple[str, str | None]
@@ -28,12 +28,11 @@ def class_of(queue: str) -> JobClass:
 
 
 class QueuePositions:
-    """Gives out places in the lines.
+    """Assigns queue positions.
 
-    A new job stands behind the last one of the same user, but not further back than the
-    head of the line for a user who has none: so users are served in turn (start-time fair
-    queueing, with the head of the line as its clock). Nothing is locked: when two processes
-    give out the same place, the jobs go in the order of their arrival.
+    A new job goes behind the last one of the same user, or to the head of the queue if the user
+    has none: this serves users in turn (start-time fair queueing, with the head of the queue as
+    its clock). Nothing is locked: jobs that get the same position are ordered by arrival.
     """
 
     def __init__(self, db: Database) -> None:
@@ -42,7 +41,7 @@ class QueuePositions:
         self._heads: dict[str, int] = {}
 
     async def load(self, user_queues: Iterable[UserQueue]) -> None:
-        """Learn where these lanes end; to be done before a turn in them is asked for."""
+        """Load where these user queues end, before positions in them are assigned."""
         new = set(user_queues) - self._last.keys()
         queues = {queue for queue, _ in new} - self._heads.keys()
         await asyncio.gather(*map(self._load_last, new), *map(self._load_head, queues))
@@ -54,7 +53,7 @@ class QueuePositions:
         return position
 
     def head_position(self, queue: str) -> int:
-        """That of the head of the line; who arrived before it stands before it."""
+        """The position of the head; jobs with the same position are ordered by arrival."""
         return self._heads[queue]
 
     async def _load_last(self, user_queue: UserQueue) -> None:
@@ -86,7 +85,7 @@ def head_of_queue(queue: str) -> Document:
 
 
 async def waiting_since(db: Database) -> dict[str, datetime]:
-    """Since when the heads of the lines stand there, by type."""
+    """Since when the heads of the queues have been ready, by type."""
     queues = await db.jobs.distinct("line", {"line": {"$gt": ""}})
     heads = await asyncio.gather(*(db.jobs.find_one(**head_waits_since(queue)) for queue in queues))
     since: dict[str, datetime] = {}
@@ -99,13 +98,13 @@ async def waiting_since(db: Database) -> dict[str, datetime]:
 
 
 def head_waits_since(queue: str) -> Document:
-    """A pending job was changed last when it became pending; it may have had to wait for its
-    time."""
+    """A pending job was last updated when it became pending, but may have been scheduled for
+    later."""
     return head_of_queue(queue) | {"projection": {"_id": 0, "updated_at": 1, "run_at": 1}}
 
 
 class Placements:
-    """The places of jobs that become pending, found out for all of them in few round trips."""
+    """Queue fields of jobs that become pending, loaded for many jobs in few round trips."""
 
     def __init__(self, db: Database) -> None:
         self._positions = QueuePositions(db)
@@ -126,7 +125,7 @@ class Placements:
         paused: bool = False,
         interrupted: bool = False,
     ) -> Document:
-        """A job that broke off by no fault of its own has waited enough: it is the next."""
+        """An interrupted job goes to the head of its queue: it has waited before."""
         if paused:
             return {"held": True}
         if run_at is not None and run_at > self._now:
@@ -138,7 +137,7 @@ class Placements:
 
 
 def queue_update(placement: Document, **fields: Any) -> Document:
-    """The update that gives a job this place (none: it is not pending) and sets these fields.
+    """The update that sets a job's queue fields (none if it is not pending) and other fields.
 
     A field set to None is removed.
     """
@@ -149,7 +148,7 @@ def queue_update(placement: Document, **fields: Any) -> Document:
 
 
 async def promote(db: Database) -> None:
-    """Put jobs into the line whose time has come."""
+    """Move scheduled jobs that are due into their queues."""
     due = await db.jobs.find(**due_jobs(now_stamp())).to_list()
     if not due:
         return

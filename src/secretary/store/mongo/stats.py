@@ -1,4 +1,4 @@
-"""The tallies of what ended: a document for each owner and slot, and for each owner and hour."""
+"""Throughput counters: one document per scope and slot, and one per scope and hour."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ from ..stats import (
 from .rows import moment, moment_or_none
 from .schema import Document, Documents
 
-#: What a part of a field's name may not hold, and how it is written there.
+#: Characters that field names may not contain, and their escapes.
 SPECIAL = {"%": "%25", ".": "%2E", "$": "%24", "\0": "%00"}
 
 
-async def write(documents: Documents, counted: Counter[StatsKey]) -> None:
-    await documents.bulk_write(updates(counted), ordered=False)
+async def write(documents: Documents, counts: Counter[StatsKey]) -> None:
+    await documents.bulk_write(updates(counts), ordered=False)
 
 
 async def read(
@@ -40,9 +40,9 @@ async def read(
     first, width, scope = slot_of(since), step // SLOT, scope_of(user_id)
     slots = width_for(first, width)
     ends = (_id(scope, slots, slot) for slot in (first, first + width * parts))
-    found = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
+    cursor = documents.find({"_id": dict(zip(("$gte", "$lt"), ends, strict=True))})
     merged: dict[tuple[int, str], Counter[tuple[str, str]]] = defaultdict(Counter)
-    for document in await found.to_list():
+    for document in await cursor.to_list():
         part = (document["slot"] - first) // width
         for job_type, counts in document["types"].items():
             merged[part, _unescape(job_type)] += _flat(counts)
@@ -57,15 +57,15 @@ def _id(scope: str, width: int, slot: int) -> str:
     return f"{scope}/{width}/{slot:012}"
 
 
-def updates(counted: Counter[StatsKey]) -> list[UpdateOne]:
+def updates(counts: Counter[StatsKey]) -> list[UpdateOne]:
     added: dict[tuple[str, int, int], Counter[str]] = defaultdict(Counter)
-    for (place, n), width in product(counted.items(), WIDTHS):
-        fields = added[place.scope, width, place.slot // width * width]
-        job_type = f"types.{_escape(place.job_type)}"
-        name = f".{_escape(place.code)}" if place.status == FAILED else ""
-        fields[f"{job_type}.{place.status}{name}"] += n
-        if place.bucket != UNKNOWN:
-            fields[f"{job_type}.waits.{place.bucket}"] += n
+    for (key, n), width in product(counts.items(), WIDTHS):
+        fields = added[key.scope, width, key.slot // width * width]
+        job_type = f"types.{_escape(key.job_type)}"
+        name = f".{_escape(key.code)}" if key.status == FAILED else ""
+        fields[f"{job_type}.{key.status}{name}"] += n
+        if key.bucket != UNKNOWN:
+            fields[f"{job_type}.waits.{key.bucket}"] += n
     return [
         UpdateOne(
             {"_id": _id(scope, width, slot)},
@@ -101,8 +101,8 @@ def _throughput(part: int, job_type: str, counts: Mapping[tuple[str, str], int])
 
 
 def _escape(text: str) -> str:
-    written = "".join(SPECIAL.get(sign, sign) for sign in text)
-    return written or "%"  # a field must have a name
+    escaped = "".join(SPECIAL.get(sign, sign) for sign in text)
+    return escaped or "%"  # field names must not be empty
 
 
 def _unescape(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Jobs in MongoDB: the store for services that run on several machines."""
+"""The MongoDB store, for services that run on several machines."""
 
 from collections.abc import (
     AsyncIterator,
@@ -64,7 +64,7 @@ def _translated(
 def _shielded(
     method: Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["MongoStore", P], Coroutine[Any, Any, T]]:
-    """For calls of several steps: none stops halfway because its caller has given up."""
+    """For calls of several steps, which must not stop halfway if the caller is cancelled."""
 
     @_translated
     @wraps(method)
@@ -139,7 +139,7 @@ class MongoStore:
         """The hosts, as messages may name them."""
         return self._address
 
-    # Clients
+    # Jobs and batches
 
     @_shielded
     async def add(
@@ -241,7 +241,7 @@ class MongoStore:
     async def throughput(
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
-        await self._stats.flush()  # who ended a job here sees it at once
+        await self._stats.flush()  # include the jobs this process just finished
         return await stats.read(
             self._db.activity, since, step=step, parts=intervals, user_id=user_id
         )  # fmt: skip
@@ -250,7 +250,7 @@ class MongoStore:
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await waiting_since(self._db)
 
-    # Workers
+    # Claims
 
     @_translated
     async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
@@ -334,7 +334,7 @@ class MongoStore:
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
         return await outbox.replay(self._db, owner_id, n)
 
-    # Upkeep
+    # Maintenance
 
     @_shielded
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
@@ -351,7 +351,7 @@ class MongoStore:
     async def tidy(self) -> None:
         await self._housekeeping.tidy()
 
-    # Copies
+    # Transfer
 
     async def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None

@@ -1,4 +1,4 @@
-"""Gives waiting jobs to workers that ask."""
+"""Workers and their leases, claims, progress, outcomes and the rescue of lost jobs."""
 
 import json
 import time
@@ -39,7 +39,7 @@ from .change_feed import NEXT_REVISION
 from .queue import cancel_job, fail, note_finished, promote, queues_with_jobs, requeue, settle_batch
 from .schema import JOB_COLUMNS, JOBS, job_from, microseconds, moment
 
-#: With a limit per user a claim looks at this many users of a line at the most.
+#: How many users of a queue a claim checks at most when there is a limit per user.
 MAX_USERS_CHECKED = 500
 
 
@@ -47,7 +47,7 @@ Request = tuple[str, Capacity]
 
 
 class Claims:
-    """The claims of one process: they share the memory of whose turn it is."""
+    """The claims of one process, which share a scheduler."""
 
     def __init__(self) -> None:
         self._scheduler = FairScheduler()
@@ -71,9 +71,9 @@ def claim(
     """Give a worker the jobs that should start next."""
     now = utc_now()
     before: Any = db.execute(CLAIM_PRECONDITIONS, (worker_id, microseconds(now))).fetchone()
-    enlisted, due = before
-    if not enlisted:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+    registered, due = before
+    if not registered:
+        raise LeaseLost(f"The worker {worker_id} is not registered")
     if due:
         promote(db, microseconds(now))
     running = _running_jobs(db, capacity)
@@ -94,7 +94,7 @@ def claim(
     return [jobs[seq] for seq in chosen]
 
 
-#: Is the worker enlisted, and has the time of a job come that waits for it?
+#: Whether the worker is registered, and whether a scheduled job is due.
 CLAIM_PRECONDITIONS = (
     "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?),"
     " EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_waiting"
@@ -129,9 +129,9 @@ def _candidates(
 def _candidates_below_user_limit(
     db: apsw.Connection, queue: JobClass, capacity: Capacity, per_user: Counter[str | None]
 ) -> list[Candidate]:
-    """Only jobs of users below their limit: stepping over a busy user's 10,000 takes one step."""
+    """Jobs of users below their limit; skipping a busy user's 10,000 jobs is one index lookup."""
     assert capacity.max_per_user is not None
-    found: list[tuple[int, Candidate]] = []
+    candidates: list[tuple[int, Candidate]] = []
     for user_id in _users(db, queue):
         room = capacity.slots
         if user_id is not None:
@@ -141,8 +141,8 @@ def _candidates_below_user_limit(
             " AND priority = ? AND user_id IS ? AND turn IS NOT NULL ORDER BY turn LIMIT ?",
             (*queue, user_id, max(room, 0)),
         )
-        found += [(position, Candidate(seq, user_id, seq)) for position, seq in rows]
-    return [candidate for _, candidate in sorted(found, key=lambda x: (x[0], x[1].arrival))]
+        candidates += [(position, Candidate(seq, user_id, seq)) for position, seq in rows]
+    return [candidate for _, candidate in sorted(candidates, key=lambda x: (x[0], x[1].arrival))]
 
 
 def _users(db: apsw.Connection, queue: JobClass) -> Iterator[str | None]:
@@ -170,7 +170,7 @@ def _mark_started(db: apsw.Connection, seqs: list[int], worker_id: str, now: int
 
 
 def _read_jobs(db: apsw.Connection, seqs: list[int]) -> dict[int, Job]:
-    """Many rows in one value: each row that SQLite hands over costs more than what is in it."""
+    """Read all rows as one JSON value: fetching rows one by one costs more than parsing them."""
     rows: str = db.execute(
         f"SELECT json_group_array(json_array(jobs.seq, {JOB_COLUMNS}))"
         f" FROM json_each(?) AS chosen CROSS JOIN {JOBS} WHERE jobs.seq = chosen.value",
@@ -222,7 +222,7 @@ def add_logs(db: apsw.Connection, seq: int, logs: Sequence[LogEntry]) -> None:
 SMALL_RESULTS = 10_000
 
 
-#: The outcomes other than success; success has its own way, as it is the common case.
+#: The outcomes other than success, which has a faster path (`complete`).
 Unfinished = Failed | Cancelled | Released
 
 
@@ -256,7 +256,7 @@ def finish(
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A completed job, with its results and what it used as JSON."""
+    """A completed job, with its results and resource usage as JSON."""
 
     job: Job
     results: str | None
@@ -264,15 +264,15 @@ class Completion:
 
 
 def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLost | None]:
-    """End many jobs at once; the answer for each says whether it was still its worker's."""
-    found: str = db.execute(
+    """Complete many jobs at once; returns an error for each whose lease was lost."""
+    rows: str = db.execute(
         "SELECT json_group_array(json_array(job_id, seq, batch_id))"
         " FROM json_each(?) AS ended CROSS JOIN jobs ON job_id = ended.value ->> 0"
         " AND attempt = ended.value ->> 1 AND worker_id = ended.value ->> 2"
         " AND status = 'processing'",
         (json.dumps([fence(completion.job) for completion in completions]),),
     ).get
-    owned = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(found)}
+    owned = {job_id: (seq, batch_id) for job_id, seq, batch_id in json.loads(rows)}
     now = microseconds(utc_now())
     db.execute(
         "UPDATE jobs SET status = 'completed', step = 'completed', percent = 100, message = '',"
@@ -280,9 +280,9 @@ def complete(db: apsw.Connection, completions: list[Completion]) -> list[LeaseLo
         " WHERE seq IN (SELECT value FROM json_each(?))",
         (now, now, json.dumps([seq for seq, _ in owned.values()])),
     )
-    kept = [c for c in completions if c.job.job_id in owned]
-    _store_results(db, [(owned[c.job.job_id][0], c.results, c.resources) for c in kept])
-    for completion in kept:
+    valid = [c for c in completions if c.job.job_id in owned]
+    _store_results(db, [(owned[c.job.job_id][0], c.results, c.resources) for c in valid])
+    for completion in valid:
         if has_secrets(completion.job.parameters):
             _remove_secrets(db, owned[completion.job.job_id][0], completion.job)
         if completion.job.webhook is not None:
@@ -331,7 +331,7 @@ def rescue(db: apsw.Connection, boot: str, dead: Sequence[str], max_crashes: int
     return [_rescue_one(db, *row, max_crashes=max_crashes) for row in abandoned]
 
 
-#: Claims without a worker behind them.
+#: Running jobs whose worker is no longer registered.
 ABANDONED = (
     "SELECT seq, job_id, attempt, worker_id, batch_id, crashes, cancel_requested"
     " FROM jobs INDEXED BY jobs_running WHERE status = 'processing'"
@@ -404,12 +404,12 @@ def all_workers(db: apsw.Connection) -> list[WorkerInfo]:
 
 
 def read_lease(db: apsw.Connection, worker_id: str) -> tuple[float, Renewal]:
-    """Until when a worker has its lease, and what it holds: most renewals need write nothing."""
+    """Return when the lease ends and which jobs it covers; most renewals need no write."""
     lease_until = db.execute(
         "SELECT lease_until FROM workers WHERE worker_id = ?", (worker_id,)
     ).get
     if lease_until is None:
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
     rows: list[Any] = db.execute(
         "SELECT job_id, attempt, cancel_requested FROM jobs INDEXED BY jobs_running"
         " WHERE worker_id = ? AND status = 'processing'",
@@ -429,10 +429,10 @@ def extend_lease(db: apsw.Connection, worker_id: str, lease: timedelta) -> None:
         (time.monotonic() + lease.total_seconds(), microseconds(utc_now()), worker_id),
     )
     if not db.changes():
-        raise LeaseLost(f"The worker {worker_id} is not enlisted")
+        raise LeaseLost(f"The worker {worker_id} is not registered")
 
 
 def _worker_from(info: str, seen_at: int) -> WorkerInfo:
-    told = json.loads(info)
-    times = {"started_at": moment(told["started_at"]), "seen_at": moment(seen_at)}
-    return WorkerInfo.from_stored(told | times)
+    stored = json.loads(info)
+    times = {"started_at": moment(stored["started_at"]), "seen_at": moment(seen_at)}
+    return WorkerInfo.from_stored(stored | times)

@@ -1,4 +1,4 @@
-"""Takes in new jobs: a batch whole or not at all, and once per key."""
+"""What clients do with jobs and batches: add, cancel, restart, archive, delete."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ def add(
     batch: Batch | None,
     idempotency: IdempotencyKey | None,
 ) -> Added:
-    if idempotency is not None and (known := _known_key(db, idempotency)) is not None:
-        return known
+    if idempotency is not None and (added := _known_key(db, idempotency)) is not None:
+        return added
     try:
         if batch is not None:
             insert_batch(db, batch)
@@ -105,7 +105,7 @@ def _restart_one(db: apsw.Connection, seq: int) -> None:
 
 
 def _reopen(db: apsw.Connection, seq: int) -> None:
-    """The end of a restarted job, and of its batch, is not to be told any more."""
+    """Withdraw undelivered final events of a restarted job and its batch."""
     row: Any = db.execute(
         "SELECT job_id, batch_id, webhook FROM jobs JOIN contents USING (seq) WHERE seq = ?", (seq,)
     ).fetchone()
@@ -146,7 +146,7 @@ def _change_matching(
     *,
     only: Term,
 ) -> list[str]:
-    """Change each job that a query finds and that also fulfils `only`; say which."""
+    """Change each job that matches the query and `only`; return their ids."""
     seqs = [seq for seq, _ in find_seqs(db, query, only=[only])]
     ids = [db.execute("SELECT job_id FROM jobs WHERE seq = ?", (s,)).get for s in seqs]
     for seq in seqs:
@@ -161,7 +161,7 @@ def change_batch(
     now = microseconds(utc_now())
     if is_active is not None and is_active != batch.is_active:
         db.execute("UPDATE batches SET is_active = ? WHERE batch_id = ?", (is_active, batch_id))
-        # Set free, they join the line with the next claim, as jobs whose time has come.
+        # Resumed jobs enter the queue with the next claim, like scheduled jobs that are due.
         db.execute(
             "UPDATE jobs SET held = ?, turn = NULL, run_at = coalesce(run_at, ?),"
             f" revision = {NEXT_REVISION} WHERE batch_id = ? AND status = 'pending'",

@@ -1,4 +1,4 @@
-"""The events for webhooks in SQLite: noted in the transaction that brings about what they tell.
+"""Webhook events, written in the transaction that causes them.
 
 `outbox` has a row for each job or batch with a webhook; see schema.sql.
 """
@@ -38,7 +38,7 @@ FinalEvent = Literal["completed", "error"]
 def register(
     db: apsw.Connection, kind: Literal["job", "batch"], owner_id: str, webhook: Webhook
 ) -> None:
-    """Note where the events of a new job or batch go."""
+    """Add the outbox row of a new job or batch."""
     first = first_schedule() if kind == "job" and webhook.wants_progress else None
     state = OutboxState(due_at=first.due_at if first else None, schedule=first)
     insert(db, kind, owner_id, webhook, state)
@@ -70,7 +70,7 @@ def insert(
 
 
 def restart(db: apsw.Connection, job_id: str, webhook: Webhook) -> None:
-    """A job that ended is open again."""
+    """Withdraw the final event of a restarted job and schedule its progress."""
     withdraw(db, job_id)
     if webhook.wants_progress:
         first = first_schedule()
@@ -94,7 +94,7 @@ def set_schedule(db: apsw.Connection, owner_id: str, pace: ProgressSchedule) -> 
 
 
 def withdraw(db: apsw.Connection, owner_id: str) -> None:
-    """What was not yet told of the end of a job or batch is no longer true: it is open again."""
+    """Drop undelivered final events of a job or batch that is unfinished again."""
     db.execute(
         "UPDATE deliveries SET next_try_at = NULL WHERE owner_id = ? AND next_try_at IS NOT NULL",
         (owner_id,),
@@ -105,7 +105,7 @@ def withdraw(db: apsw.Connection, owner_id: str) -> None:
 def add_final_event(
     db: apsw.Connection, owner_id: str, webhook: Webhook, event: FinalEvent, at: int
 ) -> None:
-    """The duty to tell that a job or batch ended; then there is no progress to tell of."""
+    """Make the final event of a job or batch due; it replaces any progress event."""
     capacity = webhook.wants(event)
     if capacity:
         insert_delivery(db, owner_id, event, at, next_try_at=at)
@@ -126,7 +126,7 @@ def insert_delivery(
 
 
 def advance_progress_event(db: apsw.Connection, job: Job) -> None:
-    """The job has reported: is that worth an event before its next one is due?"""
+    """Make the next progress event due early if the job has reached that percentage."""
     db.execute(
         "UPDATE outbox SET due_at = ripe_at FROM jobs WHERE outbox.owner_id = ?"
         " AND jobs.job_id = outbox.owner_id AND final = 0 AND due_at > ripe_at"
@@ -141,24 +141,24 @@ def delete(db: apsw.Connection, owner_id: str) -> None:
 
 
 def choose(db: apsw.Connection, capacity: EventCapacity) -> list[str]:
-    """Owners of events that are due. A look only: nothing is held yet."""
+    """Return the owners of due events, without claiming them."""
     now = microseconds(utc_now())
     if not db.execute("SELECT 1 FROM outbox WHERE due_at <= ? LIMIT 1", (now,)).get:
         return []
     chosen: list[str] = []
     endpoints = [endpoint for endpoint in _endpoints(db) if capacity.room(endpoint) > 0]
-    random.shuffle(endpoints)  # none is always the last to get a place
+    random.shuffle(endpoints)  # no endpoint is always the last
     for endpoint in endpoints:
         room = min(capacity.room(endpoint), capacity.limit - len(chosen))
         for final in (1, 0):
             rows = db.execute(DUE, (endpoint, final, now, now, max(room, 0)))
-            found = [owner_id for (owner_id,) in rows]
-            room -= len(found)
-            chosen += found
+            due = [owner_id for (owner_id,) in rows]
+            room -= len(due)
+            chosen += due
     return chosen
 
 
-# What is held and due is few: an end that came while its job's progress was being told.
+# Few events are both claimed and due: ends of jobs whose progress was just being delivered.
 DUE = (
     "SELECT owner_id FROM outbox INDEXED BY outbox_of_endpoint WHERE endpoint = ? AND final = ?"
     " AND due_at <= ? AND (held_until IS NULL OR held_until <= ?) ORDER BY due_at LIMIT ?"
@@ -166,7 +166,7 @@ DUE = (
 
 
 def _endpoints(db: apsw.Connection) -> Iterator[str]:
-    """The endpoints that have something due at some time, each found by a step in the index."""
+    """Yield the endpoints with scheduled events, with one index lookup each."""
     endpoint: str | None = ""
     while True:
         endpoint = db.execute(
@@ -180,10 +180,10 @@ def _endpoints(db: apsw.Connection) -> Iterator[str]:
 
 
 def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) -> list[DueEvent]:
-    """Hold what is still due of these."""
+    """Claim those events that are still due."""
     now = utc_now()
     until = microseconds(now + capacity.lease)
-    taken: list[DueEvent] = []
+    claimed: list[DueEvent] = []
     for owner_id in owner_ids:
         row: Any = db.execute(
             "UPDATE outbox SET held_until = ?, due_at = ? WHERE owner_id = ? AND due_at <= ?"
@@ -196,8 +196,8 @@ def claim(db: apsw.Connection, owner_ids: list[str], capacity: EventCapacity) ->
         if delivery is None:
             _release(db, owner_id)
         else:
-            taken.append(DueEvent(row[0], owner_id, row[1], delivery))
-    return taken
+            claimed.append(DueEvent(row[0], owner_id, row[1], delivery))
+    return claimed
 
 
 def next_due_at(db: apsw.Connection) -> datetime | None:
@@ -214,7 +214,7 @@ def renew(db: apsw.Connection, owner_ids: list[str], lease: timedelta) -> None:
 
 
 def _current_delivery(db: apsw.Connection, owner_id: str) -> Delivery | None:
-    """The end that is to be told, or the entry for the progress of this run."""
+    """Return the undelivered final event, or the delivery that records this run's progress."""
     row = db.execute(
         f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
         " ORDER BY n LIMIT 1",
@@ -243,7 +243,7 @@ def record_delivery(
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else microseconds(next_try_at)
-    # One that was withdrawn meanwhile stays so.
+    # An event that was withdrawn in the meantime stays withdrawn.
     db.execute(
         "UPDATE deliveries SET delivered_at = coalesce(?, delivered_at),"
         " next_try_at = CASE WHEN next_try_at IS NOT NULL THEN ? END WHERE delivery_id = ?",
@@ -281,7 +281,7 @@ def _record_attempt(db: apsw.Connection, event: DueEvent, tried: DeliveryAttempt
 
 
 def _release(db: apsw.Connection, owner_id: str) -> None:
-    """Find out when the next event is due, now that nobody holds this one."""
+    """Release a claimed event and set when the next one is due."""
     again: int | None = db.execute(
         "SELECT next_try_at FROM deliveries WHERE owner_id = ? AND next_try_at IS NOT NULL"
         " ORDER BY n LIMIT 1",
@@ -320,7 +320,7 @@ def replay(db: apsw.Connection, owner_id: str, n: int) -> Delivery:
     delivery = delivery_from(row)
     ended_at = _finished_at(db, owner_id)
     if delivery.event == "progress" or ended_at is None or delivery.created_at < ended_at:
-        raise Conflict(f"The delivery {n} of {owner_id} tells of a state that is gone")
+        raise Conflict(f"Delivery {n} of {owner_id} reports an outdated state")
     now = microseconds(utc_now())
     db.execute(
         "UPDATE deliveries SET delivered_at = NULL, next_try_at = ?, replayed_at = ?, tried = 0"

@@ -1,4 +1,4 @@
-"""Who is next: the lines in which pending jobs wait, and the places they get there."""
+"""Queues of pending jobs, and the state changes that move jobs into and out of them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +15,16 @@ from .change_feed import NEXT_REVISION, prune_recorded_changes
 from .schema import JOBS, insert_job, microseconds, moment
 from .stats import ExpiredStats
 
-#: Jobs whose time has come are moved into the line in bounded steps.
+#: Scheduled jobs that are due enter their queue in batches of this size.
 MAX_PROMOTED = 1000
 
 
 class QueuePositions:
-    """Gives out places in the lines of one transaction.
+    """Assigns queue positions within one transaction.
 
-    A new job stands behind the last one of the same user, but not further back than the
-    head of the line for a user who has none: so users are served in turn (start-time fair
-    queueing, with the head of the line as its clock).
+    A new job goes behind the last one of the same user, or to the head of the queue if the user
+    has none: this serves users in turn (start-time fair queueing, with the head of the queue as
+    its clock).
     """
 
     def __init__(self, db: apsw.Connection) -> None:
@@ -49,7 +49,7 @@ class QueuePositions:
         return last
 
     def head_position(self, job_type: str, priority: int) -> int:
-        """That of the head of the line; who arrived before it stands before it."""
+        """The position of the head; jobs with the same position are ordered by arrival."""
         head: int | None = self._db.execute(
             "SELECT min(turn) FROM jobs INDEXED BY jobs_ready"
             " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL",
@@ -73,7 +73,7 @@ def enqueue(db: apsw.Connection, jobs: Sequence[Job], *, paused: bool) -> None:
 
 
 def promote(db: apsw.Connection, now: int) -> None:
-    """Put jobs into the line whose time has come."""
+    """Move scheduled jobs that are due into their queues."""
     due: list[Any] = db.execute(
         "SELECT seq, job_type, priority, user_id FROM jobs INDEXED BY jobs_waiting"
         " WHERE status = 'pending' AND turn IS NULL AND held = 0"
@@ -87,7 +87,7 @@ def promote(db: apsw.Connection, now: int) -> None:
 
 
 def queues_with_jobs(db: apsw.Connection) -> Iterator[JobClass]:
-    """The types and priorities that have jobs in line, each found by a step or two in the index."""
+    """Yield the type and priority of each queue, with one or two index lookups per queue."""
     ends: Any = db.execute(FIRST_AND_LAST).fetchone()
     if ends is None:
         return
@@ -105,13 +105,13 @@ FIRST_AND_LAST = (
     f"SELECT * FROM ({_QUEUES} AND job_type > '' ORDER BY job_type, priority LIMIT 1),"
     f" ({_QUEUES} AND job_type > '' ORDER BY job_type DESC, priority DESC LIMIT 1)"
 )
-# Not as one comparison of pairs: SQLite would seek by the first part only and walk the rest.
+# Not a row-value comparison: SQLite would only seek by the first column and scan the rest.
 NEXT_TYPE = f"{_QUEUES} AND job_type > ? ORDER BY job_type, priority LIMIT 1"
 NEXT_PRIORITY = f"{_QUEUES} AND job_type = ? AND priority > ? ORDER BY priority LIMIT 1"
 
 
 def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
-    """Since when the heads of the lines stand there, by type."""
+    """Since when the heads of the queues have been ready, by type."""
     since: dict[str, datetime] = {}
     for queue in queues_with_jobs(db):
         head = db.execute(HEAD_WAITS_SINCE, queue).get
@@ -120,7 +120,7 @@ def waiting_since(db: apsw.Connection) -> dict[str, datetime]:
     return since
 
 
-#: A pending job was changed last when it became pending; it may have had to wait for its time.
+#: A pending job was last updated when it became pending, but may have been scheduled for later.
 HEAD_WAITS_SINCE = (
     "SELECT max(updated_at, coalesce(run_at, 0)) FROM jobs INDEXED BY jobs_ready"
     " WHERE job_type = ? AND priority = ? AND turn IS NOT NULL ORDER BY turn, seq LIMIT 1"
@@ -161,8 +161,10 @@ def requeue(
     counter: str | None = None,
     interrupted: bool = False,
 ) -> None:
-    """Make a running or ended job pending again; the attempt that ends here becomes history. If
-    that broke off by no fault of its own, the job has waited enough: it is the next."""
+    """Make a running or finished job pending again and archive its attempt.
+
+    An interrupted job goes to the head of its queue: it has waited before.
+    """
     _record_attempt(db, seq, error)
     now = utc_now()
     row: Any = db.execute(
@@ -204,7 +206,7 @@ def _record_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> No
         f" FROM {JOBS} WHERE jobs.seq = ?",
         (seq,),
     ).fetchone()
-    if row is None or row[1] is None:  # it never ran
+    if row is None or row[1] is None:  # never started
         return
     attempt, worker_id, started_at, completed_at, attempts, ended_with = row
     if error is None and completed_at is not None and ended_with:
@@ -216,14 +218,13 @@ def _record_attempt(db: apsw.Connection, seq: int, error: JobError | None) -> No
         ended_at=moment(completed_at) if completed_at else utc_now(),
         error=error,
     )
-    kept = [past.model_dump(mode="json")]
-    if attempts:
-        kept = [*json.loads(attempts), *kept][-MAX_ATTEMPTS_KEPT:]
-    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (encode_json_text(kept), seq))
+    history = [*(json.loads(attempts) if attempts else []), past.model_dump(mode="json")]
+    text = encode_json_text(history[-MAX_ATTEMPTS_KEPT:])
+    db.execute("UPDATE contents SET attempts = ? WHERE seq = ?", (text, seq))
 
 
 def note_finished(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
-    """The duties that come with an end other than success: the job's webhook, and its batch."""
+    """Queue the webhook event of a failed or cancelled job and update its batch."""
     row: Any = db.execute(
         "SELECT job_id, webhook, completed_at FROM jobs JOIN contents USING (seq)"
         " WHERE seq = ? AND webhook IS NOT NULL",
@@ -237,7 +238,7 @@ def note_finished(db: apsw.Connection, seq: int, batch_id: str | None) -> None:
 
 
 def settle_batch(db: apsw.Connection, batch_id: str) -> None:
-    """Note the end of a batch once, in the transaction that ended the last of its jobs."""
+    """Complete a batch once, in the transaction that finished the last of its jobs."""
     row: Any = db.execute(
         "UPDATE batches SET completed_at = updated_at WHERE batch_id = ? AND completed_at IS NULL"
         " AND pending = 0 AND processing = 0"
@@ -253,26 +254,26 @@ def settle_batch(db: apsw.Connection, batch_id: str) -> None:
 def find_expired(
     db: apsw.Connection, older_than: Mapping[JobStatus, datetime], limit: int
 ) -> list[str]:
-    found: list[str] = []
+    job_ids: list[str] = []
     for status, before in older_than.items():
         rows = db.execute(
             "SELECT job_id FROM jobs INDEXED BY jobs_ended WHERE status = ?"
             " AND completed_at IS NOT NULL AND completed_at < ?"
             " ORDER BY completed_at LIMIT ?",
-            (status.value, microseconds(before), limit - len(found)),
+            (status.value, microseconds(before), limit - len(job_ids)),
         )
-        found += [job_id for (job_id,) in rows]
-    return found
+        job_ids += [job_id for (job_id,) in rows]
+    return job_ids
 
 
-def tidy(db: apsw.Connection, sweep: ExpiredStats) -> None:
+def tidy(db: apsw.Connection, expired_stats: ExpiredStats) -> None:
     now = microseconds(utc_now())
     db.execute("DELETE FROM idempotency_keys WHERE expires_at < ?", (now,))
     prune_recorded_changes(db)
-    sweep(db)
+    expired_stats.drop(db)
     db.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
 
 def checkpoint(db: apsw.Connection) -> None:
-    """Not in a transaction."""
+    """Run this outside of a transaction."""
     db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

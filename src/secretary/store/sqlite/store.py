@@ -1,4 +1,4 @@
-"""Jobs in one SQLite file: the embedded store, for everything that runs on one machine."""
+"""The SQLite store: one file, for everything that runs on one machine."""
 
 import asyncio
 from collections import Counter
@@ -40,7 +40,7 @@ from .transfer import import_records
 
 
 class SqliteStore:
-    """Whatever a verb writes is one transaction, and the functions it calls are part of that."""
+    """Each method that writes is one transaction; the functions it calls are part of that."""
 
     kind = "sqlite"
     remote = False
@@ -53,7 +53,7 @@ class SqliteStore:
         self._wakeup = WakeUp(self._path.with_name(f"{self._path.name}-wake"))
         self._boot = boot_id()
         self._claims = Claims()
-        self._sweep = stats.ExpiredStats()
+        self._expired_stats = stats.ExpiredStats()
         self._stats = StatsBuffer(self._write_stats, unavailable=StoreUnavailable)
 
     async def open(self) -> None:
@@ -72,7 +72,7 @@ class SqliteStore:
         await self._writer.close()
         self._readers.close()
 
-    # Clients
+    # Jobs and batches
 
     async def add(
         self,
@@ -107,13 +107,13 @@ class SqliteStore:
     async def changes(
         self, since: str | None, *, limit: int = 1000, seconds: float = 0.0
     ) -> Changes:
-        look = partial(changes, since=since, limit=limit)
-        written = self._own_writes.generation
-        found = await self._readers.call(look)
-        if found.items or found.gap or since is None or seconds <= 0:
-            return found
-        await self._own_writes.wait(written, seconds=seconds)
-        return await self._readers.call(look)
+        read = partial(changes, since=since, limit=limit)
+        generation = self._own_writes.generation
+        result = await self._readers.call(read)
+        if result.items or result.gap or since is None or seconds <= 0:
+            return result
+        await self._own_writes.wait(generation, seconds=seconds)
+        return await self._readers.call(read)
 
     async def cancel(self, query: JobQuery) -> list[str]:
         changed = await self._change(query, client_actions.cancel)
@@ -156,7 +156,7 @@ class SqliteStore:
     async def throughput(
         self, since: datetime, *, step: timedelta, intervals: int, user_id: str | None = None
     ) -> list[Throughput]:
-        await self._stats.flush()  # who ended a job here sees it at once
+        await self._stats.flush()  # include the jobs this process just finished
         return await self._readers.call(
             lambda db: stats.read(db, since, step=step, parts=intervals, user_id=user_id)
         )
@@ -164,7 +164,7 @@ class SqliteStore:
     async def waiting_since(self) -> Mapping[str, datetime]:
         return await self._readers.call(queue.waiting_since)
 
-    # Workers
+    # Claims
 
     async def register_worker(self, worker: WorkerInfo, lease: timedelta) -> None:
         await self._writer.call(
@@ -248,7 +248,7 @@ class SqliteStore:
     async def replay_event(self, owner_id: str, n: int) -> Delivery:
         return await self._writer.call(lambda db: outbox.replay(db, owner_id, n), durable=True)
 
-    # Upkeep
+    # Maintenance
 
     async def rescue(self, *, dead: Collection[str] = (), max_crashes: int = 2) -> list[Rescued]:
         lost = partial(claims.has_lost_jobs, boot=self._boot)
@@ -264,10 +264,10 @@ class SqliteStore:
         return await self._readers.call(lambda db: queue.find_expired(db, older_than, limit))
 
     async def tidy(self) -> None:
-        await self._writer.call(partial(queue.tidy, sweep=self._sweep), heavy=True)
+        await self._writer.call(partial(queue.tidy, expired_stats=self._expired_stats), heavy=True)
         await self._readers.call(queue.checkpoint)
 
-    # Copies
+    # Transfer
 
     async def records(
         self, kind: Kind, ids: Collection[RecordId] | None = None
@@ -275,12 +275,12 @@ class SqliteStore:
         if ids is not None:
             yield await self._readers.call(lambda db: transfer.read_by_id(db, kind, ids))
             return
-        place: Any = None
+        after: Any = None
         while True:
-            group = await self._readers.call(partial(transfer.read_group, kind=kind, place=place))
+            group = await self._readers.call(partial(transfer.read_group, kind=kind, after=after))
             if not group.records:
                 return
-            place = group.place
+            after = group.last
             yield group.records
 
     async def import_records(self, records: Sequence[Record]) -> set[RecordId]:

@@ -1,4 +1,4 @@
-"""Reads everything out of the tables of SQLite."""
+"""Export and import of all records."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -45,23 +45,23 @@ from .schema import microseconds_or_none as micros
 @dataclass(frozen=True, slots=True)
 class Group:
     records: list[Record]
-    #: Behind the last of them; None: there are no more.
-    place: Any = None
+    #: Identifies the last of them; None if there are no more.
+    last: Any = None
 
 
-def read_group(db: apsw.Connection, kind: Kind, place: Any) -> Group:
-    """The records behind a place (None: the first ones)."""
+def read_group(db: apsw.Connection, kind: Kind, after: Any) -> Group:
+    """Read the records after another one (None: the first ones)."""
     read = {"jobs": _job_group, "batches": _batch_group, "keys": _key_group}[kind]
-    with db:  # one view of all tables
-        group = read(db, place)
+    with db:  # one snapshot of all tables
+        group = read(db, after)
     return group
 
 
 def read_by_id(db: apsw.Connection, kind: Kind, ids: Collection[RecordId]) -> list[Record]:
     read = {"jobs": _one_job, "batches": _one_batch, "keys": _one_key}[kind]
     with db:
-        found = [read(db, record_id) for record_id in ids]
-    return [record for record in found if record is not None]
+        records = [read(db, record_id) for record_id in ids]
+    return [record for record in records if record is not None]
 
 
 def _one_job(db: apsw.Connection, job_id: RecordId) -> Record | None:
@@ -259,7 +259,7 @@ def _import_batch(db: apsw.Connection, record: BatchRecord) -> bool:
             batch.batch_id,
         ),
     )
-    for status in JobStatus:  # its jobs came before it, when there was no batch to count them
+    for status in JobStatus:  # its jobs were imported before it
         db.execute(
             f"UPDATE batches SET {status.value} = (SELECT count(*) FROM jobs"
             " WHERE batch_id = ?1 AND status = ?2) WHERE batch_id = ?1",
@@ -301,8 +301,10 @@ def _insert_delivery(db: apsw.Connection, owner_id: str, delivery: Delivery) -> 
 
 
 def _import_key(db: apsw.Connection, record: KeyRecord) -> bool:
-    known = (record.scope, record.key, micros(utc_now()))
-    db.execute("DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?", known)
+    expired = (record.scope, record.key, micros(utc_now()))
+    db.execute(
+        "DELETE FROM idempotency_keys WHERE scope = ? AND key = ? AND expires_at < ?", expired
+    )
     db.execute(
         "INSERT OR IGNORE INTO idempotency_keys VALUES (?, ?, ?, ?, ?, ?)",
         (
