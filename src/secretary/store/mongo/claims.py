@@ -63,8 +63,8 @@ async def require_registered(db: Database, worker_id: str) -> None:
 
 
 async def renew(db: Database, worker_id: str, lease: timedelta) -> Renewal:
-    known = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
-    if not known.matched_count:
+    updated = await db.workers.update_one({"_id": worker_id}, [{"$set": _lease(lease)}])
+    if not updated.matched_count:
         raise LeaseLost(f"The worker {worker_id} is not registered")
     jobs = await db.jobs.find(
         {"worker_id": worker_id, "status": "processing"},
@@ -126,9 +126,9 @@ class Claims:
         async with self._lock:
             await self._undo_orphaned_claims()
             await asyncio.gather(require_registered(self._db, worker_id), promote(self._db))
-            taken = await self._take(worker_id, capacity, token)
-            kept = await self._keep_allowed(worker_id, capacity, taken)
-            return [job_from(document) for document in await with_overflow(self._db, kept)]
+            claimed = await self._take(worker_id, capacity, token)
+            allowed = await self._keep_allowed(worker_id, capacity, claimed)
+            return [job_from(document) for document in await with_overflow(self._db, allowed)]
 
     async def _undo_orphaned_claims(self) -> None:
         for token, (worker_id, until) in list(self._orphaned_claims.items()):
@@ -141,17 +141,17 @@ class Claims:
                 del self._orphaned_claims[token]
 
     async def _take(self, worker_id: str, capacity: Capacity, token: str) -> list[Document]:
-        taken: list[Document] = []
+        claimed: list[Document] = []
         for _ in range(MAX_TRIES):
-            left = replace(capacity, slots=capacity.slots - len(taken))
-            chosen = await self._choose(left) if left.slots > 0 else []
+            remaining = replace(capacity, slots=capacity.slots - len(claimed))
+            chosen = await self._choose(remaining) if remaining.slots > 0 else []
             if not chosen:
                 break
             won = await _start_jobs(self._db, chosen, worker_id, token)
-            taken += won
+            claimed += won
             if len(won) == len(chosen):
                 break
-        return taken
+        return claimed
 
     async def _choose(self, capacity: Capacity) -> list[Candidate]:
         names, running = await asyncio.gather(
@@ -167,29 +167,29 @@ class Claims:
         return self._scheduler.choose(heads, capacity, running)
 
     async def _keep_allowed(
-        self, worker_id: str, capacity: Capacity, taken: list[Document]
+        self, worker_id: str, capacity: Capacity, claimed: list[Document]
     ) -> list[Document]:
-        """Look again now that the claim is visible: others may have claimed at the same moment.
+        """Check limits again now that the claim is visible: others may have claimed concurrently.
 
-        Of all who claim too much together, the last to look sees it and gives his own back.
-        A worker that was given up meanwhile keeps nothing: whoever gave it up removed it first
-        and looked for its jobs then, so one of the two finds them.
+        Of all workers that exceed a limit together, the last to check sees it and undoes its
+        claims. A worker that was unregistered meanwhile keeps nothing: a rescue removes the
+        worker before it looks for its jobs, so one of the two finds them.
         """
-        if not taken:
+        if not claimed:
             return []
         db = self._db
         try:
             await require_registered(db, worker_id)
         except LeaseLost:
-            await _undo_claims(db, {job["_id"]: _queue_fields_of(job) for job in taken}, taken)
+            await _undo_claims(db, {job["_id"]: _queue_fields_of(job) for job in claimed}, claimed)
             raise
         refused = {
-            job["_id"]: _queue_fields_of(job) for job in await _over_limits(db, capacity, taken)
+            job["_id"]: _queue_fields_of(job) for job in await _over_limits(db, capacity, claimed)
         }
-        inactive = await _start_batches(db, [job for job in taken if job["_id"] not in refused])
-        refused |= {j["_id"]: {"held": True} for j in taken if j.get("batch_id") in inactive}
-        await _undo_claims(db, refused, taken)
-        return [job for job in taken if job["_id"] not in refused]
+        inactive = await _start_batches(db, [job for job in claimed if job["_id"] not in refused])
+        refused |= {j["_id"]: {"held": True} for j in claimed if j.get("batch_id") in inactive}
+        await _undo_claims(db, refused, claimed)
+        return [job for job in claimed if job["_id"] not in refused]
 
 
 async def _running_jobs(db: Database, capacity: Capacity) -> Running:
@@ -213,10 +213,10 @@ async def _candidates(
     db: Database, queue: str, capacity: Capacity, running: Running
 ) -> list[Candidate]:
     if capacity.max_per_user is not None:
-        found = await _candidates_below_user_limit(db, queue, capacity, running)
+        jobs = await _candidates_below_user_limit(db, queue, capacity, running)
     else:
-        found = await db.jobs.find(**first_in_queue(queue, capacity.slots)).to_list()
-    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in found]
+        jobs = await db.jobs.find(**first_in_queue(queue, capacity.slots)).to_list()
+    return [Candidate(job, job.get("user_id"), job["arrival"]) for job in jobs]
 
 
 def first_in_queue(queue: str, limit: int) -> Document:
@@ -239,16 +239,16 @@ async def _candidates_below_user_limit(
     heads = await (await db.jobs.aggregate(**first_of_users(queue))).to_list()
     for head in sorted(heads, key=lambda head: int(head["turn"])):
         user_id = head["_id"]
-        left = capacity.slots if user_id is None else per_user - running.per_user[user_id]
-        if left > 0 and len(room) < capacity.slots:
-            room[user_id] = min(left, capacity.slots)
-    found = await asyncio.gather(
+        free = capacity.slots if user_id is None else per_user - running.per_user[user_id]
+        if free > 0 and len(room) < capacity.slots:
+            room[user_id] = min(free, capacity.slots)
+    pages = await asyncio.gather(
         *(
             db.jobs.find(**first_of_user_queue(queue, user_id, limit)).to_list()
             for user_id, limit in room.items()
         )
     )
-    return sorted((job for jobs in found for job in jobs), key=_queue_order)
+    return sorted((job for jobs in pages for job in jobs), key=_queue_order)
 
 
 def _queue_order(job: Mapping[str, Any]) -> tuple[int, int]:
@@ -310,8 +310,8 @@ async def _update_pending(
         )
         return {job["_id"]: job} if job is not None else {}
     await db.jobs.update_many(free, update, hint="_id_")
-    found = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
-    return {job["_id"]: job async for job in found}
+    updated = db.jobs.find({"_id": {"$in": ids}, "claim": token}, WITHOUT_DETAILS, hint="_id_")
+    return {job["_id"]: job async for job in updated}
 
 
 def _queue_fields_of(job: Mapping[str, Any]) -> Document:
@@ -320,12 +320,12 @@ def _queue_fields_of(job: Mapping[str, Any]) -> Document:
 
 
 async def _over_limits(
-    db: Database, capacity: Capacity, taken: Sequence[Document]
+    db: Database, capacity: Capacity, claimed: Sequence[Document]
 ) -> list[Document]:
     """Return the newly claimed jobs that exceed the limits, the last claimed first."""
     running = await _running_jobs(db, capacity)
     surplus: list[Document] = []
-    for job in reversed(taken):
+    for job in reversed(claimed):
         job_type, user_id = job["job_type"], job.get("user_id")
         limit = capacity.max_per_type.get(job_type)
         too_many = limit is not None and running.per_type[job_type] > limit
@@ -338,9 +338,9 @@ async def _over_limits(
     return surplus
 
 
-async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
+async def _start_batches(db: Database, claimed: Sequence[Document]) -> set[str]:
     """Set the start time of batches; returns those that are paused and start nothing."""
-    ids = {job["batch_id"] for job in taken if "batch_id" in job}
+    ids = {job["batch_id"] for job in claimed if "batch_id" in job}
     if not ids:
         return set()
     inactive = await inactive_batches(db, ids)
@@ -353,16 +353,16 @@ async def _start_batches(db: Database, taken: Sequence[Document]) -> set[str]:
 
 
 async def _undo_claims(
-    db: Database, placements: Mapping[str, Document], taken: Sequence[Document]
+    db: Database, placements: Mapping[str, Document], jobs: Sequence[Document]
 ) -> None:
     """Undo claims; only the attempt number stays used."""
-    claimed = {job["_id"]: job["claim"] for job in taken}
+    tokens = {job["_id"]: job["claim"] for job in jobs}
     if not placements:
         return
     await db.jobs.bulk_write(
         [
             UpdateOne(
-                {"_id": job_id, "status": "processing", "claim": claimed[job_id]},
+                {"_id": job_id, "status": "processing", "claim": tokens[job_id]},
                 _undo_update(placement) | db.change_time,
             )
             for job_id, placement in placements.items()
@@ -382,9 +382,9 @@ def _undo_update(placement: Document) -> Document:
 
 
 async def rescue(db: Database, dead: Collection[str], max_crashes: int) -> list[Rescued]:
-    """First the worker goes, and nothing leads back from there; then its jobs are taken.
+    """Remove lost workers first, which is final; then take their jobs.
 
-    If this stops midway, the next rescue finds jobs without a worker and goes on.
+    If this is interrupted, the next rescue finds jobs without a worker and continues.
     """
     lapsed = {"$lt": ["$lease_until", "$$NOW"]}
     await db.workers.delete_many({"$or": [{"_id": {"$in": list(dead)}}, {"$expr": lapsed}]})
@@ -412,9 +412,9 @@ async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int)
         for job, placement in zip(jobs, placements, strict=True)
     ]
     done = await apply(db, changes)
-    taken = [job for job, ok in zip(jobs, done, strict=True) if ok]
+    rescued = [job for job, ok in zip(jobs, done, strict=True) if ok]
     await resume_if_active(db, jobs, placements)
-    for job in taken:
+    for job in rescued:
         entry = worker_lost_entry(job["worker_id"], job["attempt"])
         await add_logs(db, job["_id"], [entry], last=job.get("logged", 0) + 1)
     return [
@@ -425,7 +425,7 @@ async def _rescue_jobs(db: Database, jobs: Sequence[Document], max_crashes: int)
             failed=not job.get("cancel_requested") and job.get("crashes", 0) + 1 >= max_crashes,
             cancelled=bool(job.get("cancel_requested")),
         )
-        for job in taken
+        for job in rescued
     ]
 
 

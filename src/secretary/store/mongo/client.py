@@ -39,9 +39,9 @@ def connect(url: str, **options: Any) -> tuple[AsyncMongoClient[Document], str]:
     """Return a client, not connected yet, and its hosts for use in messages."""
     try:
         address = _address_of(url)
-        given = {name.lower() for name in parse_qs(urlsplit(url).query)}
-        chosen = {name: v for name, v in (OPTIONS | options).items() if name.lower() not in given}
-        return AsyncMongoClient(url, **chosen), address
+        named = {name.lower() for name in parse_qs(urlsplit(url).query)}
+        defaults = {name: v for name, v in (OPTIONS | options).items() if name.lower() not in named}
+        return AsyncMongoClient(url, **defaults), address
     except (PyMongoError, ValueError):
         # The driver's message quotes what it cannot parse, which may be the password.
         raise StoreUnavailable("The MongoDB address is not valid") from None
@@ -84,8 +84,8 @@ class ShieldedCalls:
 def cancellable() -> Iterator[None]:
     """Raise CancelledError at the end if the task was cancelled inside and continued.
 
-    Before Python 3.12 `asyncio.wait_for`, which the driver uses for each message, forgets a
-    cancellation that comes just when it has its result.
+    Before Python 3.12, `asyncio.wait_for`, which the driver uses for each message, loses a
+    cancellation that arrives together with its result.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -143,7 +143,7 @@ MAX_BATCH = 512
 class WriteBatcher(Generic[T, R]):
     """Batches concurrent writes: while one batch is written, the next one is collected.
 
-    A caller that gives up changes nothing: what it asked for is written all the same.
+    The write is made even if its caller is cancelled.
     """
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[R | Exception]]]) -> None:
