@@ -444,6 +444,6 @@ def _rescue_one(job: Document, placement: Document, max_crashes: int) -> Change:
     elif deaths >= max_crashes:
         change = failed(job, only, error, crashed=True)
     else:
-        change = pending(job, only, placement, error=error, counted={"crashes": 1})
+        change = pending(job, only, placement, error=error, counters={"crashes": 1})
     change.update["$inc"] = change.update.get("$inc", {}) | {"logged": 1}
     return change

@@ -1,8 +1,8 @@
-"""The events for webhooks in MongoDB: part of the job or batch they tell of, so that one write
-ends a job and makes its event due.
+"""Webhook events, stored in the job or batch they report: one write finishes a job and makes its
+event due.
 
-`outbox` says when something is to be told, and whether a sender is at it; a job or batch that
-has nothing to tell has none. `pace` is how progress is told (see store/outbox.py).
+`outbox` has the time of the next event and its lease, if there is an event; `pace` is the schedule
+of progress events (see store/outbox.py).
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from .rows import (
 )
 from .schema import MAX_HISTORY_BYTES, Database, Document, Documents, truncate
 
-#: A job or batch that is restarted again and again keeps this many deliveries, the last ones.
+#: How many deliveries of a repeatedly restarted job or batch are retained.
 MAX_DELIVERIES_KEPT = 4
 
 
 def webhook_of(document: Document) -> Webhook | None:
-    """The webhook of a job or batch, as it is stored or as it was read before."""
-    known = document.get("webhook")
-    return known if isinstance(known, Webhook) else webhook_from(known)
+    """The webhook of a job or batch, stored or already parsed."""
+    stored = document.get("webhook")
+    return stored if isinstance(stored, Webhook) else webhook_from(stored)
 
 
 def first_event(webhook: Webhook | None) -> Document:
-    """The fields of a job that is new, or open again, by which its progress will be told."""
+    """The fields of a new or restarted job that schedule its first progress event."""
     if webhook is None or not webhook.wants_progress:
         return {}
     pace = first_schedule()
@@ -66,7 +66,7 @@ def schedule_from(stored: Document) -> ProgressSchedule:
 
 
 def final_event(document: Document, event: Literal["completed", "error"], at: str) -> Document:
-    """The duty to tell the webhook of a job or batch, as part of the update that ends it."""
+    """The part of a final update that makes the webhook event due."""
     webhook = webhook_of(document)
     if webhook is None:
         return {}
@@ -80,12 +80,12 @@ def final_event(document: Document, event: Literal["completed", "error"], at: st
 
 
 def add_delivery(delivery: Document) -> Document:
-    kept = {"$each": [delivery], "$slice": -MAX_DELIVERIES_KEPT}
-    return {"$push": {"deliveries": kept}, "$inc": {"told": 1}}
+    latest = {"$each": [delivery], "$slice": -MAX_DELIVERIES_KEPT}
+    return {"$push": {"deliveries": latest}, "$inc": {"told": 1}}
 
 
 def restarted(document: Document) -> Document:
-    """What was not yet told of the end of a job is no longer true, as part of its restart."""
+    """The part of a restart that withdraws undelivered final events."""
     update: Document = {}
     if "told" in document:
         update["$unset"] = {"deliveries.$[].next_try_at": ""}
@@ -97,7 +97,7 @@ def restarted(document: Document) -> Document:
 
 
 async def withdraw(db: Database, batch_ids: Sequence[str]) -> None:
-    """The same for batches that are open again."""
+    """Withdraw undelivered final events of batches that are unfinished again."""
     await db.durable.batches.update_many(
         {"_id": {"$in": list(batch_ids)}, "told": {"$exists": True}},
         {"$unset": {"deliveries.$[].next_try_at": "", "outbox": ""}},
@@ -108,8 +108,8 @@ REPORTED = {"outbox": 1, "pace": 1, "progress.percent": 1}
 
 
 async def advance_progress_event(db: Database, before: Document, percent: int) -> None:
-    """A job reported: is that worth an event before its next one is due? `before` has the
-    fields `REPORTED` as they were then."""
+    """Make the next progress event due early if the job has reached that percentage. `before` has
+    the fields `REPORTED` as they were before the report."""
     due, pace = before.get("outbox"), before.get("pace")
     if due is None or pace is None or due["final"] or due["due_at"] <= pace["ripe_at"]:
         return
@@ -125,30 +125,30 @@ Kind = Literal["job", "batch"]
 
 
 async def claim(db: Database, capacity: EventCapacity) -> list[DueEvent]:
-    taken: list[DueEvent] = []
+    claimed: list[DueEvent] = []
     kinds: tuple[tuple[Kind, Documents], ...] = (("batch", db.batches), ("job", db.jobs))
     for kind, documents in kinds:
-        busy = Counter(capacity.busy) + Counter(event.endpoint for event in taken)
-        left = replace(capacity, limit=capacity.limit - len(taken), busy=busy)
-        taken += await _claim_from(documents, kind, left)
-    return taken
+        busy = Counter(capacity.busy) + Counter(event.endpoint for event in claimed)
+        remaining = replace(capacity, limit=capacity.limit - len(claimed), busy=busy)
+        claimed += await _claim_from(documents, kind, remaining)
+    return claimed
 
 
 async def _claim_from(documents: Documents, kind: Kind, capacity: EventCapacity) -> list[DueEvent]:
     now = now_stamp()
     if capacity.limit <= 0 or await documents.find_one(**any_due(now)) is None:
         return []
-    known = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
-    endpoints = [endpoint for endpoint in known if capacity.room(endpoint) > 0]
-    random.shuffle(endpoints)  # none is always the last to get a place
-    found: list[Document] = []
+    all_endpoints = await documents.distinct("outbox.endpoint", {"outbox.endpoint": {"$gt": ""}})
+    endpoints = [endpoint for endpoint in all_endpoints if capacity.room(endpoint) > 0]
+    random.shuffle(endpoints)  # no endpoint is always the last
+    due: list[Document] = []
     for endpoint in endpoints:
-        room = min(capacity.room(endpoint), capacity.limit - len(found))
+        room = min(capacity.room(endpoint), capacity.limit - len(due))
         if room > 0:
-            found += await documents.find(**due_events(endpoint, now, room)).to_list()
+            due += await documents.find(**due_events(endpoint, now, room)).to_list()
     until = stamp(utc_now() + capacity.lease)
-    taken = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in found))
-    return [event for event in taken if event is not None]
+    claimed = await asyncio.gather(*(_claim_one(documents, kind, one, until) for one in due))
+    return [event for event in claimed if event is not None]
 
 
 def any_due(now: str) -> Document:
@@ -160,7 +160,7 @@ def any_due(now: str) -> Document:
 
 
 def due_events(endpoint: str, now: str, limit: int) -> Document:
-    # What is held and due is few: an end that came while its job's progress was being told.
+    # Few events are both claimed and due: ends of jobs whose progress was just being delivered.
     return {
         "filter": {
             "outbox.endpoint": endpoint,
@@ -176,34 +176,34 @@ def due_events(endpoint: str, now: str, limit: int) -> Document:
 
 
 async def _claim_one(
-    documents: Documents, kind: Kind, found: Document, until: str
+    documents: Documents, kind: Kind, document: Document, until: str
 ) -> DueEvent | None:
-    """Hold what was found, if it has not changed meanwhile."""
+    """Claim an event, if it has not changed since it was read."""
     update: Document = {"$set": {"outbox.held_until": until, "outbox.due_at": until}}
-    delivery = _current_delivery(found)
-    if delivery is None and found.get("status") in UNFINISHED:
+    delivery = _current_delivery(document)
+    if delivery is None and document.get("status") in UNFINISHED:
         stored = new_delivery("progress", now_stamp())
         update |= add_delivery(stored)
-        fields = {"deliveries": [stored], "told": found.get("told", 0) + 1}
+        fields = {"deliveries": [stored], "told": document.get("told", 0) + 1}
         (delivery,) = deliveries_from(fields)
-    due = found["outbox"]
+    due = document["outbox"]
     unchanged = {
-        "_id": found["_id"],
-        "status": found.get("status"),
+        "_id": document["_id"],
+        "status": document.get("status"),
         "outbox.due_at": due["due_at"],
         "outbox.held_until": due.get("held_until"),
     }
     if delivery is None:
         await documents.update_one(unchanged, _release(due["endpoint"]))
         return None
-    claimed = await documents.update_one(unchanged, update)
-    if not claimed.matched_count:
+    updated = await documents.update_one(unchanged, update)
+    if not updated.matched_count:
         return None
-    return DueEvent(kind, found["_id"], due["endpoint"], delivery)
+    return DueEvent(kind, document["_id"], due["endpoint"], delivery)
 
 
 def _current_delivery(document: Document) -> Delivery | None:
-    """The end that is to be told, or the entry for the progress of this run if there is one."""
+    """Return the undelivered final event, or the delivery that records this run's progress."""
     deliveries = deliveries_from(document)
     for delivery in deliveries:
         if delivery.next_try_at is not None:
@@ -233,7 +233,7 @@ async def record_delivery(
 ) -> None:
     delivered = succeeded(tried)
     again = None if delivered or next_try_at is None else stamp(next_try_at)
-    # One that was withdrawn meanwhile stays so.
+    # An event that was withdrawn in the meantime stays withdrawn.
     waits = {"$gt": ["$$this.next_try_at", None]}
     changes: Document = {"next_try_at": {"$cond": [waits, again, None]}}
     if delivered:
@@ -254,8 +254,8 @@ async def record_progress(
 
 
 def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Document:
-    """The stage that adds a try to a delivery and makes these changes to it. The last run keeps
-    its tries, earlier deliveries one of them: the document must stay small."""
+    """The stage that adds an attempt to a delivery and makes these changes to it. Earlier runs keep
+    only one attempt per delivery, so that the document stays small."""
     stored = tried.model_dump(mode="json", exclude_none=True)
     if tried.error is not None:
         stored["error"] = truncate(tried.error, MAX_HISTORY_BYTES)
@@ -275,7 +275,7 @@ def _with_try(event: DueEvent, tried: DeliveryAttempt, changes: Document) -> Doc
 
 
 def _release(endpoint: str) -> list[Document]:
-    """The stages that find out when the next event is due, now that nobody holds this one."""
+    """The stages that release an event and set when the next one is due."""
     waiting = {
         "$filter": {
             "input": {"$ifNull": ["$deliveries", []]},
@@ -307,7 +307,7 @@ def _release(endpoint: str) -> list[Document]:
     filled = {"$mergeObjects": [{"endpoint": {"$literal": endpoint}}, "$due"]}
     return [
         {"$set": {"due": due}},
-        {"$unset": "outbox"},  # else the old one's fields would stay
+        {"$unset": "outbox"},  # otherwise its old fields would stay
         {"$set": {"outbox": {"$cond": [{"$eq": ["$due", None]}, "$$REMOVE", filled]}}},
         {"$unset": "due"},
     ]
@@ -355,10 +355,10 @@ async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
     webhook = webhook_of(owner)
     if delivery is None or webhook is None:
         raise NotFound(f"{owner['_id']} has no delivery {n}")
-    gone = Conflict(f"The delivery {n} of {owner['_id']} tells of a state that is gone")
+    outdated = Conflict(f"Delivery {n} of {owner['_id']} reports an outdated state")
     ended_at = owner.get("completed_at")
     if delivery.event == "progress" or ended_at is None or delivery.created_at < moment(ended_at):
-        raise gone
+        raise outdated
     now = now_stamp()
     due = {"endpoint": webhook.endpoint, "final": True, "due_at": now}
     again: dict[str, Any] = {"delivered_at": None, "next_try_at": now, "replayed_at": now}
@@ -373,5 +373,5 @@ async def _replay(documents: Documents, owner: Document, n: int) -> Delivery:
         {"$set": update},
     )
     if not found.matched_count:
-        raise gone
+        raise outdated
     return Delivery.model_validate({**dict(delivery), **again, "tried": 0})

@@ -1,4 +1,4 @@
-"""Reads everything out of the collections of MongoDB."""
+"""Export and import of all records."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -46,7 +46,7 @@ from .rows import (
 from .schema import Database, Document, Documents
 from .transitions import settle_batch
 
-#: What a log entry is taken to need, when groups are made.
+#: The assumed size of a log entry when grouping records.
 ENTRY_BYTES = 500
 
 
@@ -55,30 +55,32 @@ async def records(
 ) -> AsyncIterator[list[Record]]:
     query, collection, order = _source(db, kind)
     if ids is not None:
-        known = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
-        found = await collection.find({**query, "_id": {"$in": known}}).to_list()
-        yield await _records_of(db, kind, found)
+        keys = [{"scope": one[0], "key": one[1]} if isinstance(one, tuple) else one for one in ids]
+        documents = await collection.find({**query, "_id": {"$in": keys}}).to_list()
+        yield await _records_of(db, kind, documents)
         return
     if kind == "jobs":
         await _publish_added_batches(db)
     hint = {"jobs": "by_status", "batches": "newest", "keys": "_id_"}[kind]
     while True:
-        found = await collection.find(query, sort=[(order, 1)], limit=GROUP, hint=hint).to_list()
-        if not found:
+        documents = await collection.find(
+            query, sort=[(order, 1)], limit=GROUP, hint=hint
+        ).to_list()
+        if not documents:
             return
-        query[order] = {"$gt": found[-1][order]}
-        for part in await _groups_in_memory(db, kind, found):
+        query[order] = {"$gt": documents[-1][order]}
+        for part in await _groups_in_memory(db, kind, documents):
             yield await _records_of(db, kind, part)
 
 
 async def _publish_added_batches(db: Database) -> None:
-    """Batches that were added and whose jobs nobody sees yet: here everybody may do the rest."""
+    """Make the jobs of batches visible whose addition was interrupted."""
     async for batch in db.batches.find({"staged": {"$exists": True}}, {"staged": 1}, hint="staged"):
         await publish(db, batch["_id"], batch["staged"]["token"])
 
 
 def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
-    """What to look for, where, and the field that gives the order."""
+    """Return the query, the collection, and the field that gives the order."""
     match kind:
         case "jobs":
             return {"status": {"$in": LISTED}}, db.jobs, "listed_at"
@@ -91,30 +93,30 @@ def _source(db: Database, kind: Kind) -> tuple[Document, Documents, str]:
 async def _groups_in_memory(
     db: Database, kind: Kind, documents: Sequence[Document]
 ) -> list[list[Document]]:
-    """Documents that fit into memory together with what lies outside of them."""
+    """Group documents so that each group fits into memory with its overflow values."""
     if kind != "jobs":
         return [list(documents)]
     size = {"size": {"$binarySize": "$data"}}
-    outside = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, size)
-    sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in outside}
+    chunks = db.contents.find({"_id": {"$in": chunk_ids(documents)}}, size)
+    sizes: dict[str, int] = {chunk["_id"]: chunk["size"] async for chunk in chunks}
     return list(_group_by_size(documents, sizes))
 
 
 def _group_by_size(
     documents: Sequence[Document], sizes: dict[str, int]
 ) -> Iterator[list[Document]]:
-    part: list[Document] = []
+    group: list[Document] = []
     size = 0
     for document in documents:
         logged = min(document.get("logged", 0), MAX_LOG_ENTRIES)
         needed = sum(sizes.get(one, 0) for one in chunk_ids([document])) + logged * ENTRY_BYTES
-        if part and size + needed > GROUP_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(document)
+        if group and size + needed > GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(document)
         size += needed
-    if part:
-        yield part
+    if group:
+        yield group
 
 
 async def _records_of(db: Database, kind: Kind, documents: Sequence[Document]) -> list[Record]:
@@ -154,21 +156,21 @@ def _outbox_state(document: Document) -> OutboxState:
 
 
 async def _key_record(db: Database, document: Document) -> KeyRecord | None:
-    known = document if "job_ids" in document else await _stored_under(db, document)
-    if known is None:
+    stored = document if "job_ids" in document else await _stored_under(db, document)
+    if stored is None:
         return None
     return KeyRecord(
         scope=document["_id"]["scope"],
         key=document["_id"]["key"],
         fingerprint=document["fingerprint"],
-        job_ids=tuple(known["job_ids"]),
-        batch_id=known.get("batch_id"),
+        job_ids=tuple(stored["job_ids"]),
+        batch_id=stored.get("batch_id"),
         expires_at=moment(document["expires_at"]),
     )
 
 
 async def _stored_under(db: Database, key: Document) -> Document | None:
-    """What was stored by one who died before he could note it; None: nothing was."""
+    """Return what a process stored under the key before it crashed; None if nothing."""
     mine = {"_id": key["reserved"], "idempotency_key": key["_id"]}
     if await db.jobs.find_one({**mine, "status": {"$in": LISTED}}, {"_id": 1}) is not None:
         return {"job_ids": [key["reserved"]]}
@@ -183,8 +185,8 @@ async def _stored_under(db: Database, key: Document) -> Document | None:
     return {"job_ids": [job["_id"] async for job in jobs], "batch_id": key["reserved"]}
 
 
-#: Marks the place of a job whose parts are being written. Nobody sees it, and `tidy` removes it
-#: if it is left, as that of a batch which never came to be.
+#: Marks the invisible placeholder of a job that is being imported. `tidy` removes leftovers, like
+#: staged jobs whose batch was not added.
 IMPORT_TOKEN = "_copy"
 PLACEHOLDER = {"status": STAGED, "staged.token": IMPORT_TOKEN}
 
@@ -204,38 +206,37 @@ async def import_records(db: Database, records: Sequence[Record]) -> set[RecordI
 
 
 async def _import_jobs(db: Database, records: Sequence[JobRecord]) -> set[RecordId]:
-    """The places first, then what lies outside the documents, the documents last: with them the
-    jobs exist. What is written again after an interruption has the same ids and is no second
-    time there."""
+    """Write placeholders, then overflow chunks and logs, and the documents last: they make the jobs
+    exist. After an interruption, everything is written again under the same ids."""
     ids = [record.record_id for record in records]
-    known = db.jobs.find({"_id": {"$in": ids}, "$nor": [PLACEHOLDER]}, {"_id": 1}, hint="_id_")
-    taken = {job["_id"] async for job in known}
-    missing = [record for record in records if record.record_id not in taken]
-    if not missing:
+    existing = db.jobs.find({"_id": {"$in": ids}, "$nor": [PLACEHOLDER]}, {"_id": 1}, hint="_id_")
+    existing_ids = {job["_id"] async for job in existing}
+    new = [record for record in records if record.record_id not in existing_ids]
+    if not new:
         return set()
     staged = {"token": IMPORT_TOKEN, "at": await server_time(db)}
-    marks = [
+    placeholders = [
         {"_id": record.record_id, "status": STAGED, "batch_id": IMPORT_TOKEN, "staged": staged}
-        for record in missing
+        for record in new
     ]
-    await _replace(db.jobs, marks, only=PLACEHOLDER)
-    placements = await _queue_fields(db, missing)
+    await _replace(db.jobs, placeholders, only=PLACEHOLDER)
+    placements = await _queue_fields(db, new)
     documents = []
     parts: list[Document] = []
-    for record, placement in zip(missing, placements, strict=True):
+    for record, placement in zip(new, placements, strict=True):
         values, chunks = _values(record.job)
         parts += chunks
         documents.append(_job_document(db, record) | placement | values)
     await _replace(db.durable.contents, parts)
-    await _replace(db.durable.logs, [chunk for record in missing for chunk in _log_chunks(record)])
+    await _replace(db.durable.logs, [chunk for record in new for chunk in _log_chunks(record)])
     return await _replace(db.durable.jobs, documents, only=PLACEHOLDER)
 
 
 async def _replace(
     collection: Documents, documents: Sequence[Document], *, only: Document | None = None
 ) -> set[RecordId]:
-    """Write these, in place of what is there; with `only` where that fits or nothing is there.
-    Gives the ids of those that were written."""
+    """Insert or replace documents; with `only`, replace just those that match it. Returns the ids
+    of written documents."""
     if not documents:
         return set()
     failed: set[int] = set()
@@ -253,13 +254,13 @@ async def _replace(
 
 
 def _values(job: Job) -> tuple[Document, list[Document]]:
-    """The fields that hold parameters and results, and what of them lies outside."""
+    """Return the fields for parameters and results, and their overflow chunks."""
     fields: Document = {}
     chunks: list[Document] = []
     for name, value in (("parameters", job.parameters), ("results", job.results)):
-        held, outside = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
-        fields |= held
-        chunks += outside
+        inline, overflow = split_value(job.job_id, name, value, blob=f"{job.job_id}/{name}")
+        fields |= inline
+        chunks += overflow
     return fields, chunks
 
 
@@ -297,7 +298,7 @@ def _fields_of(record: JobRecord, placements: Placements) -> Document:
 def _job_document(db: Database, record: JobRecord) -> Document:
     job = record.job
     logged = record.dropped_logs + len(job.logs)
-    told = without_none(
+    state = without_none(
         attempt=job.attempt,
         failures=job.failures or None,
         crashes=job.crashes or None,
@@ -311,7 +312,7 @@ def _job_document(db: Database, record: JobRecord) -> Document:
         resources=to_bson(job.resources) if job.resources else None,
         logged=logged or None,
     )
-    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time | told
+    document = job_document(job, arrival=db.arrival_numbers.next()) | db.new_change_time | state
     return document | _deliveries(job, record.outbox)
 
 

@@ -1,4 +1,4 @@
-"""Fenced writes: each finds its job as it expected it, or changes nothing."""
+"""Fenced state changes: each applies only if the job is still in the expected state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -44,7 +44,7 @@ from .rows import (
 from .schema import MAX_HISTORY_BYTES, MAX_MESSAGE_BYTES, Database, Document, past_error, truncate
 from .stats import finished_job
 
-#: How often a change by query looks again because jobs moved under its hands.
+#: How often a change by query is repeated because jobs changed concurrently.
 MAX_ROUNDS = 3
 
 WITHOUT_VALUES = {"parameters": 0, "results": 0, "deliveries": 0}
@@ -52,31 +52,31 @@ WITHOUT_VALUES = {"parameters": 0, "results": 0, "deliveries": 0}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An update of one job that applies `only` to the state it was made for."""
+    """An update of one job that applies only if it matches `only`."""
 
     job_id: str
     only: Mapping[str, Any]
     update: Document
-    #: The batch that this may bring to its end.
+    #: The batch that this may complete.
     ends_batch: str | None = None
-    #: What is counted of it when it is the end of the job.
+    #: For the statistics, if it finishes the job.
     ending: FinishedJob | None = None
 
 
 def owned_by(job: Job) -> Document:
-    """The fence: the job is still in the claim that gave it to its worker."""
+    """The fence: the job still belongs to the claim that started it."""
     assert job.processing_started_at is not None
     return {
         "status": "processing",
         "attempt": job.attempt,
         "worker_id": job.worker_id,
-        # A claim that was lost with its server may be made again with the same number.
+        # A claim that was rolled back with its server may be repeated with the same number.
         "processing_started_at": stamp(job.processing_started_at),
     }
 
 
 async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
-    """Write all these changes in one request, durably; says which found their job."""
+    """Write all changes durably in one request; returns which of them applied."""
     token = uuid4().hex
     receipts = [f"{token}-{n}" for n in range(len(changes))]
     result = await db.durable.jobs.bulk_write(
@@ -89,14 +89,14 @@ async def apply(db: Database, changes: Sequence[Change]) -> list[bool]:
     done = [True] * len(changes)
     if result.matched_count < len(changes):
         ids = [change.job_id for change in changes]
-        found = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
-        written = {job.get("receipt") async for job in found}
+        jobs = db.jobs.find({"_id": {"$in": ids}}, {"receipt": 1})
+        written = {job.get("receipt") async for job in jobs}
         done = [receipt in written for receipt in receipts]
     db.on_finished(
         [change.ending for change, ok in zip(changes, done, strict=True) if ok and change.ending]
     )
     ended = {change.ends_batch for change, ok in zip(changes, done, strict=True) if ok}
-    with suppress(PyMongoError):  # the jobs did end; what is missing now, `tidy` does
+    with suppress(PyMongoError):  # the jobs did finish; `tidy` does the rest
         await asyncio.gather(*(settle_batch(db, batch_id) for batch_id in ended if batch_id))
     return done
 
@@ -118,16 +118,16 @@ async def change_matching(
     among: Collection[str],
     only: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Apply what `plan` makes of the jobs that a query finds; says which were changed."""
+    """Apply what `plan` returns for the matching jobs; returns the ids of those changed."""
     changed: list[str] = []
     for _ in range(MAX_ROUNDS):
         limit = query.limit - len(changed)
-        found = await find_documents(
+        jobs = await find_documents(
             db, query, limit=limit, projection=WITHOUT_VALUES, among=among, only=only
         )
-        if not found:
+        if not jobs:
             break
-        changes = await plan(found)
+        changes = await plan(jobs)
         done = await apply(db, changes)
         changed += [change.job_id for change, ok in zip(changes, done, strict=True) if ok]
         if all(done):
@@ -136,9 +136,9 @@ async def change_matching(
 
 
 async def settle_batch(db: Database, batch_id: str) -> None:
-    """Note the end of a batch, once: by whoever finds it open and without open jobs first.
+    """Complete a batch once, if it has no unfinished jobs.
 
-    Whoever ends a job does this afterwards; if he dies in between, `tidy` does it.
+    Every process that finishes a job calls this; if one crashes before, `tidy` does it.
     """
     if await db.jobs.find_one(**one_of_batch(batch_id, [*UNFINISHED, STAGED])) is not None:
         return
@@ -172,7 +172,7 @@ def _batch_end(batch: Document, *, failed: bool) -> Document:
 
 
 def merge_updates(update: Document, more: Document) -> Document:
-    """Both updates as one; they must not touch the same fields."""
+    """Combine two updates that change different fields."""
     operators = update.keys() | more.keys()
     return {name: update.get(name, {}) | more.get(name, {}) for name in operators}
 
@@ -181,12 +181,12 @@ async def inactive_batches(db: Database, batch_ids: Collection[str | None]) -> s
     ids = [batch_id for batch_id in set(batch_ids) if batch_id is not None]
     if not ids:
         return set()
-    found = db.batches.find({"_id": {"$in": ids}, "isActive": False}, {"_id": 1})
-    return {batch["_id"] async for batch in found}
+    batches = db.batches.find({"_id": {"$in": ids}, "isActive": False}, {"_id": 1})
+    return {batch["_id"] async for batch in batches}
 
 
 async def resume_paused(db: Database, batch_ids: Collection[str]) -> None:
-    """Let the jobs start that wait for one of these batches and need not, as it is active."""
+    """Schedule paused jobs of those batches that are active."""
     active = set(batch_ids) - await inactive_batches(db, batch_ids)
     if active:
         await db.durable.jobs.update_many(
@@ -202,7 +202,7 @@ Write = Callable[[Change], Awaitable[bool]]
 
 
 async def report(db: Database, job: Job, progress: Progress | None, entries: int) -> int:
-    """Note progress; gives the number of the last of so many new log entries."""
+    """Store progress; returns the number of the last of `entries` new log entries."""
     update: Document = {"$inc": {"logged": entries}} if entries else {}
     if progress is not None:
         update["$set"] = {
@@ -216,14 +216,14 @@ async def report(db: Database, job: Job, progress: Progress | None, entries: int
     sends_progress = progress is not None and job.webhook is not None
     if update:
         capacity = {"logged": 1} | (REPORTED if sends_progress else {})
-        held = await db.jobs.find_one_and_update(only, update, capacity)
+        owned = await db.jobs.find_one_and_update(only, update, capacity)
     else:
-        held = await db.jobs.find_one(only, {"logged": 1})
-    if held is None:
+        owned = await db.jobs.find_one(only, {"logged": 1})
+    if owned is None:
         raise LeaseLost(job.job_id)
     if progress is not None and sends_progress:
-        await advance_progress_event(db, held, progress.percent)
-    return int(held.get("logged", 0)) + entries
+        await advance_progress_event(db, owned, progress.percent)
+    return int(owned.get("logged", 0)) + entries
 
 
 async def finish(
@@ -237,7 +237,7 @@ async def finish(
             if not await write(_completed(job, values, used)):
                 await delete_overflow(db, [values])
                 raise LeaseLost(job.job_id)
-            with suppress(PyMongoError):  # the job has ended; what stays goes with it
+            with suppress(PyMongoError):  # the job has finished; leftovers are deleted with it
                 await delete_overflow(db, [before])
         case Failed(error=error, retry_at=None, crashed=crashed):
             change = failed(
@@ -256,13 +256,13 @@ async def finish(
 
 
 async def _without_secrets(db: Database, job: Job, values: Document) -> tuple[Document, Document]:
-    """These fields and those that hold the parameters without their secrets, if there are any;
-    and the fields from before, whose values may lie outside."""
+    """Add the parameters without their secrets to the fields, if there are any; also return the
+    previous fields, whose values may have overflowed."""
     if not has_secrets(job.parameters):
         return values, {}
     before = await db.jobs.find_one({"_id": job.job_id}, {"parameters_in": 1})
-    kept = await write_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
-    return values | {"parameters": None, "parameters_in": None} | kept, before or {}
+    redacted = await write_value(db, job.job_id, "parameters", remove_secrets(job.parameters))
+    return values | {"parameters": None, "parameters_in": None} | redacted, before or {}
 
 
 async def _apply_or_lose(write: Write, change: Change) -> None:
@@ -281,7 +281,7 @@ async def _requeue(
     counters: Document | None = None,
     interrupted: bool = False,
 ) -> None:
-    """Back to the line, unless someone wants the job cancelled: then this is its end."""
+    """Make the job pending again, or cancel it if that was requested."""
     document = _document_of(job)
     (placement,) = await placements_for(db, [document], run_at=run_at, interrupted=interrupted)
     change = pending(
@@ -301,7 +301,7 @@ async def _requeue(
 
 
 def _document_of(job: Job) -> Document:
-    """What the changes here need to know of a claimed job."""
+    """The fields of a claimed job that changes need."""
     assert job.processing_started_at is not None
     document = {
         "_id": job.job_id,
@@ -342,7 +342,7 @@ async def placements_for(
 async def resume_if_active(
     db: Database, documents: Sequence[Document], placements: Sequence[Document]
 ) -> None:
-    """A batch may have become active just before its job was put aside for it."""
+    """Resume jobs whose batch became active just before they were paused."""
     batches = {
         job["batch_id"]
         for job, placement in zip(documents, placements, strict=True)
@@ -400,7 +400,7 @@ def pending(
     counters: Document | None = None,
     **fields: Any,
 ) -> Change:
-    """Make a running or ended job pending again; the attempt that ends here becomes history."""
+    """Make a running or finished job pending again and archive its attempt."""
     now = now_stamp()
     stored = error_to(error) if error else None
     update = queue_update(
