@@ -15,7 +15,7 @@ from uuid import uuid4
 from ..core.errors import LeaseLost, StoreUnavailable
 from ..core.job import Job, utc_now
 from ..core.processes import process_identity
-from ..store import Capacity, Renewal, Store, WorkerInfo
+from ..store import Capacity, ClaimStore, Renewal, WorkerInfo
 from ..version import __version__
 from .executor import Execution, Executor, Stop
 from .peers import PeerCapabilities
@@ -55,7 +55,7 @@ class WorkerOptions:
 class Worker:
     """One per process: one claim at a time, one lease, `slots` jobs at once."""
 
-    def __init__(self, store: Store, executor: Executor, options: WorkerOptions) -> None:
+    def __init__(self, store: ClaimStore, executor: Executor, options: WorkerOptions) -> None:
         self._store = store
         self._executor = executor
         self._options = options
