@@ -87,7 +87,7 @@ def routes(document: Mapping[str, Any]) -> Iterator[str]:
 
 def route(method: str, path: str, operation: Mapping[str, Any]) -> str:
     query = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "query"]
-    answers = [status for status in operation["responses"] if status < "400"]
+    answers = sorted(status for status in operation["responses"] if status < "400")
     purpose = " ".join(operation["description"].partition("\n\n")[0].split())
     return f"| `{method} {path}` | {purpose} | {', '.join(query)} | {', '.join(answers)} |"
 

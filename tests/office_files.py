@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from secretary.documents.office.document import OfficeDocument
+from secretary.documents.office.blocks import OfficeDocument
 from secretary.documents.office.pages import read_office
 
 from .documents import zipped

@@ -22,8 +22,8 @@ def hurry() -> None:
     defaults = maintenance.MaintenanceOptions.__init__.__kwdefaults__
     assert defaults is not None
     defaults["tidy_every"] = TIDY_EVERY
-    defaults["look_through_every"] = LOOK_THROUGH_EVERY
-    defaults["look_through_depot_every"] = LOOK_THROUGH_EVERY
+    defaults["sweep_files_every"] = LOOK_THROUGH_EVERY
+    defaults["sweep_blob_store_every"] = LOOK_THROUGH_EVERY
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from .core.errors import InvalidSettings, StoreUnavailable
 from .core.job import JobStatus
 from .handlers import BUILTIN
 from .jobs.conference_import import ConferenceImporter
+from .jobs.observer import Observer
 from .jobs.registry import Registry
 from .jobs.service import JobService
 from .llm import Endpoints, LlmOptions
@@ -29,7 +30,6 @@ from .storage.uploads import Uploads
 from .store import STORES, Store, open_store
 from .worker.executor import Executor
 from .worker.maintenance import Maintenance, MaintenanceOptions
-from .worker.observer import Observer, Unobserved
 from .worker.sandbox import Limits, Sandbox
 from .worker.worker import Worker, WorkerOptions
 
@@ -181,8 +181,8 @@ class Application:
         settings = self.settings
         options = MaintenanceOptions(
             max_crashes=settings.generic_worker.max_crashes,
-            keep=_retention(settings.retention),
-            keep_uploads=timedelta(hours=settings.retention.failed_upload_hours),
+            retention=_retention(settings.retention),
+            upload_retention=timedelta(hours=settings.retention.failed_upload_hours),
         )
         return Maintenance(self.store, self.files, options, observer)
 
@@ -194,7 +194,7 @@ class Application:
         observer: Observer | None = None,
         on_ended: Callable[[str], None] = lambda job_id: None,
     ) -> WorkerComponents:
-        group, observer = self.settings.generic_worker, observer or Unobserved()
+        group, observer = self.settings.generic_worker, observer or Observer()
         options = WorkerOptions(
             slots=slots or group.max_concurrent_workers,
             job_types=job_types,

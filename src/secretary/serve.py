@@ -20,7 +20,7 @@ from .app import Application, WorkerComponents, make_tracer
 from .config import MEBIBYTE, Settings
 from .core.errors import InvalidSettings
 from .jobs.events import EventHub
-from .worker.observer import Observer, Observers
+from .jobs.observer import Observer, Observers
 
 if TYPE_CHECKING:
     from .observability.otel import OtelTracer
@@ -60,7 +60,7 @@ async def serve(settings: Settings, *, with_worker: bool, ready: Callable[[str],
             on_signals(partial(_stop, stopping, server, hub, components))
             tasks = [asyncio.create_task(metrics.service_stats.warm_up())]
             if components is None:  # a worker does this as part of its maintenance
-                tasks.append(asyncio.create_task(app.maintenance().sweep_this_machine()))
+                tasks.append(asyncio.create_task(app.maintenance().sweep_local_uploads()))
             try:
                 async with sending(app.sender):
                     await _run_together(server, hub, components, stopping)

@@ -17,7 +17,7 @@ import schemathesis.checks
 from schemathesis.core.transport import Response
 from schemathesis.schemas import BaseSchema
 
-from secretary.api.ingress import ROUTES, Ingress
+from secretary.api.ingress import ROUTES, IngressRoute
 
 from ..fuzzing.campaign import AUTHORIZED, fuzz, started
 from ..waiting import wait_until
@@ -92,7 +92,7 @@ class TestKeys:
         with httpx.Client(base_url=service.url, trust_env=False) as client:
             for method, path in every_operation(document):
                 status = client.request(method, filled(path)).status_code
-                secured = "security" in document["paths"][path][method]
+                secured = bool(document["paths"][path][method]["security"])
                 assert (status == 401) is secured, f"{method} {path}: {status}"
 
     @pytest.mark.skipif(sys.platform != "linux", reason="Others have one loopback address only")
@@ -101,7 +101,7 @@ class TestKeys:
         secured = [
             (method, path)
             for method, path in every_operation(document)
-            if "security" in document["paths"][path][method]
+            if document["paths"][path][method]["security"]
         ]
         for number in range(0, len(secured), 10):
             transport = httpx.HTTPTransport(local_address=f"127.0.1.{1 + number // 10}")
@@ -155,7 +155,7 @@ class TestAnswers:
         assert call(schema, "GET", path, {"job_id": waiting}).status_code == 202
 
     @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
-    def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: Ingress) -> None:
+    def test_a_url_is_taken_as_described(self, schema: BaseSchema, route: IngressRoute) -> None:
         wish = {"summarize": True} if route.job_type == "transformer" else {}
         told = call(
             schema,

@@ -16,9 +16,9 @@ async def sweep() -> None:
         await app.store.tidy()
         await maintenance.sweep_uploads()
         await maintenance.prune_cache()
-        await maintenance.clear_this_machine()
+        await maintenance.clear_local_files()
         if app.blob_store is not None:
-            await maintenance.look_through_depot(app.blob_store)
+            await maintenance.sweep_blob_store(app.blob_store)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from secretary.jobs.submission import BatchRequest, parse_request
 from secretary.llm import LlmOptions
 from secretary.llm.templates import Library, parse
 from secretary.llm.templates.library import GERMAN_NAMES
-from secretary.llm.templates.parsing import SORTS
+from secretary.llm.templates.parsing import TYPE_NAMES
 from secretary.webhooks.request import headers_for
 from tests.missing import needed
 
@@ -118,7 +118,7 @@ class TestTemplates:
     def test_every_type_has_its_line(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text().partition("## Types")[2].partition("\n## ")[0]
         told = {word.lower() for word in re.findall(r"`(\w+)`", text)}
-        assert told >= SORTS.keys()
+        assert told >= TYPE_NAMES.keys()
 
     def test_every_template_has_its_line_with_what_it_wants(self) -> None:
         text = (ROOT / self.PAGES[0]).read_text()
@@ -126,7 +126,7 @@ class TestTemplates:
             assert one.template is not None
             (line,) = re.findall(rf"(?m)^\| `{one.name[:-3]}` \|(.*)$", text)
             wants = set(re.findall(r"`([a-z_]+)`", line))
-            assert wants | {"target_language"} >= set(one.template.keys) >= wants
+            assert wants | {"target_language"} >= set(one.template.context_keys) >= wants
         assert {name.title() for name in GERMAN_NAMES} <= set(re.findall(r"`(\w+)`", text))
 
 

@@ -14,9 +14,9 @@ from typer.core import TyperGroup, TyperOption
 
 from secretary import config
 from secretary.api import create_api, event_job, ingress
-from secretary.api.errors import CODES, OLDER_ROUTES
+from secretary.api.errors import CODES, LEGACY_PREFIX
 from secretary.api.middleware import JSON_HEADERS
-from secretary.api.streams import NAMES, encoded, job_event, job_event_id
+from secretary.api.streams import NAMES, encode_event, job_event, job_event_id
 from secretary.cli import app
 from secretary.cli.output import ExitCode
 from secretary.config import Settings
@@ -95,7 +95,7 @@ class TestStreams:
         progress = Progress(percent=40, message="Page 4")
         job = Job(job_id="job-1", job_type="pdf", status=JobStatus.PROCESSING, progress=progress)
         event_id = found[1].splitlines()[0].removeprefix("id: ")
-        assert encoded(job_event(job), event_id).decode() == found[1] + "\n"
+        assert encode_event(job_event(job), event_id).decode() == found[1] + "\n"
         assert len(event_id) == len(job_event_id(job, job_event(job)))
 
     def test_the_data_of_every_type_is_told(self) -> None:
@@ -170,7 +170,7 @@ class TestCommandLine:
 class TestEventJob:
     def test_every_route_has_its_line(self) -> None:
         told = {name for name in rows("event-job.md") if "/api/" in name}
-        there = {f"{method} {path}" for method, path in routes() if path.startswith(OLDER_ROUTES)}
+        there = {f"{method} {path}" for method, path in routes() if path.startswith(LEGACY_PREFIX)}
         assert told == there
 
     def test_every_filter_has_its_line(self) -> None:
@@ -186,16 +186,16 @@ class TestIngress:
         there = {f"POST /api{route.path}" for route in ingress.ROUTES}
         archive = "/api/jobs/{job_id}/download-archive"
         reading = {path for method, path in routes() if path.endswith("/{path}")} | {archive}
-        there |= {f"GET {path}" for path in reading if not path.startswith(OLDER_ROUTES)}
+        there |= {f"GET {path}" for path in reading if not path.startswith(LEGACY_PREFIX)}
         assert told == there
 
     @pytest.mark.parametrize("route", ingress.ROUTES, ids=lambda route: str(route.path))
-    def test_the_line_tells_the_job_type(self, route: ingress.Ingress) -> None:
+    def test_the_line_tells_the_job_type(self, route: ingress.IngressRoute) -> None:
         assert rows("ingress.md")[f"POST /api{route.path}"][1].startswith(f"`{route.job_type}`")
 
     def test_every_common_field_has_its_line(self) -> None:
         told = {name for name in rows("ingress.md") if "/api/" not in name}
-        of_the_call = ingress.OF_THE_CALL - {"job_id"} | {"file", "jobId"}
+        of_the_call = ingress.CALL_FIELDS - {"job_id"} | {"file", "jobId"}
         assert told == of_the_call | set(LanguageParameters.model_fields) - {"file_source"}
 
 

@@ -525,7 +525,7 @@ class TestRefusals:
                 response = await client.request(method, path, json={})
                 assert response.headers["retry-after"] == "5"
                 error = await client.refusal(method, path, 503, json={})
-                assert error["message"] == "The job store cannot be used at the moment"
+                assert error["message"] == "The job store is unavailable"
             await client.data("GET", "/api/health/live")
 
     async def test_an_error_nobody_thought_of_tells_its_kind_only(self, tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ class TestBadInput:
             error = await room.refused(ROUTE, silence(5), "a.wav")
         assert (error["code"], error["message"]) == (
             "UNSUPPORTED_FILE",
-            "Nothing is said in the recording",
+            "There is no speech in the recording",
         )
 
     async def test_a_truncated_file_is_refused_or_told(self, tmp_path: Path) -> None:

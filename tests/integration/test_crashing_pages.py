@@ -60,7 +60,7 @@ async def test_a_page_that_crashes_the_library_is_named_and_the_others_are_kept(
         (entry,) = tmp_path.glob("cache/pdf/*/preview*/preview_001.jpg")
     assert job["status"] == "failed"
     assert job["error"]["code"] == "WORKER_CRASHED"
-    assert job["error"]["message"] == "Page 2: The process that ran the work died of SIGSEGV."
+    assert job["error"]["message"] == "Page 2: The worker process was killed by SIGSEGV."
     assert job["error"]["details"]["page"] == 2
     assert crashes >= 2
     assert not list(entry.parent.glob("assembled*"))

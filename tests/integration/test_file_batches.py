@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from secretary.api import create_api
-from secretary.api.file_batches import MAX_FILES
+from secretary.api.batches import MAX_FILES
 from secretary.handlers import BUILTIN
 from secretary.jobs.events import EventHub
 from secretary.jobs.registry import Registry
@@ -181,10 +181,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "fields", "status", "said"),
         [
-            ([("a.pdf", HELLO), ("b.bin", b"\0\1\2")], {}, 415, "b.bin: The file is of no kind"),
+            ([("a.pdf", HELLO), ("b.bin", b"\0\1\2")], {}, 415, "b.bin: The file type is unknown"),
             ([("a.pdf", HELLO), ("b.pdf", b"")], {"job_type": "pdf"}, 415, "b.pdf: The file is e"),
-            ([("a.pdf", HELLO), ("b.png", PNG)], {"job_type": "pdf"}, 415, "this job type takes"),
-            ([("a.pdf", HELLO)], {"job_type": "session"}, 400, "takes no file"),
+            ([("a.pdf", HELLO), ("b.png", PNG)], {"job_type": "pdf"}, 415, "this job type accepts"),
+            ([("a.pdf", HELLO)], {"job_type": "session"}, 400, "does not accept files"),
             ([("a.pdf", HELLO)], {"parameters": '{"page_start": "x"}'}, 400, "page_start"),
             ([("a.pdf", HELLO)], {"parameters": '{"url": "https://a.b/"}'}, 400, "not both"),
             ([("a.pdf", HELLO)], {"parameters": "[]"}, 400, "must be an object"),
@@ -192,8 +192,8 @@ class TestRefusals:
             ([("a.pdf", HELLO)], {"jobs": "{}"}, 400, "must be a list"),
             ([("a.pdf", HELLO)], {"jobs": '[{"file": 1}]'}, 400, "jobs.0.file"),
             ([("a.pdf", HELLO)], {"jobs": '[{"file": true}]'}, 400, "jobs.0.file"),
-            ([("a.pdf", HELLO)], {"jobs": '[{"file": 0}, {"file": 0}]'}, 400, "of one job"),
-            ([("a.pdf", HELLO)], {"jobs": '[{"job_type": "selftest"}]'}, 400, "of one job"),
+            ([("a.pdf", HELLO)], {"jobs": '[{"file": 0}, {"file": 0}]'}, 400, "exactly one job"),
+            ([("a.pdf", HELLO)], {"jobs": '[{"job_type": "selftest"}]'}, 400, "exactly one job"),
             ([("a.pdf", HELLO), ("", b"")], {"run_at": "soon"}, 400, "run_at"),
             ([("", b"")], {"batch_name": "None"}, 400, "at least one file"),
             ([("a.pdf", HELLO)], {"file": "text"}, 400, "must be sent as a file"),

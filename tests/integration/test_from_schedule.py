@@ -131,7 +131,7 @@ async def test_a_schedule_is_fetched_from_its_address(client: httpx.AsyncClient)
 @pytest.mark.parametrize(
     ("asked", "status", "code", "says"),
     [
-        ({}, 400, "VALIDATION_ERROR", "one of a file, a url and a schedule"),
+        ({}, 400, "VALIDATION_ERROR", "exactly one of file, url and schedule"),
         ({"schedule": FRAB, "url": "https://x.example/"}, 400, "VALIDATION_ERROR", "one of"),
         ({"schedule": FRAB, "track": "Perl"}, 400, "VALIDATION_ERROR", "Kunst & Bühne"),
         ({"schedule": FRAB, "priority": "high"}, 400, "VALIDATION_ERROR", "priority"),
@@ -178,7 +178,7 @@ async def test_the_batch_belongs_to_the_caller(client: httpx.AsyncClient) -> Non
 
 
 async def test_a_schedule_that_takes_too_long_is_refused_and_holds_up_nobody() -> None:
-    schedules = ConferenceImporter(reading=Limits(wall_time=timedelta(seconds=0.01)))
+    schedules = ConferenceImporter(parse_limits=Limits(wall_time=timedelta(seconds=0.01)))
     events = "<event><title>x</title></event>" * 15_000
     data = f"<schedule><day><room>{events}</room></day></schedule>".encode()
     beats = 0

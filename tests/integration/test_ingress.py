@@ -381,7 +381,7 @@ class TestRefusals:
             {"files": {"file": ("", b"")}},
         )
         for options in empty:
-            assert "needed" in refused(await client.post(path, **options), 400)
+            assert "is required" in refused(await client.post(path, **options), 400)
 
     async def test_a_file_that_is_a_text_is_a_400(self, client: Client) -> None:
         response = await client.post("/api/pdf/process", json={"url": URL, "file": "aGVsbG8="})
@@ -391,7 +391,7 @@ class TestRefusals:
         self, client: Client, files: JobFiles
     ) -> None:
         response = await client.upload("/api/pdf/process", HELLO + bytes(2 * MEBIBYTE))
-        assert "bytes at the most" in refused(response, 413)
+        assert "exceeds the limit of" in refused(response, 413)
         assert await uploads_left(files) == []
 
     async def test_a_file_over_the_limit_is_a_413(self, client: Client, files: JobFiles) -> None:

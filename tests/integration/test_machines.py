@@ -216,9 +216,7 @@ class TestUpkeep:
             assert before
             small = JobFiles(machines.data("c"), files.uploads, files.cache, files.blob_store)
             small.cache = type(files.cache)(machines.data("c"), max_bytes=1)
-            await Maintenance(store, small, MaintenanceOptions()).look_through_depot(
-                files.blob_store
-            )
+            await Maintenance(store, small, MaintenanceOptions()).sweep_blob_store(files.blob_store)
             assert [kept.key async for kept in files.blob_store.below("cache/")] == []
         async with machines.worker("d"):
             again = await room.read(ROUTE, FRUIT, "fruit.pdf")
@@ -231,26 +229,24 @@ class TestUpkeep:
         async with machines.worker("b"):
             job_id = await room.hand_in(ROUTE, FRUIT, "fruit.pdf")
             await room.ended(job_id)
-        monkeypatch.setattr("secretary.worker.maintenance.STRAY", timedelta(0))
+        monkeypatch.setattr("secretary.worker.maintenance.ORPHAN_AGE", timedelta(0))
         async with machines.store("c") as (store, files):
             assert files.blob_store is not None
             path = machines.directory / "late.txt"
             path.write_text("from a worker that had lost its job")
             await files.blob_store.put([("jobs/job-gone/1/late.txt", path)])
-            await Maintenance(store, files, MaintenanceOptions()).look_through_depot(
-                files.blob_store
-            )
+            await Maintenance(store, files, MaintenanceOptions()).sweep_blob_store(files.blob_store)
             left = {kept.key.split("/")[1] async for kept in files.blob_store.below("jobs/")}
             assert left == {job_id}
 
     async def test_what_a_dead_process_left_on_a_machine_is_cleared(
         self, machines: Machines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("secretary.worker.maintenance.UPLOAD_TIME", timedelta(seconds=-1))
+        monkeypatch.setattr("secretary.worker.maintenance.MAX_UPLOAD_TIME", timedelta(seconds=-1))
         async with machines.store("a") as (store, files):
             job = Job(job_id="job-dead", job_type="pdf", attempt=1)
             directory = Path(files.of_attempt(job))
             directory.mkdir(parents=True)
             (directory / "page_001.txt").write_text("half")
-            assert await Maintenance(store, files, MaintenanceOptions()).clear_this_machine() == 1
+            assert await Maintenance(store, files, MaintenanceOptions()).clear_local_files() == 1
             assert machines.files("a") == []

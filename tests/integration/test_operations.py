@@ -111,11 +111,11 @@ class TestHeaders:
 
         middleware = RequestMiddleware(
             stream,
-            gate=Authenticator([]),
-            answered=lambda *_: None,
+            authenticator=Authenticator([]),
+            record_response=lambda *_: None,
             max_body_bytes=0,
-            limits={},
-            body_patience=0.1,  # no limit for an answer
+            path_limits={},
+            body_timeout=0.1,  # no limit for an answer
         )
         async with client_of(middleware) as client, client.stream("GET", "/") as answer:
             pieces = answer.aiter_raw()
@@ -256,14 +256,14 @@ class TestSlowClients:
     async def test_a_body_that_stops_coming_is_not_waited_for(
         self, job_service: JobService
     ) -> None:
-        async with serving(create_api(job_service, body_patience=0.2)) as url:
+        async with serving(create_api(job_service, body_timeout=0.2)) as url:
             answer = await said_by(url, POST + b'{"job_name":')
         assert answer.startswith(b"HTTP/1.1 400 ")
-        assert b"came too slowly" in answer
+        assert b"arrived too slowly" in answer
         assert b"connection: close" in answer.lower()
 
     async def test_nor_one_that_comes_in_drops(self, job_service: JobService) -> None:
-        async with serving(create_api(job_service, body_patience=0.3)) as url:
+        async with serving(create_api(job_service, body_timeout=0.3)) as url:
             answer = b""
             for _ in range(5):
                 began = time.monotonic()

@@ -92,9 +92,9 @@ class TestWhatIsAskedFor:
     @pytest.mark.parametrize(
         ("fields", "named"),
         [
-            ({"text": "x"}, "target_format: nothing is asked for"),
-            ({"text": "x", "summarize": False}, "target_format: nothing is asked for"),
-            ({"summarize": True}, "text: a text, a file or a url is needed"),
+            ({"text": "x"}, "target_format: nothing to do"),
+            ({"text": "x", "summarize": False}, "target_format: nothing to do"),
+            ({"summarize": True}, "text: a text, a file or a url is required"),
             ({"text": " \n", "summarize": True}, "text: it is empty"),
             ({"text": "x", "url": "https://a.test", "summarize": True}, "text: send either"),
             ({"text": "x", "target_language": "klingon"}, "target_language: 'klingon' is no"),

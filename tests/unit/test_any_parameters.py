@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from secretary.api.forms import LONGEST_NAME, Form
-from secretary.api.ingress import ROUTES, Ingress, _asked
+from secretary.api.forms import MAX_NAME_LENGTH, Form
+from secretary.api.ingress import ROUTES, IngressRoute, read_submission
 from secretary.core.errors import AccessDenied, InvalidParameters
 from secretary.core.job import Job
 from secretary.core.parameters import flatten_parameters
@@ -144,7 +144,8 @@ FIELDS = st.dictionaries(
     st.sampled_from(
         ["url", "file", "file_path", "fileSource", "waitMs", "wait_ms", "sync", "callback_url",
          "callbackToken", "jobId", "job_id", "webhook", "accessControl", "priority", "useCache",
-         "context", "template_content", "extraction_method", "page_start", "x" * (LONGEST_NAME + 1)]
+         "context", "template_content", "extraction_method", "page_start",
+         "x" * (MAX_NAME_LENGTH + 1)]
     )
     | ANY_TEXT,
     ANY_TEXT | LIKELY | JSON,
@@ -155,9 +156,11 @@ FIELDS = st.dictionaries(
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 @given(fields=FIELDS)
 @settings(max_examples=25)
-def test_any_form_is_a_request_or_a_named_error(route: Ingress, fields: dict[str, Any]) -> None:
+def test_any_form_is_a_request_or_a_named_error(
+    route: IngressRoute, fields: dict[str, Any]
+) -> None:
     try:
-        asked = _asked(Form(dict(fields)), route)
+        asked = read_submission(Form(dict(fields)), route)
         job = make_job(asked, REGISTRY, user=None)
     except InvalidParameters as error:
         assert error.code == "VALIDATION_ERROR"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 
-from secretary.api.files import MOST_RANGES, _ranges, _sent
+from secretary.api.files import MAX_RANGES, _file_response, _read_ranges
 from secretary.storage.artifacts import Found
 
 CONTENT = bytes(range(256)) * 3
@@ -26,7 +26,7 @@ ONE = st.builds(
 )
 HEADER = (
     st.lists(ONE, min_size=1, max_size=4).map(lambda parts: "bytes=" + ",".join(parts))
-    | st.integers(MOST_RANGES - 1, MOST_RANGES + 2).map(lambda n: "bytes=" + ",".join(["0-0"] * n))
+    | st.integers(MAX_RANGES - 1, MAX_RANGES + 2).map(lambda n: "bytes=" + ",".join(["0-0"] * n))
     | st.sampled_from(["bytes", "bytes=", "bytes=a-b", "items=0-1", "BYTES=0-1", "bytes=1-0", "=",
                        "bytes=0-1,", "bytes=-", "bytes=--1", "bytes=0-1;2-3", "bytes =0-1"])
     | st.text("bytes=0123456789-, \t", max_size=20)
@@ -42,7 +42,7 @@ def client() -> Iterator[TestClient]:
 
         @app.get("/")
         def get(request: Request) -> Response:
-            return _sent(request, Found("a.bin", len(CONTENT), 0.0, path=path))
+            return _file_response(request, Found("a.bin", len(CONTENT), 0.0, path=path))
 
         with TestClient(app) as client:
             yield client
@@ -83,7 +83,7 @@ def parts_of(response: Any) -> Iterator[tuple[int, int, bytes]]:
 def test_what_is_read_lies_in_the_file(header: str, size: int) -> None:
     """For files of the depot, which are sent by ourselves."""
     try:
-        found = _ranges(header, size)
+        found = _read_ranges(header, size)
     except HTTPException as error:
         assert error.status_code in (400, 416)
         assert (
@@ -91,4 +91,4 @@ def test_what_is_read_lies_in_the_file(header: str, size: int) -> None:
         )
     else:
         assert all(0 <= start < end <= size for start, end in found)
-        assert len(found) <= MOST_RANGES
+        assert len(found) <= MAX_RANGES

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
 from secretary.llm.templates import (
     Field,
-    Kind,
+    FieldType,
     Template,
-    faults_of,
-    messages,
+    fill_without_model,
     parse,
+    prompt_messages,
     render,
-    without_model,
+    validate_answer,
 )
 from secretary.llm.templates.template import schema
 
@@ -49,15 +49,15 @@ def templates(draw: st.DrawFn) -> Template:
         raise
 
 
-def answers(kind: Kind) -> st.SearchStrategy[Any]:
+def answers(kind: FieldType) -> st.SearchStrategy[Any]:
     """What the schema lets a model say."""
     if kind.is_list:
         return st.lists(single(kind), max_size=3)
     return single(kind) | st.none() if kind.nullable else single(kind)
 
 
-def single(kind: Kind) -> st.SearchStrategy[Any]:
-    match kind.sort:
+def single(kind: FieldType) -> st.SearchStrategy[Any]:
+    match kind.base:
         case "number":
             return st.integers() | st.floats(allow_nan=False, allow_infinity=False)
         case "integer":
@@ -67,13 +67,13 @@ def single(kind: Kind) -> st.SearchStrategy[Any]:
         case "choice":
             return st.sampled_from(kind.choices)
         case "object":
-            return st.fixed_dictionaries({name: answers(part) for name, part in kind.parts})
+            return st.fixed_dictionaries({name: answers(part) for name, part in kind.properties})
         case _:
             return ANY_TEXT
 
 
 def filled_by(fields: tuple[Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({field.name: answers(field.kind) for field in fields})
+    return st.fixed_dictionaries({field.name: answers(field.field_type) for field in fields})
 
 
 @given(templates(), st.data())
@@ -85,7 +85,7 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
     filled = data.draw(filled_by(template.fields))
     if is_writable(filled):
         assert jsonschema_rs.is_valid(asked, filled), "the schema lets it be said"
-    assert faults_of(template.fields, filled) == []
+    assert validate_answer(template.fields, filled) == []
     given_value = data.draw(ANY_TEXT)
     document = render(template, {"given": given_value}, filled, "source")
     document.markdown.encode()
@@ -102,7 +102,7 @@ def test_what_keeps_to_the_schema_makes_a_document(template: Template, data: st.
 def test_any_answer_makes_a_document_or_a_named_error(
     template: Template, filled: dict[str, Any], context: dict[str, Any]
 ) -> None:
-    told = messages(template, context, json.dumps(filled))
+    told = prompt_messages(template, context, json.dumps(filled))
     assert all(json.dumps(message) for message in told)
     try:
         document = render(template, context, filled, "")
@@ -110,8 +110,8 @@ def test_any_answer_makes_a_document_or_a_named_error(
         assert error.code in ("UPSTREAM_FAILED", "VALIDATION_ERROR")
     else:
         assert list(front_matter(document.markdown)) == [entry.key for entry in template.entries]
-    assert faults_of(template.fields, {}) != []
-    empty = without_model(template.fields, filled)
+    assert validate_answer(template.fields, {}) != []
+    empty = fill_without_model(template.fields, filled)
     assert set(empty) == {field.name for field in template.fields}
 
 

@@ -1,13 +1,13 @@
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
-from secretary.api.errors import answer_errors
+from secretary.api.errors import add_error_handlers
 from secretary.network.client import Network
 
 
 async def test_a_url_that_may_not_be_reached_is_a_mistake_of_the_client() -> None:
     api = FastAPI()
-    answer_errors(api)
+    add_error_handlers(api)
 
     @api.post("/")
     async def submit() -> None:

@@ -2,13 +2,13 @@
 
 import json
 
-from secretary.api.streams import Event, batch_event, encoded, job_event, job_event_id
+from secretary.api.streams import Event, batch_event, encode_event, job_event, job_event_id
 from secretary.core.job import Batch, Job, JobStatus, Progress
 
 
 def test_an_event_is_four_lines_and_a_blank_one() -> None:
     document = {"text": "ä\n\r\u2028\ud800"}
-    lines = encoded(Event("progress", document), "7").decode("ascii").split("\n")
+    lines = encode_event(Event("progress", document), "7").decode("ascii").split("\n")
     assert lines[:3] == ["id: 7", "event: progress", "retry: 2000"]
     assert json.loads(lines[3].removeprefix("data: ")) == document
     assert lines[4:] == ["", ""]
@@ -33,7 +33,7 @@ def test_a_batch_tells_how_far_it_is() -> None:
     counts = {JobStatus.PROCESSING: 1, JobStatus.FAILED: 1, JobStatus.COMPLETED: 1}
     event = batch_event(Batch(counts=counts))
     assert event.name == "progress"
-    assert event.document["message"] == "2 of 3 jobs have ended"
+    assert event.document["message"] == "2 of 3 jobs have finished"
     assert event.document["data"]["progress"] == 66
     assert event.document["data"]["failed_jobs"] == 1
 

@@ -20,12 +20,12 @@ from standardwebhooks.webhooks import Webhook as Standard
 
 from secretary import client
 from secretary.client import Client, Retries, Task, WebhookRefused, verify_webhook
-from secretary.client.connection import EventReader, seconds_until
-from secretary.client.jobs import file_path, target_of
+from secretary.client.connection import EventParser, parse_retry_after
+from secretary.client.jobs import file_path, save_path
 from secretary.client.models import Event, Results
-from secretary.client.requests import task_documents
+from secretary.client.requests import split_files
 from secretary.client.sync import Portal
-from secretary.client.uploads import Form, as_text, opened
+from secretary.client.uploads import Form, form_value, open_source
 from secretary.core.job import Job, JobStatus, Webhook, utc_now
 from secretary.webhooks.request import body as payload_of
 from secretary.webhooks.request import headers_for
@@ -50,12 +50,12 @@ class TestRetries:
         assert retries.wait(1, 9999) == 60
 
     def test_retry_after_is_read_as_seconds_or_as_a_date(self) -> None:
-        assert seconds_until("7") == 7
+        assert parse_retry_after("7") == 7
         later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-        assert 25 < (seconds_until(later) or 0) <= 30
-        assert seconds_until("soon") is None
-        assert seconds_until("Mon, 01 Jan 99999999999 00:00:00 GMT") is None
-        assert seconds_until(None) is None
+        assert 25 < (parse_retry_after(later) or 0) <= 30
+        assert parse_retry_after("soon") is None
+        assert parse_retry_after("Mon, 01 Jan 99999999999 00:00:00 GMT") is None
+        assert parse_retry_after(None) is None
 
 
 STREAM = (
@@ -70,45 +70,45 @@ STREAM = (
 
 class TestEventReader:
     def test_a_long_event_is_put_together_once(self) -> None:
-        reader = EventReader()
+        parser = EventParser()
         piece = b"x" * 65536
-        assert list(reader.feed(b'id: 1\nevent: completed\ndata: {"message": "')) == []
+        assert list(parser.feed(b'id: 1\nevent: completed\ndata: {"message": "')) == []
         for _ in range(500):
-            assert list(reader.feed(piece)) == []
-        (event,) = reader.feed(b'"}\n\n')
+            assert list(parser.feed(piece)) == []
+        (event,) = parser.feed(b'"}\n\n')
         assert len(event.message) == 500 * 65536
 
     def test_a_heartbeat_is_a_sign_of_life(self) -> None:
-        reader = EventReader()
-        assert not reader.is_alive
-        assert list(reader.feed(b": heartbeat\n\n")) == []
-        assert reader.is_alive
-        reader.restart()
-        assert not reader.is_alive
+        parser = EventParser()
+        assert not parser.has_received
+        assert list(parser.feed(b": heartbeat\n\n")) == []
+        assert parser.has_received
+        parser.reset()
+        assert not parser.has_received
 
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
     def test_events_are_the_same_however_they_are_cut(self, size: int) -> None:
-        reader = EventReader()
+        parser = EventParser()
         events: list[Event] = []
         for start in range(0, len(STREAM), size):
-            events += reader.feed(STREAM[start : start + size])
+            events += parser.feed(STREAM[start : start + size])
         assert [(event.name, event.id, event.percent) for event in events] == [
             ("progress", "1", 40),
             ("completed", "2", 100),
         ]
         assert events[0].message == "Seite ä"
-        assert reader.pause == 2.0
+        assert parser.pause == 2.0
 
     def test_an_id_without_an_event_is_kept_and_that_of_a_part_is_not(self) -> None:
-        reader = EventReader()
-        list(reader.feed(STREAM))
-        assert reader.last_id == "3"
-        reader.restart()
-        assert [event.id for event in reader.feed(b'data: {"job": null}\n\n')] == ["3"]
+        parser = EventParser()
+        list(parser.feed(STREAM))
+        assert parser.last_id == "3"
+        parser.reset()
+        assert [event.id for event in parser.feed(b'data: {"job": null}\n\n')] == ["3"]
 
 
 async def content(form: Form) -> bytes:
-    return b"".join([piece async for piece in form.pieces()])
+    return b"".join([chunk async for chunk in form.chunks()])
 
 
 class TestUploads:
@@ -123,7 +123,7 @@ class TestUploads:
     async def test_a_file_is_read_from_where_it_stands_and_put_back_there(self) -> None:
         file = io.BytesIO(b"skipped content")
         file.seek(8)
-        async with opened(file) as (open_file, _):
+        async with open_source(file) as (open_file, _):
             sent = await content(Form({}, (open_file, "x")))
         assert b"\r\n\r\ncontent\r\n" in sent
         assert file.tell() == 8
@@ -133,14 +133,14 @@ class TestUploads:
             def seekable(self) -> bool:
                 return False
 
-        async with opened(Pipe(b"content"), "x.pdf") as (open_file, name):
+        async with open_source(Pipe(b"content"), "x.pdf") as (open_file, name):
             form = Form({}, (open_file, name))
             assert await content(form) == await content(form)
             assert b"content" in await content(form)
 
     async def test_a_path_gives_the_name(self, tmp_path: Path) -> None:
         (tmp_path / "x.pdf").write_bytes(b"content")
-        async with opened(tmp_path / "x.pdf") as (_, name):
+        async with open_source(tmp_path / "x.pdf") as (_, name):
             assert name == "x.pdf"
 
     @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ class TestUploads:
         ],
     )
     def test_values_are_texts_in_a_form(self, value: Any, text: str) -> None:
-        assert as_text(value) == text
+        assert form_value(value) == text
 
     def test_the_jobs_of_a_batch_name_their_files_by_number(self) -> None:
-        documents, files = task_documents(
+        documents, files = split_files(
             [
                 Task("pdf", {"url": "https://example.org/a.pdf"}),
                 Task("audio", file=b"sound", file_name="a.wav"),
@@ -169,8 +169,8 @@ class TestUploads:
         assert files == [(b"sound", "a.wav"), ("x.pdf", None)]
 
     def test_a_file_among_the_parameters_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="no parameter"):
-            task_documents([Task("pdf", {"file": "x.pdf"})])
+        with pytest.raises(ValueError, match="not a parameter"):
+            split_files([Task("pdf", {"file": "x.pdf"})])
 
 
 class TestDownloads:
@@ -184,9 +184,9 @@ class TestDownloads:
             file_path("job-1", "https://example.org/a.jpg")
 
     def test_a_file_goes_to_a_path_or_into_a_directory(self, tmp_path: Path) -> None:
-        assert target_of(None, "/api/files/job-1/a%20b.jpg") == Path("a b.jpg")
-        assert target_of(tmp_path, "x/a.jpg") == tmp_path / "a.jpg"
-        assert target_of(tmp_path / "new.jpg", "a.jpg") == tmp_path / "new.jpg"
+        assert save_path(None, "/api/files/job-1/a%20b.jpg") == Path("a b.jpg")
+        assert save_path(tmp_path, "x/a.jpg") == tmp_path / "a.jpg"
+        assert save_path(tmp_path / "new.jpg", "a.jpg") == tmp_path / "new.jpg"
 
 
 class TestResults:
@@ -205,10 +205,10 @@ class TestResults:
 DRAWING = """
 import sys
 from secretary.client.models import Progress
-from secretary.client.jobs import meter
+from secretary.client.jobs import progress_bar
 
-with meter(True, "report.pdf") as tell:
-    tell(Progress(percent=40, message="Page 4"))
+with progress_bar(True, "report.pdf") as on_progress:
+    on_progress(Progress(percent=40, message="Page 4"))
 """
 
 

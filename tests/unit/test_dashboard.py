@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from secretary.api import create_api
-from secretary.api.dashboard import KINDS
+from secretary.api.dashboard import MEDIA_TYPES
 from secretary.api.errors import CODES
 from secretary.core import errors
 from secretary.handlers import BUILTIN
@@ -22,7 +22,7 @@ from tests.places import files_in
 from tests.serving import serving
 
 ROOT = Path(__file__).parents[2] / "src" / "secretary" / "dashboard"
-FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in KINDS)
+FILES = sorted(path for path in ROOT.rglob("*") if path.suffix in MEDIA_TYPES)
 OURS = [path for path in FILES if path.parent == ROOT]
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
 KINDS_OF_ERROR = [kind for kind in vars(errors).values() if isinstance(kind, type)]
@@ -53,7 +53,7 @@ class TestServing:
     ) -> None:
         answer = await client.get(f"/dashboard/{path.relative_to(ROOT)}")
         assert answer.status_code == 200
-        assert answer.headers["content-type"] == KINDS[path.suffix]
+        assert answer.headers["content-type"] == MEDIA_TYPES[path.suffix]
         assert answer.content == path.read_bytes()
 
     @pytest.mark.parametrize("path", ["/", "/dashboard/app.js"])

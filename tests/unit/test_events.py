@@ -98,7 +98,7 @@ class TestSubscriptions:
     ) -> None:
         async with hub.subscription() as subscription:
             for n in range(MAX_PENDING + 5):
-                subscription.note(Change(f"job-{n}", None))
+                subscription.push(Change(f"job-{n}", None))
             taken = subscription.take()
             assert taken.lost
             assert len(taken.changes) < 10
@@ -135,10 +135,10 @@ class TestReading:
     ) -> None:
         subscriptions = [hub.subscription(job_id=f"job-{n}") for n in range(500)]
         for subscription in subscriptions:
-            await hub.join(subscription)
+            await hub.subscribe(subscription)
         assert store.reads <= 3
         for subscription in subscriptions:
-            hub.leave(subscription)
+            hub.unsubscribe(subscription)
         assert hub.subscribers == 0
         assert not hub._of_job
 
@@ -156,7 +156,7 @@ class TestReading:
             await until(lambda: not store.trouble)
             await store.finish(job, Completed())
             assert await subscription.wait(SECONDS)
-        assert "will try again: gone" in caplog.text
+        assert "retrying: gone" in caplog.text
         assert "bug" in caplog.text
 
     async def test_a_store_that_is_away_at_the_beginning_is_an_error(
@@ -182,7 +182,7 @@ class TestEnding:
 class TestTheEndOfAJob:
     async def test_it_is_waited_for(self, store: Store, hub: EventHub) -> None:
         job = await claimed(store)
-        waiting = asyncio.create_task(hub.ended(job.job_id, SECONDS))
+        waiting = asyncio.create_task(hub.wait_until_final(job.job_id, SECONDS))
         await until(lambda: hub.subscribers == 1)
         await store.report(job, Progress(step="x", percent=50))
         await store.finish(job, Completed({"a": 1}))
@@ -194,21 +194,21 @@ class TestTheEndOfAJob:
     async def test_what_has_ended_is_given_at_once(self, store: Store, hub: EventHub) -> None:
         job = await claimed(store)
         await store.finish(job, Completed())
-        assert await hub.ended(job.job_id, 0) == await store.get(job.job_id)
+        assert await hub.wait_until_final(job.job_id, 0) == await store.get(job.job_id)
 
     async def test_it_may_not_come_in_time(self, store: Store, hub: EventHub) -> None:
         job = await claimed(store)
-        assert await hub.ended(job.job_id, 0.05) is None
+        assert await hub.wait_until_final(job.job_id, 0.05) is None
 
     async def test_nobody_waits_for_a_service_that_stops(self, store: Store, hub: EventHub) -> None:
         await store.add([Job(job_type="pdf")])
         (job,) = await claim(store)
-        waiting = asyncio.create_task(hub.ended(job.job_id, 60))
+        waiting = asyncio.create_task(hub.wait_until_final(job.job_id, 60))
         await until(lambda: hub.subscribers == 1)
         hub.stop()
         assert await asyncio.wait_for(waiting, SECONDS) is None
 
     async def test_an_unknown_job_is_not_found(self, hub: EventHub) -> None:
         with pytest.raises(NotFound):
-            await hub.ended("job-none", 60)
+            await hub.wait_until_final("job-none", 60)
         assert hub.subscribers == 0

@@ -211,7 +211,7 @@ async def test_work_for_which_the_disk_has_no_room_is_tried_again(executor: Exec
     waiting = await run(executor, Job(job_type="large"))
     assert waiting.error is not None
     assert (waiting.status, waiting.error.code) == (JobStatus.PENDING, "FILE_TOO_LARGE")
-    assert "no room on the disk" in waiting.error.message
+    assert "disk is full" in waiting.error.message
 
 
 async def test_a_failure_that_no_retry_can_mend_is_final(executor: Executor) -> None:

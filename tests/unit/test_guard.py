@@ -37,18 +37,18 @@ async def test_a_guard_that_died_is_replaced() -> None:
     os.kill(first, signal.SIGKILL)
     async with asyncio.timeout(20):
         while guards("test-of-a-guard") in ([first], []):
-            guard.show_life()
+            guard.heartbeat()
             await asyncio.sleep(0.01)
-    guard.show_life()
+    guard.heartbeat()
     await guard.close()
     assert guards("test-of-a-guard") == []
 
 
 async def test_it_is_replaced_at_once_and_acts_though_no_sign_of_life_comes_any_more() -> None:
     token = "test-of-a-new-guard"
-    guard = Watchdog(token, patience=0.5)
+    guard = Watchdog(token, timeout=0.5)
     first = await until_there_is_one(token)
-    guard.show_life()
+    guard.heartbeat()
     os.kill(first, signal.SIGKILL)
     work = subprocess.Popen(["sleep", "60"], env={**os.environ, processes.SANDBOX_VARIABLE: token})
     try:

@@ -13,7 +13,13 @@ from secretary.core.errors import (
     UpstreamRefused,
 )
 from secretary.llm import Llm, Price
-from secretary.llm.structured import STRICT, Form, Unfit, closed, read_object
+from secretary.llm.structured import (
+    STRICT_KEYWORDS,
+    InvalidAnswer,
+    SchemaValidator,
+    parse_object,
+    strict_schema,
+)
 
 from ..asking import asking
 from ..llm_server import KEY, Reply, fails, hangs, says
@@ -100,7 +106,7 @@ class TestRepair:
             ('{"title": "Apples", "tags": "fruit"}', "- tags: the value is not of type"),
             ('{"title": "", "tags": [7]}', "- tags.0: the value is not of type"),
             ('{"title": "a", "tags": [], "note": 1}', "- the object: Additional properties"),
-            ('{"title": "a", "title": "b", "tags": []}', "- the field 'title' is there more"),
+            ('{"title": "a", "title": "b", "tags": []}', "- the field 'title' occurs more"),
             ('{"title": "\\ud800", "tags": []}', "- it is not valid JSON"),
             ('{"title": "a", "tags": [], "year": NaN}', "- it is not valid JSON"),
         ],
@@ -120,7 +126,7 @@ class TestRepair:
     async def test_the_second_fault_fails_the_job(self) -> None:
         error = await failure_of(says('{"title": "A made-up secret"}'))
         assert type(error) is UpstreamFailed and error.retryable
-        assert error.message.endswith('that is needed: the object: "tags" is a required property')
+        assert error.message.endswith('match the schema: the object: "tags" is a required property')
         assert error.details == {"faults": ['the object: "tags" is a required property']}
 
     async def test_what_the_model_made_up_is_not_in_the_message(self) -> None:
@@ -223,15 +229,15 @@ class TestComplete:
     ],
 )
 def test_an_object_is_found_among_words(text: str, found: object) -> None:
-    assert read_object(text) == found
+    assert parse_object(text) == found
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "null", "{a: 1}", '{"a": 1e999}', '{"a":' * 5000, "{" * 100_000]
 )
 def test_what_is_no_object_is_unfit(text: str) -> None:
-    with pytest.raises(Unfit):
-        read_object(text)
+    with pytest.raises(InvalidAnswer):
+        parse_object(text)
 
 
 class TestSchemas:
@@ -252,7 +258,7 @@ class TestSchemas:
             "required": ["name"],
             "additionalProperties": False,
         }
-        assert closed(schema, STRICT) == {
+        assert strict_schema(schema, STRICT_KEYWORDS) == {
             "type": "object",
             "properties": {
                 "people": {"type": "array", "items": strict_person},
@@ -261,9 +267,9 @@ class TestSchemas:
             "required": ["people", "properties"],
             "additionalProperties": False,
         }
-        assert Form(schema).fitted({"people": [{"name": None}], "properties": None}) == {
-            "people": [{}], "properties": None,
-        }  # fmt: skip
+        answer = {"people": [{"name": None}], "properties": None}
+        fields = SchemaValidator(schema).validate(answer)
+        assert fields == {"people": [{}], "properties": None}
         assert "additionalProperties" not in schema
 
     def test_what_is_described_elsewhere_may_be_missing_too(self) -> None:
@@ -284,13 +290,15 @@ class TestSchemas:
         }
         leaf = {"name": "b", "note": None, "parts": None}
         answer = {"tree": {"name": "a", "note": None, "parts": [leaf]}}
-        assert Form(schema).fitted(answer) == {"tree": {"name": "a", "parts": [{"name": "b"}]}}
+        assert SchemaValidator(schema).validate(answer) == {
+            "tree": {"name": "a", "parts": [{"name": "b"}]}
+        }
 
     def test_references_in_circles_end(self) -> None:
         again = {"$ref": "#/$defs/a"}
         circle = {"$defs": {"a": {"anyOf": [again, again]}}, "properties": {"x": again}}
-        assert Form(circle).fitted({"x": None}) == {}
+        assert SchemaValidator(circle).validate({"x": None}) == {}
 
     def test_objects_with_fields_of_any_name_stay_open(self) -> None:
         schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}}
-        assert closed(schema) == schema
+        assert strict_schema(schema) == schema

@@ -10,7 +10,7 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.oxml import parse_xml
 from pptx.util import Inches
 
-from secretary.documents.office.slides import Box, in_reading_order
+from secretary.documents.office.pptx import Box, sort_by_position
 
 from ..office_files import markdown, read
 
@@ -85,7 +85,7 @@ def test_columns_are_read_one_after_the_other() -> None:
     left = [Box(0, 0, 10, 30), Box(0, 32, 10, 30)]
     right = [Box(20, 10, 10, 30), Box(20, 45, 10, 30)]
     shapes = [(right[0], "r1"), (left[1], "l2"), (right[1], "r2"), (left[0], "l1"), (None, "n")]
-    assert in_reading_order(shapes) == ["l1", "n", "l2", "r1", "r2"]
+    assert sort_by_position(shapes) == ["l1", "n", "l2", "r1", "r2"]
 
 
 def test_groups_are_opened(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from PIL import Image
 
 from secretary.core.errors import FileTooLarge, UnsupportedFile
-from secretary.documents.office.number_formats import shown
+from secretary.documents.office.number_formats import format_value
 
 from ..documents import zipped
 from ..office_files import TYPES, R, markdown, read, relations
@@ -94,7 +94,7 @@ def test_values_are_told_as_they_are_shown(tmp_path: Path) -> None:
     ],
 )
 def test_number_formats(value: float, code: str, expected: str) -> None:
-    assert shown(value, code) == expected
+    assert format_value(value, code) == expected
 
 
 def test_a_sheet_is_a_page_and_hidden_ones_say_so(tmp_path: Path) -> None:

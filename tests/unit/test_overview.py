@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from secretary.api import create_api
-from secretary.api.overview import Span, series
+from secretary.api.system import Span, series
 from secretary.core.job import Completed, Failed, JobError, new_id
 from secretary.handlers import BUILTIN
 from secretary.jobs.registry import Registry

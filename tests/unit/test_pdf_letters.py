@@ -29,7 +29,7 @@ def test_what_was_typed_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "cut", "whole"),
+    ("before", "after", "hyphenated", "whole"),
     [
         ("a word", "and another", False, "a word and another"),
         ("impor", "tance", True, "importance"),
@@ -47,7 +47,7 @@ def test_lines_are_joined_to_words(before: str, after: str, hyphenated: bool, wh
 
 
 @pytest.mark.parametrize(
-    ("text", "mark"),
+    ("text", "marker"),
     [
         ("\u2022 apples", ("-", "apples")),
         ("\u2013 apples", ("-", "apples")),

@@ -1,6 +1,6 @@
 """How often someone may do something."""
 
-from secretary.api.auth import MAX_KNOWN, Grant, TokenBucket
+from secretary.api.auth import MAX_CLIENTS, RateLimitState, TokenBucket
 
 
 class Clock:
@@ -14,11 +14,11 @@ def test_so_many_at_once_then_as_many_spread_over_a_minute() -> None:
     clock = Clock()
     allowance = TokenBucket(3, clock=clock)
     assert [allowance.take("ann").remaining for _ in range(3)] == [2, 1, 0]
-    assert allowance.take("ann") == Grant(False, 0, 20)
+    assert allowance.take("ann") == RateLimitState(False, 0, 20)
     clock.now = 19.9
-    assert allowance.take("ann") == Grant(False, 0, 1)
+    assert allowance.take("ann") == RateLimitState(False, 0, 1)
     clock.now = 20.0
-    assert allowance.take("ann") == Grant(True, 0, 0)
+    assert allowance.take("ann") == RateLimitState(True, 0, 0)
 
 
 def test_each_has_an_allowance_of_its_own() -> None:
@@ -33,20 +33,20 @@ def test_nobody_saves_up_more_than_a_minutes_worth() -> None:
     allowance = TokenBucket(2, clock=clock)
     allowance.take("ann")
     clock.now = 3600.0
-    assert allowance.look("ann").remaining == 1
+    assert allowance.peek("ann").remaining == 1
 
 
 def test_looking_takes_nothing() -> None:
     allowance = TokenBucket(1, clock=Clock())
-    assert allowance.look("ann").allowed
+    assert allowance.peek("ann").allowed
     assert allowance.take("ann").allowed
-    assert not allowance.look("ann").allowed
+    assert not allowance.peek("ann").allowed
 
 
 def test_the_state_of_a_bounded_number_is_kept() -> None:
     allowance = TokenBucket(1, clock=Clock())
-    for n in range(MAX_KNOWN + 1):
+    for n in range(MAX_CLIENTS + 1):
         allowance.take(n)
-    assert not allowance.look(MAX_KNOWN).allowed
-    assert not allowance.look(1).allowed
-    assert allowance.look(0).allowed
+    assert not allowance.peek(MAX_CLIENTS).allowed
+    assert not allowance.peek(1).allowed
+    assert allowance.peek(0).allowed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secretary.core.errors import InvalidParameters, InvalidTemplate, UpstreamFailed
-from secretary.llm.templates import Rendered, faults_of, parse, render, without_model
+from secretary.llm.templates import Rendered, fill_without_model, parse, render, validate_answer
 from tests.unit.test_templates import PARTS
 
 
@@ -223,9 +223,9 @@ class TestValues:
         fields = parse(
             "{{a|A}}{{b|list: B}}{{c|number: C}}{{d|one of x | y: D}}{{e|list: E}}{{f|{x}: F}}"
         ).fields
-        answers = without_model(fields, {"a": "known", "b": "no list", "e": ["known"]})
+        answers = fill_without_model(fields, {"a": "known", "b": "no list", "e": ["known"]})
         assert answers == {"a": "known", "b": [], "c": None, "d": "", "e": ["known"], "f": None}
-        assert not faults_of(fields, answers)
+        assert not validate_answer(fields, answers)
 
     def test_answers_take_the_form_that_was_asked_for(self) -> None:
         template = "{{a|integer: A}}{{b|list of {x, y: number}: B}}"
@@ -306,7 +306,7 @@ class TestBody:
     def test_any_template_makes_a_document(self, template: str, text: str) -> None:
         with suppress(InvalidTemplate, UpstreamFailed):
             read = parse(template)
-            filled = {one.name: [text] if one.kind.is_list else text for one in read.fields}
+            filled = {one.name: [text] if one.field_type.is_list else text for one in read.fields}
             document = render(read, {}, filled, text)
             document.markdown.encode()
             if "{{" not in text:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from secretary.core.errors import InvalidTemplate, UnknownTemplate
-from secretary.llm.templates import Kind, Library, Template, render
+from secretary.llm.templates import FieldType, Library, Template, render
 from secretary.llm.templates.library import SHIPPED
 from secretary.llm.templates.template import schema
 
@@ -162,12 +162,12 @@ CONTEXT = {
 }  # fmt: skip
 
 
-def answer(kind: Kind, name: str) -> Any:
+def answer(kind: FieldType, name: str) -> Any:
     """The same for each field, and nothing that is easy."""
     if kind.is_list:
-        single = Kind(sort=kind.sort, parts=kind.parts, choices=kind.choices)
+        single = FieldType(base=kind.base, properties=kind.properties, choices=kind.choices)
         return [] if name in ("absent", "sources") else [answer(single, name), answer(single, "")]
-    match kind.sort:
+    match kind.base:
         case "number" | "integer":
             return 2026
         case "boolean":
@@ -177,7 +177,7 @@ def answer(kind: Kind, name: str) -> Any:
         case "choice":
             return kind.choices[-1]
         case "object":
-            return {part: answer(inner, part) for part, inner in kind.parts}
+            return {part: answer(inner, part) for part, inner in kind.properties}
     return {"title": AWKWARD, "subtitle": "", "questions": "", "tags": "yes"}.get(
         name, f"{name}: {AWKWARD}" if name else "1e3"
     )
@@ -187,7 +187,7 @@ def answer(kind: Kind, name: str) -> Any:
 class TestShipped:
     def test_its_document_is_as_it_should_be(self, name: str) -> None:
         template = Library().find(name)
-        filled = {field.name: answer(field.kind, field.name) for field in template.fields}
+        filled = {field.name: answer(field.field_type, field.name) for field in template.fields}
         document = render(template, CONTEXT, filled, AWKWARD)
         head = document.markdown.removeprefix("---\n").partition("\n---\n")[0]
         assert yaml.safe_load(head) == document.front_matter == expected(template, filled)
@@ -236,12 +236,15 @@ def expected(template: Template, filled: dict[str, Any]) -> dict[str, Any]:
 def test_both_languages_ask_for_the_same(kind: str) -> None:
     german, english = Library().find(f"{kind}_de"), Library().find(f"{kind}_en")
     assert [field.name for field in german.fields] == [field.name for field in english.fields]
-    assert german.keys == english.keys
+    assert german.context_keys == english.context_keys
     assert [entry.key for entry in german.entries] == [entry.key for entry in english.entries]
     for theirs, ours in zip(german.fields, english.fields, strict=True):
-        assert (theirs.kind.sort, theirs.kind.is_list) == (ours.kind.sort, ours.kind.is_list)
-        assert len(theirs.kind.parts) == len(ours.kind.parts)
-        assert len(theirs.kind.choices) == len(ours.kind.choices)
+        assert (theirs.field_type.base, theirs.field_type.is_list) == (
+            ours.field_type.base,
+            ours.field_type.is_list,
+        )
+        assert len(theirs.field_type.properties) == len(ours.field_type.properties)
+        assert len(theirs.field_type.choices) == len(ours.field_type.choices)
 
 
 def test_there_are_six_of_them() -> None:

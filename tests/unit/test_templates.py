@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from secretary.core.errors import InvalidTemplate
-from secretary.llm.templates import Kind, Template, messages, parse
+from secretary.llm.templates import FieldType, Template, parse, prompt_messages
 from secretary.llm.templates.template import schema
 
 TALK = """---
@@ -36,8 +36,8 @@ def faults(text: str) -> list[tuple[int, str]]:
     return [(fault["line"], fault["message"]) for fault in caught.value.details["faults"]]
 
 
-def kind(instruction: str) -> Kind:
-    return parse(f"---\na: {{{{a|{instruction}}}}}\n---\n").fields[0].kind
+def kind(instruction: str) -> FieldType:
+    return parse(f"---\na: {{{{a|{instruction}}}}}\n---\n").fields[0].field_type
 
 
 class TestParts:
@@ -45,7 +45,7 @@ class TestParts:
         template = parse(TALK, "Talk")
         assert [field.name for field in template.fields] == ["title", "tags", "summary"]
         assert template.fields[0].instruction == "Title of the talk"
-        assert template.keys == ("source_language",)
+        assert template.context_keys == ("source_language",)
         assert template.title == "A talk"
         assert template.system_prompt == "You are an editor."
         assert [entry.key for entry in template.entries] == ["titel", "tags", "language"]
@@ -67,12 +67,12 @@ class TestParts:
 
     def test_blanks_round_a_name_do_not_count(self) -> None:
         template = parse("{{ title | The title }} {{ event }}")
-        assert (template.fields[0].name, template.keys) == ("title", ("event",))
+        assert (template.fields[0].name, template.context_keys) == ("title", ("event",))
 
     def test_an_instruction_may_have_several_lines_and_braces(self) -> None:
         template = parse("{{a|First:\n1. {b}\n2. {c, d}}}!\n{{e}}")
         assert template.fields[0].instruction == "First:\n1. {b}\n2. {c, d}"
-        assert template.keys == ("e",)
+        assert template.context_keys == ("e",)
 
     def test_what_stands_in_a_comment_is_not_asked_for(self) -> None:
         template = parse(
@@ -80,12 +80,12 @@ class TestParts:
         )
         assert [field.name for field in template.fields] == ["c", "e"]
         assert template.fields[0].instruction == "C\n# no comment"
-        assert not template.keys
+        assert not template.context_keys
 
     def test_a_field_that_is_used_twice_is_asked_for_once(self) -> None:
         template = parse("{{a|One}} {{a|One}} {{a}}")
         assert [field.name for field in template.fields] == ["a"]
-        assert not template.keys
+        assert not template.context_keys
         assert not template.warnings
 
     def test_another_instruction_for_the_same_field_is_told_and_not_used(self) -> None:
@@ -139,7 +139,7 @@ class TestKinds:
         assert not kind("A year").nullable
 
     def test_in_the_body_a_number_in_so_many_words_is_a_part_of_a_sentence(self) -> None:
-        assert str(parse("{{a|Tell the result as a number}}").fields[0].kind) == "text"
+        assert str(parse("{{a|Tell the result as a number}}").fields[0].field_type) == "text"
 
     def test_the_type_is_not_a_part_of_the_instruction(self) -> None:
         template = parse("{{a|list of integers: The years}}")
@@ -257,7 +257,7 @@ class TestAnything:
                 assert all(fault["line"] >= 1 for fault in error.details["faults"])
             else:
                 json.dumps(schema(template))
-                messages(template, {}, text)
+                prompt_messages(template, {}, text)
 
     @pytest.mark.parametrize(
         "part",
@@ -280,7 +280,7 @@ class TestAnything:
 
 class TestMessages:
     def told(self, text: str = "Hello", **more: Any) -> tuple[str, str]:
-        system, user = messages(parse(TALK), {"event": "FOSDEM", "room": None}, text, **more)
+        system, user = prompt_messages(parse(TALK), {"event": "FOSDEM", "room": None}, text, **more)
         assert (system["role"], user["role"]) == ("system", "user")
         return system["content"], user["content"]
 
@@ -309,4 +309,4 @@ class TestMessages:
 
     def test_a_template_without_prompt_gets_one(self) -> None:
         template: Template = parse("{{a|b}}")
-        assert "experienced editor" in messages(template, {}, "x")[0]["content"]
+        assert "experienced editor" in prompt_messages(template, {}, "x")[0]["content"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from secretary.llm.transcription import put_right
+from secretary.llm.transcription import repair_timestamps
 
 Segments = list[tuple[float, float, str]]
 
@@ -27,7 +27,7 @@ Segments = list[tuple[float, float, str]]
 )
 def test_small_faults_are_mended(segments: Segments, said: Segments) -> None:
     text = " ".join(text for _, _, text in segments)
-    assert [tuple(each) for each in put_right(segments, text, 10)] == said
+    assert [tuple(each) for each in repair_timestamps(segments, text, 10)] == said
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_small_faults_are_mended(segments: Segments, said: Segments) -> None:
     ],
 )
 def test_times_without_sense_make_one_piece_of_all(segments: Segments) -> None:
-    assert put_right(segments, " a  b ", 10) == ((0, 10, "a b"),)
+    assert repair_timestamps(segments, " a  b ", 10) == ((0, 10, "a b"),)
 
 
 def test_silence_is_nothing() -> None:
-    assert put_right([(0, 10, "  ")], " ", 10) == ()
+    assert repair_timestamps([(0, 10, "  ")], " ", 10) == ()

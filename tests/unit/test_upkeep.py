@@ -90,7 +90,7 @@ async def test_old_jobs_are_removed_with_their_files_and_young_ones_stay(
     await store.finish(old, Completed())
     await store.finish(failed, Failed(JobError(code="X", message="x")))
     keep = {JobStatus.COMPLETED: timedelta(microseconds=1), JobStatus.FAILED: timedelta(days=30)}
-    assert await Maintenance(store, files, MaintenanceOptions(keep=keep)).prune() == 1
+    assert await Maintenance(store, files, MaintenanceOptions(retention=keep)).prune() == 1
     left = {job.job_id for job in (await store.find(JobQuery())).items}
     assert left == {failed.job_id, young.job_id}
     assert {directory.name for directory in files.root.iterdir()} == left
@@ -103,7 +103,7 @@ async def test_many_old_jobs_are_removed_in_bounded_steps(
     for _ in range(5):
         await store.finish(await claimed(store), Completed())
     keep = {JobStatus.COMPLETED: timedelta(microseconds=1)}
-    assert await Maintenance(store, files, MaintenanceOptions(keep=keep)).prune() == 5
+    assert await Maintenance(store, files, MaintenanceOptions(retention=keep)).prune() == 5
 
 
 async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
@@ -111,7 +111,7 @@ async def test_after_the_store_was_away_leases_are_pardoned_for_a_while(
 ) -> None:
     job = await claimed(store, lease=LAPSED)
     options = MaintenanceOptions(
-        sweep_every=timedelta(milliseconds=5), pardon=timedelta(milliseconds=300)
+        sweep_every=timedelta(milliseconds=5), rescue_grace=timedelta(milliseconds=300)
     )
     shaky = _AwayOnce(store)
     maintenance = asyncio.create_task(Maintenance(shaky, files, options).run())  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ class TestUploads:
 
     @pytest.fixture
     def maintenance(self, store: Store, files: JobFiles) -> Maintenance:
-        return Maintenance(store, files, MaintenanceOptions(keep_uploads=timedelta(hours=24)))
+        return Maintenance(store, files, MaintenanceOptions(upload_retention=timedelta(hours=24)))
 
     def upload(self, files: JobFiles, job_id: str, *, age: timedelta = timedelta(days=1)) -> Path:
         directory = files.uploads.root / job_id
@@ -176,7 +176,7 @@ class TestUploads:
         job = await claimed(store)
         await store.finish(job, Failed(JobError(code="X", message="x")))
         directory = self.upload(files, job.job_id)
-        options = MaintenanceOptions(keep_uploads=timedelta(hours=hours))
+        options = MaintenanceOptions(upload_retention=timedelta(hours=hours))
         await Maintenance(store, files, options).sweep_uploads()
         assert directory.exists() == bool(hours)
 
@@ -184,8 +184,8 @@ class TestUploads:
         self, store: Store, files: JobFiles
     ) -> None:
         directory = self.upload(files, "job-1")
-        options = MaintenanceOptions(look_through_every=timedelta(milliseconds=10))
-        sweeping = asyncio.create_task(Maintenance(store, files, options).sweep_this_machine())
+        options = MaintenanceOptions(sweep_files_every=timedelta(milliseconds=10))
+        sweeping = asyncio.create_task(Maintenance(store, files, options).sweep_local_uploads())
         async with asyncio.timeout(10):
             while directory.exists():
                 await asyncio.sleep(0.01)

@@ -1,7 +1,6 @@
-"""The HTTP API: jobs and batches for programs."""
+"""The HTTP API: builds the FastAPI application from its routers and middleware."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fastapi import APIRouter, FastAPI
 
@@ -14,31 +13,14 @@ from ..observability.metrics import Metrics
 from ..observability.service_stats import ServiceStats
 from ..observability.system_info import Installation
 from ..version import __version__
-from . import (
-    batches,
-    bulk,
-    conferences,
-    dashboard,
-    docs,
-    event_job,
-    file_batches,
-    files,
-    health,
-    ingress,
-    jobs,
-    overview,
-    streams,
-    system,
-    templates,
-)
-from . import metrics as measure
+from . import batches, dashboard, event_job, files, ingress, jobs, streams, system, templates
 from .auth import Authenticator
-from .errors import answer_errors
+from .errors import add_error_handlers
 from .middleware import RequestMiddleware
-from .openapi import describe
+from .openapi import DESCRIPTION, TAGS
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-BODY_PATIENCE = 30.0
+BODY_TIMEOUT = 30.0
 HEARTBEAT_SECONDS = 15.0
 
 
@@ -54,19 +36,43 @@ def create_api(
     metrics: Metrics | None = None,
     requests_per_minute: int = 0,
     max_body_bytes: int = MAX_BODY_BYTES,
-    body_patience: float = BODY_PATIENCE,
+    body_timeout: float = BODY_TIMEOUT,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     start_span: StartSpan | None = None,
 ) -> FastAPI:
-    """Build the application. `stopping` says whether the service is about to end; `metrics` is
-    also told by others what happens."""
-    # `/jobs/batch` and `/jobs/bulk` must be found before `/jobs/{job_id}`, `/batches/from-…`
-    # before others.
-    parts = (
-        conferences, file_batches, batches, bulk, jobs, templates, streams, ingress, files,
-        event_job, health, measure, overview, system, docs, dashboard,
-    )  # fmt: skip
-    api = _application(job_service, [part.router for part in parts], stopping, metrics)
+    """Build the application. `stopping` returns whether the service is shutting down; `metrics`
+    may be shared with other parts of the process."""
+    # Order matters: `/jobs/batch` and `/batches/from-…` come before `/jobs/{job_id}` and
+    # `/batches/{batch_id}`.
+    routers = (
+        batches.schedule_router(job_service.registry),
+        batches.router,
+        jobs.router,
+        templates.router,
+        streams.router,
+        ingress.ingress_router(job_service.registry),
+        files.router,
+        event_job.router,
+        system.health_router,
+        system.metrics_router,
+        system.router,
+        dashboard.router,
+    )
+    # A form is a little larger than the file in it.
+    upload_bytes = job_service.files.uploads.max_bytes + max_body_bytes
+    path_limits = dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes)
+    path_limits[batches.FROM_FILES_PATH] = batches.MAX_FILES * upload_bytes
+    api = _make_application(
+        job_service,
+        routers,
+        authenticator=Authenticator(api_keys, requests_per_minute=requests_per_minute),
+        stopping=stopping,
+        metrics=metrics,
+        max_body_bytes=max_body_bytes,
+        path_limits=path_limits,
+        body_timeout=body_timeout,
+        start_span=start_span,
+    )
     api.state.job_service = job_service
     api.state.hub = hub or EventHub(job_service.store)
     api.state.library = library or Library()
@@ -74,19 +80,7 @@ def create_api(
     api.state.system_info = system.SystemInfo(job_service, installation or Installation())
     api.state.heartbeat_seconds = heartbeat_seconds
     api.state.max_body_bytes = max_body_bytes
-    api.openapi = lambda: describe(api)  # type: ignore[method-assign]  # FastAPI's way to do it
-    # A form is a little larger than the file in it.
-    upload_bytes = job_service.files.uploads.max_bytes + max_body_bytes
-    limits = dict.fromkeys(ingress.UPLOAD_PATHS, upload_bytes)
-    limits[file_batches.PATH] = file_batches.MAX_FILES * upload_bytes
-    return _with_doorway(
-        api,
-        gate=Authenticator(api_keys, requests_per_minute=requests_per_minute),
-        max_body_bytes=max_body_bytes,
-        limits=limits,
-        body_patience=body_patience,
-        start_span=start_span,
-    )
+    return api
 
 
 def create_probe(
@@ -96,26 +90,39 @@ def create_probe(
     stopping: Callable[[], bool] = lambda: False,
     metrics: Metrics,
 ) -> FastAPI:
-    """The application of a process that only works: its health and its metrics."""
-    api = _application(job_service, [health.router, measure.router], stopping, metrics)
-    return _with_doorway(
-        api, gate=Authenticator(api_keys), max_body_bytes=0, limits={}, body_patience=BODY_PATIENCE
+    """Build the application of a process that only runs a worker: health and metrics."""
+    return _make_application(
+        job_service,
+        [system.health_router, system.metrics_router],
+        authenticator=Authenticator(api_keys),
+        stopping=stopping,
+        metrics=metrics,
     )
 
 
-def _application(
+def _make_application(
     job_service: JobService,
     routers: Iterable[APIRouter],
+    *,
+    authenticator: Authenticator,
     stopping: Callable[[], bool],
     metrics: Metrics | None,
+    max_body_bytes: int = 0,
+    path_limits: Mapping[str, int] | None = None,
+    body_timeout: float = BODY_TIMEOUT,
+    start_span: StartSpan | None = None,
 ) -> FastAPI:
     api = FastAPI(
         title="Secretary",
         version=__version__,
+        description=DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        servers=[{"url": "/"}],
+        openapi_tags=TAGS,
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        redirect_slashes=False,  # the doorway takes them; a redirect would lose bodies
+        redirect_slashes=False,  # the middleware strips slashes; a redirect would lose bodies
     )
     api.state.metrics = metrics or Metrics(
         job_service.registry.job_types, ServiceStats(job_service)
@@ -123,17 +130,16 @@ def _application(
     api.state.service_stats = api.state.metrics.service_stats
     api.state.stopping = stopping
     for router in routers:
-        # Not include_router: an included router is searched twice for each request.
+        # Not `include_router`, which makes each request search the included routes twice.
         api.routes.extend(router.routes)
-    answer_errors(api)
-    return api
-
-
-def _with_doorway(api: FastAPI, **bounds: Any) -> FastAPI:
-    """Round everything, also round what answers when nothing else can: no answer goes out
-    without its headers."""
-    answered = api.state.metrics.answered
-    api.middleware_stack = RequestMiddleware(
-        api.build_middleware_stack(), answered=answered, **bounds
+    add_error_handlers(api)
+    api.add_middleware(
+        RequestMiddleware,
+        authenticator=authenticator,
+        record_response=api.state.metrics.answered,
+        max_body_bytes=max_body_bytes,
+        path_limits=path_limits or {},
+        body_timeout=body_timeout,
+        start_span=start_span,
     )
     return api

@@ -1,4 +1,4 @@
-"""Who is asking: the API key of a request and the user it acts for."""
+"""Authentication: the API key of a request, the user it acts for, and rate limits."""
 
 import hmac
 import math
@@ -8,78 +8,37 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address, ip_network
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Header, Request
+from fastapi.openapi.models import APIKey as ApiKeyScheme
+from fastapi.openapi.models import HTTPBearer
+from fastapi.openapi.models import SecurityBase as SecurityScheme
+from fastapi.security.base import SecurityBase
+from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from ..core.errors import AccessDenied, RateLimited, Unauthorized
 
-MINUTE = 60.0
-#: Of so many the state is kept; who is forgotten has a full bucket again.
-MAX_KNOWN = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    allowed: bool
-    #: How many more are allowed at once.
-    remaining: int
-    #: Whole seconds until the next one is allowed; 0: now.
-    wait: int
-
-
-class TokenBucket:
-    """`per_minute` at once, then as many spread over each minute."""
-
-    def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.per_minute = per_minute
-        self._per_second = per_minute / MINUTE
-        self._clock = clock
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-
-    def look(self, who: Hashable) -> Grant:
-        """What `take` would say, without taking."""
-        return self._grant(self._tokens(who, self._clock()))
-
-    def take(self, who: Hashable) -> Grant:
-        now = self._clock()
-        tokens = self._tokens(who, now)
-        grant = self._grant(tokens)
-        if grant.allowed:
-            self._buckets[who] = (tokens - 1, now)
-            self._buckets.move_to_end(who)
-            if len(self._buckets) > MAX_KNOWN:
-                self._buckets.popitem(last=False)
-        return grant
-
-    def _tokens(self, who: Hashable, now: float) -> float:
-        tokens, at = self._buckets.get(who, (float(self.per_minute), now))
-        return min(tokens + (now - at) * self._per_second, float(self.per_minute))
-
-    def _grant(self, tokens: float) -> Grant:
-        if tokens >= 1:
-            return Grant(True, int(tokens) - 1, 0)
-        return Grant(False, 0, max(1, math.ceil((1 - tokens) / self._per_second)))
-
-
-MAX_USER_ID = 200
-#: A host with or without its port.
-AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
-
-#: These paths and all below them need no key; everything else does, what is not there included.
-OPEN = ("/api/health", "/api/doc", "/api/openapi.json", "/dashboard")
-#: And this one, the page of the dashboard: it asks for the key itself.
+#: These paths and everything below them need no key; all other paths do, unknown ones included.
+OPEN_PATHS = ("/api/health", "/api/doc", "/api/openapi.json", "/dashboard")
+#: The dashboard's page is open as well: it asks for the key itself.
 OPEN_PAGE = "/"
 
-#: From one address. A person mistypes less often, and a key cannot be guessed at this pace.
+MAX_USER_ID = 200
+#: Per client address. Nobody mistypes that often, and no key can be guessed at this rate.
 WRONG_KEYS_PER_MINUTE = 20
+#: Clients a token bucket remembers; a forgotten one starts with a full bucket.
+MAX_CLIENTS = 10_000
+MINUTE = 60.0
+#: A host with or without a port.
+AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:[0-9]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """`key`, or `key:user` for one that can act for that user only."""
+    """`key`, or `key:user` for a key that acts for that user only."""
 
     key: bytes
     user: str | None = None
@@ -90,61 +49,103 @@ class ApiKey:
         return cls(key.encode(), user or None)
 
 
-def is_open(path: str) -> bool:
-    return path == OPEN_PAGE or any(path == root or path.startswith(f"{root}/") for root in OPEN)
+@dataclass(frozen=True, slots=True)
+class RateLimitState:
+    allowed: bool
+    #: Requests that may follow at once.
+    remaining: int
+    #: Whole seconds until the next request is allowed; 0 means now.
+    retry_after: int
+
+
+class TokenBucket:
+    """Allows a burst of `per_minute`, then the same number spread over each minute."""
+
+    def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._per_second = per_minute / MINUTE
+        self._clock = clock
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def peek(self, client: Hashable) -> RateLimitState:
+        """What `take` would return, without taking a token."""
+        return self._state(self._tokens(client, self._clock()))
+
+    def take(self, client: Hashable) -> RateLimitState:
+        now = self._clock()
+        tokens = self._tokens(client, now)
+        state = self._state(tokens)
+        if state.allowed:
+            self._buckets[client] = (tokens - 1, now)
+            self._buckets.move_to_end(client)
+            if len(self._buckets) > MAX_CLIENTS:
+                self._buckets.popitem(last=False)
+        return state
+
+    def _tokens(self, client: Hashable, now: float) -> float:
+        tokens, at = self._buckets.get(client, (float(self.per_minute), now))
+        return min(tokens + (now - at) * self._per_second, float(self.per_minute))
+
+    def _state(self, tokens: float) -> RateLimitState:
+        if tokens >= 1:
+            return RateLimitState(True, int(tokens) - 1, 0)
+        return RateLimitState(False, 0, max(1, math.ceil((1 - tokens) / self._per_second)))
 
 
 class Authenticator:
-    """Lets requests through that show a valid key. Without any keys it trusts this machine,
-    but not the pages that a browser on this machine shows."""
+    """Admits requests with a valid key. Without configured keys it trusts this machine, but not
+    the pages that a browser on this machine shows."""
 
     def __init__(self, api_keys: Sequence[str], *, requests_per_minute: int = 0) -> None:
         self._keys = [ApiKey.parse(text) for text in api_keys]
         self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
         self._wrong_keys = TokenBucket(WRONG_KEYS_PER_MINUTE)
 
-    def admit(self, scope: Scope) -> None:
-        """Raises unless this request may come in. Its body is not read before."""
+    def authenticate(self, scope: Scope) -> None:
+        """Raise unless the request may proceed; its body has not been read yet."""
         if is_open(scope["path"]):
             return
         connection = HTTPConnection(scope)
         key = None
         if self._keys:
-            key = self._known(_given_key(connection), _source(scope))
+            key = self._verify(_presented_key(connection), _client_address(scope))
         else:
             _require_local(connection)
         scope["state"]["key"] = key
         if self._requests is not None:
-            self._spend(self._requests, key.key if key else _source(scope), scope)
+            self._limit_rate(self._requests, key.key if key else _client_address(scope), scope)
 
-    def _spend(self, requests: TokenBucket, who: bytes | str, scope: Scope) -> None:
-        grant = requests.take(who)
-        headers = {
-            "RateLimit-Policy": f'"default";q={requests.per_minute};w=60',
-            "RateLimit": f'"default";r={grant.remaining};t={grant.wait}',
-        }
+    def _limit_rate(self, bucket: TokenBucket, client: bytes | str, scope: Scope) -> None:
+        state = bucket.take(client)
         scope["state"]["headers"] = [
-            (name.lower().encode(), value.encode()) for name, value in headers.items()
+            (b"ratelimit-policy", f'"default";q={bucket.per_minute};w=60'.encode()),
+            (b"ratelimit", f'"default";r={state.remaining};t={state.retry_after}'.encode()),
         ]
-        if not grant.allowed:
-            raise RateLimited("There are too many requests", retry_after=grant.wait)
+        if not state.allowed:
+            raise RateLimited("Too many requests", retry_after=state.retry_after)
 
-    def _known(self, given: str, source: str) -> ApiKey:
-        if not given:
-            raise Unauthorized("The API key is missing or not valid")
-        # Also a right key waits: if it did not, the answer would tell it from the wrong ones.
-        if not (grant := self._wrong_keys.look(source)).allowed:
-            raise RateLimited("There were too many wrong API keys", retry_after=grant.wait)
-        # All keys are looked at, so that the time tells nothing about them.
-        found = [key for key in self._keys if hmac.compare_digest(key.key, given.encode())]
-        if not found:
-            self._wrong_keys.take(source)
-            raise Unauthorized("The API key is missing or not valid")
-        return found[0]
+    def _verify(self, presented: str, address: str) -> ApiKey:
+        if not presented:
+            raise Unauthorized("The API key is missing or invalid")
+        # A valid key has to wait too: otherwise the response would tell it from wrong ones.
+        if not (state := self._wrong_keys.peek(address)).allowed:
+            raise RateLimited("Too many wrong API keys", retry_after=state.retry_after)
+        # Compare with every key, so that the time taken reveals nothing about them.
+        matches = [key for key in self._keys if hmac.compare_digest(key.key, presented.encode())]
+        if not matches:
+            self._wrong_keys.take(address)
+            raise Unauthorized("The API key is missing or invalid")
+        return matches[0]
 
 
-def _source(scope: Scope) -> str:
-    """Where a request comes from. Who has one IPv6 address has a whole network of them."""
+def is_open(path: str) -> bool:
+    return path == OPEN_PAGE or any(
+        path == root or path.startswith(f"{root}/") for root in OPEN_PATHS
+    )
+
+
+def _client_address(scope: Scope) -> str:
+    """The client's address; for IPv6 its /64 network, which usually belongs to one client."""
     host = scope["client"][0] if scope.get("client") else ""
     try:
         address = ip_address(host)
@@ -152,48 +153,48 @@ def _source(scope: Scope) -> str:
         return host
     if isinstance(address, IPv4Address):
         return host
-    # As some proxies write an IPv4 address: all of these are in one network.
+    # Some proxies write IPv4 addresses this way; all of them share one /64.
     mapped = address.ipv4_mapped
     return str(mapped or ip_network((host, 64), strict=False))
 
 
-def _given_key(connection: HTTPConnection) -> str:
-    """Empty when there is none. Two different ones are none: what stands before us may have
-    looked at the other."""
-    given = set(connection.headers.getlist("x-secretary-api-key"))
+def _presented_key(connection: HTTPConnection) -> str:
+    """The key of a request, empty if there is none. Two different keys count as none: a proxy in
+    front of us may have checked the other one."""
+    keys = set(connection.headers.getlist("x-secretary-api-key"))
     for header in connection.headers.getlist("authorization"):
         scheme, _, credentials = header.partition(" ")
         if scheme.lower() == "bearer":
-            given.add(credentials.strip())
-    given.discard("")
-    return _text(given.pop()) if len(given) == 1 else ""
+            keys.add(credentials.strip())
+    keys.discard("")
+    return _decode_header(keys.pop()) if len(keys) == 1 else ""
 
 
-def _text(header: str) -> str:
-    """What a client meant that sent UTF-8, which no header knows."""
+def _decode_header(value: str) -> str:
+    """Clients send UTF-8, which the server decodes as Latin-1."""
     try:
-        return header.encode("latin-1").decode("utf-8")
+        return value.encode("latin-1").decode("utf-8")
     except UnicodeError:
-        return header
+        return value
 
 
 def _require_local(request: HTTPConnection) -> None:
-    """A page of another site must not reach us through the user's browser, be it directly
-    (Origin) or by a name that it lets point here (Host)."""
+    """Refuse pages of other sites that reach us through the user's browser: directly (Origin), or
+    by a host name that resolves to this machine (Host)."""
     hosts = request.headers.getlist("host")
     if len(hosts) != 1 or not _is_loopback(hosts[0]):
-        raise AccessDenied("Without API keys only requests to localhost are answered")
+        raise AccessDenied("Without API keys, only requests to localhost are allowed")
     origin = request.headers.get("origin")
     if origin is not None and not _is_loopback(origin.partition("://")[2]):
-        raise AccessDenied("Without API keys requests of other sites are not answered")
+        raise AccessDenied("Without API keys, requests from other sites are not allowed")
 
 
 def _is_loopback(authority: str) -> bool:
-    """The framework is not asked: it takes a host that it cannot read for ours."""
-    found = AUTHORITY.fullmatch(authority)
-    if found is None:
+    """Not left to the framework, which treats a host it cannot parse as local."""
+    match = AUTHORITY.fullmatch(authority)
+    if match is None:
         return False
-    host = found["host"].lower()
+    host = match["host"].lower()
     if host == "localhost":
         return True
     try:
@@ -202,36 +203,48 @@ def _is_loopback(authority: str) -> bool:
         return False
 
 
-# Async though it waits for nothing: FastAPI runs what is not async in a pool of threads.
+class _DocumentedScheme(SecurityBase):
+    """Puts a security scheme into the OpenAPI document; the middleware checks the keys."""
+
+    def __init__(self, scheme_name: str, model: SecurityScheme) -> None:
+        self.scheme_name = scheme_name
+        self.model = model
+
+    async def __call__(self) -> None:
+        return None
+
+
+_BEARER = _DocumentedScheme("bearer", HTTPBearer())
+_KEY_HEADER = _DocumentedScheme(
+    "key", ApiKeyScheme.model_validate({"in": "header", "name": "X-Secretary-Api-Key"})
+)
+
+
+# Async although it awaits nothing: FastAPI runs other dependencies in a thread pool.
 async def _caller(
     request: Request,
+    _bearer: Annotated[None, Depends(_BEARER)],
+    _key: Annotated[None, Depends(_KEY_HEADER)],
     x_user_id: Annotated[
-        str | None,
+        str | SkipJsonSchema[None],
         Header(alias="X-User-ID", max_length=MAX_USER_ID, description="The acting user"),
     ] = None,
 ) -> str | None:
-    """The user that a request acts for; None: an operator. The doorway has let it in."""
+    """The user a request acts for; None for an operator. The middleware has authenticated it."""
     if x_user_id is not None and not x_user_id.strip():
-        # Who hands names on has none for somebody who has not logged in: no operator, that.
-        raise AccessDenied("X-User-ID names no user")
+        # A client that forwards user names sends an empty one for anonymous users, who must not
+        # become operators.
+        raise AccessDenied("X-User-ID is empty")
     if len(set(request.headers.getlist("x-user-id"))) > 1:
         raise AccessDenied("X-User-ID names more than one user")
     key: ApiKey | None = request.state.key
-    bound, claimed = key.user if key else None, _text(x_user_id) if x_user_id else None
+    bound, claimed = key.user if key else None, _decode_header(x_user_id) if x_user_id else None
     if bound is not None and claimed not in (None, bound):
-        raise AccessDenied("This API key belongs to another user than X-User-ID names")
+        raise AccessDenied("This API key belongs to a different user than X-User-ID names")
     user: str | None = bound or claimed
     request.state.user = user
     return user
 
 
-#: The user that a request acts for. Every route but the open ones has a parameter of this type.
+#: The user a request acts for. Every route that needs a key has a parameter of this type.
 Caller = Annotated[str | None, Depends(_caller)]
-
-
-def security_schemes() -> dict[str, Any]:
-    """For the API's own description."""
-    return {
-        "bearer": {"type": "http", "scheme": "bearer"},
-        "key": {"type": "apiKey", "in": "header", "name": "X-Secretary-Api-Key"},
-    }

@@ -1,155 +1,501 @@
-"""The routes for batches."""
+"""Routes for batches, including batches created from uploaded files or a conference schedule."""
 
-from typing import Annotated, Any
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import APIRouter, Body, Request
 from fastapi.responses import JSONResponse
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from ..core.errors import InvalidParameters
-from ..core.job import Batch
-from ..jobs.submission import BatchRequest
+from ..core.errors import (
+    FileCorrupt,
+    FileTooLarge,
+    InvalidParameters,
+    SecretaryError,
+    StoreUnavailable,
+    UnsupportedFile,
+)
+from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
+from ..core.job import Batch, Delivery, JobError, new_id
+from ..jobs.conference_import import ConferenceImporter, ScheduleRequest, batch_request
+from ..jobs.registry import Registry
+from ..jobs.submission import BatchRequest, parse_request
+from ..storage.uploads import Upload, Uploads
 from ..store import BatchQuery
+from . import models
 from .auth import Caller
 from .dependencies import (
     ARCHIVED,
-    BIG,
-    Archived,
-    Key,
+    LARGE_FIELDS,
+    ArchivedFilter,
+    BatchId,
+    Cursor,
+    DeliveryNumber,
+    IdempotencyKeyHeader,
+    IncludeJobs,
     Limit,
-    Number,
+    OptionalText,
     job_service_of,
-    listed,
-    traced,
+    read_include,
+    with_trace,
 )
-from .envelope import enqueued, success
-from .jobs import shown
+from .errors import job_error_response
+from .forms import Fields, FilesForm, Form, parse_json, read_files, read_form, webhook_from_callback
+from .ingress import FILE_TYPES, SOURCES, parameters_of, require_file_type
+from .jobs import deliveries_response
+from .models import DeliveryList, EnqueuedBatch, Envelope, ResponseModel
+from .openapi import FILE, JSON_TEXT, LOCATION, URL, Schema, error_responses, form_body, make_router
+from .responses import enqueued, success
 
-router = APIRouter(prefix="/api", tags=["batches"])
+router = make_router("batches")
 
-Active = Annotated[bool | None, Body(alias="isActive", embed=True)]
+ENQUEUED: Any = {
+    "status_code": 202,
+    "response_model": Envelope[EnqueuedBatch],
+    "response_description": "The jobs are waiting for workers",
+    "responses": {202: {"headers": LOCATION}},
+}
+ENQUEUED_FROM_FILE: Any = ENQUEUED | {"responses": ENQUEUED["responses"] | error_responses([415])}
 
 
-@router.post("/jobs/batch", status_code=202, name="submit_batch_of_jobs")
-@router.post("/batches", status_code=202)
+class _OptionallyWrapped:
+    """Documents that a batch is also accepted inside `{"batch": {…}}`."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        batch = handler(schema)
+        wrapped = {"type": "object", "required": ["batch"], "properties": {"batch": batch}}
+        return {"anyOf": [batch, wrapped]}
+
+
+BatchBody = Annotated[BatchRequest, _OptionallyWrapped()]
+ActiveBody = Annotated[bool | None, Body(alias="isActive", embed=True)]
+
+
+@router.post("/jobs/batch", **ENQUEUED, name="submit_batch_of_jobs")
+@router.post("/batches", **ENQUEUED)
 async def submit_batch(
-    request: Request, batch: BatchRequest, user: Caller, key: Key = None
+    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKeyHeader = None
 ) -> JSONResponse:
-    """Hand in several jobs, all or none."""
-    asked = traced(request, batch)
-    return answered(request, *await job_service_of(request).submit_batch(asked, user=user, key=key))
+    """Submit several jobs, all or nothing."""
+    submitted = with_trace(request, batch)
+    stored = await job_service_of(request).submit_batch(submitted, user=user, key=key)
+    return _enqueued(request, *stored)
 
 
-def answered(request: Request, stored: Batch, job_ids: list[str]) -> JSONResponse:
-    """Where a new batch is, and its jobs."""
-    data = {"batch_id": stored.batch_id, "job_ids": job_ids, "batch": stored.document()}
-    response = enqueued(request, stored.batch_id, data)
-    response.headers["Location"] = f"/api/batches/{stored.batch_id}"
-    return response
+def _enqueued(request: Request, batch: Batch, job_ids: list[str]) -> JSONResponse:
+    data = {"batch_id": batch.batch_id, "job_ids": job_ids, "batch": batch.document()}
+    return enqueued(request, f"/api/batches/{batch.batch_id}", data)
 
 
-@router.get("/batches")
+class BatchPage(ResponseModel):
+    batches: list[models.Batch]
+    next_cursor: str | None
+
+
+@router.get("/batches", response_model=Envelope[BatchPage])
 async def list_batches(
     request: Request,
     user: Caller,
-    user_id: str | None = None,
-    archived: Archived = "false",
+    user_id: OptionalText = None,
+    archived: ArchivedFilter = "false",
     limit: Limit = 100,
-    cursor: str | None = None,
+    cursor: Cursor = None,
 ) -> JSONResponse:
-    """Batches, the newest first."""
+    """List batches, newest first."""
     query = BatchQuery(user_id=user_id, archived=ARCHIVED[archived], limit=limit, cursor=cursor)
     page = await job_service_of(request).batches(query, user=user)
     batches = [batch.document() for batch in page.items]
     return success(request, "batches", {"batches": batches, "next_cursor": page.next_cursor})
 
 
-@router.get("/batch/{batch_id}", name="get_batch_by_old_path")
-@router.get("/jobs/batch/{batch_id}", name="get_batch_of_jobs")
-@router.get("/batches/{batch_id}")
+BATCH: Any = {"response_model": Envelope[models.Batch]}
+
+
+@router.get("/batch/{batch_id}", **BATCH, name="get_batch_by_old_path")
+@router.get("/jobs/batch/{batch_id}", **BATCH, name="get_batch_of_jobs")
+@router.get("/batches/{batch_id}", **BATCH)
 async def get_batch(
-    request: Request,
-    batch_id: str,
-    user: Caller,
-    include: Annotated[list[str] | None, Query(description="`jobs`")] = None,
+    request: Request, batch_id: BatchId, user: Caller, include: IncludeJobs = None
 ) -> JSONResponse:
-    """One batch, with `include=jobs` its jobs too."""
-    names = listed(include)
-    if names - {"jobs"}:
-        raise InvalidParameters("include: a batch has nothing more than jobs")
+    """Return a batch; `include=jobs` adds its jobs."""
+    included = read_include(include, frozenset({"jobs"}))
     batch = await job_service_of(request).batch(batch_id, user=user)
     document = batch.document()
-    if "jobs" in names:
+    if included:
         jobs = await job_service_of(request).jobs_of_batch(batch_id, user=user)
-        document["jobs"] = [job.document(without=BIG) for job in jobs]
+        document["jobs"] = [job.document(without=LARGE_FIELDS) for job in jobs]
     return success(request, "batches", document, process_id=batch_id)
 
 
-@router.delete("/batches/{batch_id}")
-async def delete_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """Delete a batch that has ended, its jobs and their files."""
+class DeletedBatch(ResponseModel):
+    batch_id: str
+    deleted: Literal[True]
+
+
+@router.delete("/batches/{batch_id}", response_model=Envelope[DeletedBatch])
+async def delete_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Delete a finished batch, its jobs and their files."""
     await job_service_of(request).delete_batch(batch_id, user=user)
-    data = {"batch_id": batch_id, "deleted": True}
+    data = DeletedBatch(batch_id=batch_id, deleted=True)
     return success(request, "batches", data, process_id=batch_id)
 
 
-@router.post("/batches/{batch_id}/archive")
-async def archive_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """Hide a batch and its jobs from lists; nothing is deleted."""
-    return _told(request, await job_service_of(request).archive_batch(batch_id, user=user))
+@router.post("/batches/{batch_id}/archive", **BATCH)
+async def archive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Hide a batch and its jobs from default listings. Nothing is deleted."""
+    batch = await job_service_of(request).archive_batch(batch_id, user=user)
+    return _batch_response(request, batch)
 
 
-@router.post("/batches/{batch_id}/unarchive")
-async def unarchive_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """Show a batch and its jobs in lists again."""
+@router.post("/batches/{batch_id}/unarchive", **BATCH)
+async def unarchive_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Show an archived batch and its jobs in listings again."""
     job_service = job_service_of(request)
-    return _told(request, await job_service.archive_batch(batch_id, user=user, archived=False))
+    batch = await job_service.archive_batch(batch_id, user=user, archived=False)
+    return _batch_response(request, batch)
 
 
-@router.post("/batches/{batch_id}/toggle-active")
+@router.post("/batches/{batch_id}/toggle-active", response_model=Envelope[models.Batch])
 async def toggle_active(
-    request: Request, batch_id: str, user: Caller, active: Active = None
+    request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
 ) -> JSONResponse:
-    """Pause or resume a batch: as the body says, else the other way round than it is now."""
-    job_service = job_service_of(request)
-    return _told(request, await job_service.set_batch_active(batch_id, active, user=user))
+    """Pause or resume a batch. Without a body, toggles the current state."""
+    batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
+    return _batch_response(request, batch)
 
 
-@router.post("/batches/{batch_id}/cancel")
-async def cancel_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """Cancel all jobs of a batch that have not ended."""
+@router.post("/batches/{batch_id}/cancel", **BATCH)
+async def cancel_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Cancel all unfinished jobs of a batch."""
     job_service = job_service_of(request)
     job_ids = await job_service.cancel_batch(batch_id, user=user)
-    return _told(request, await job_service.batch(batch_id, user=user), job_ids)
+    return _batch_response(request, await job_service.batch(batch_id, user=user), job_ids)
 
 
-@router.post("/batches/{batch_id}/restart-failed")
-async def restart_failed(request: Request, batch_id: str, user: Caller) -> JSONResponse:
+@router.post("/batches/{batch_id}/restart-failed", **BATCH)
+async def restart_failed(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
     """Run the failed jobs of a batch again."""
     job_service = job_service_of(request)
     job_ids = await job_service.restart_failed(batch_id, user=user)
-    return _told(request, await job_service.batch(batch_id, user=user), job_ids)
+    return _batch_response(request, await job_service.batch(batch_id, user=user), job_ids)
 
 
-@router.get("/batches/{batch_id}/deliveries")
-async def list_deliveries_of_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """What the batch's webhook was told, or could not be told."""
-    batch = await job_service_of(request).batch(batch_id, user=user)
-    data = {"deliveries": shown(batch.deliveries)}
-    return success(request, "batches", data, process_id=batch_id)
-
-
-@router.post("/batches/{batch_id}/deliveries/{n}/replay")
-async def replay_delivery_of_batch(
-    request: Request, batch_id: str, n: Number, user: Caller
+def _batch_response(
+    request: Request, batch: Batch, changed_job_ids: list[str] | None = None
 ) -> JSONResponse:
-    """Tell the webhook once more how the batch ended."""
-    delivery = await job_service_of(request).replay_batch(batch_id, n, user=user)
-    return success(request, "batches", shown([delivery])[0], process_id=batch_id)
-
-
-def _told(request: Request, batch: Batch, changed: list[str] | None = None) -> JSONResponse:
-    """The batch, and which of its jobs were changed."""
-    document: dict[str, Any] = batch.document()
-    if changed is not None:
-        document["job_ids"] = changed
+    document = batch.document()
+    if changed_job_ids is not None:
+        document["job_ids"] = changed_job_ids
     return success(request, "batches", document, process_id=batch.batch_id)
+
+
+@router.get("/batches/{batch_id}/deliveries", response_model=Envelope[DeliveryList])
+async def list_deliveries_of_batch(
+    request: Request, batch_id: BatchId, user: Caller
+) -> JSONResponse:
+    """List the deliveries of the batch's webhook, with every attempt."""
+    batch = await job_service_of(request).batch(batch_id, user=user)
+    return deliveries_response(request, "batches", batch.deliveries, process_id=batch_id)
+
+
+@router.post("/batches/{batch_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
+async def replay_delivery_of_batch(
+    request: Request, batch_id: BatchId, n: DeliveryNumber, user: Caller
+) -> JSONResponse:
+    """Send the final event of the batch again, with the same `webhook-id`."""
+    delivery = await job_service_of(request).replay_batch(batch_id, n, user=user)
+    return success(request, "batches", delivery.model_dump(mode="json"), process_id=batch_id)
+
+
+# Batches from uploaded files: one job per file
+
+FROM_FILES_PATH = "/api/batches/from-files"
+MAX_FILES = 500
+
+#: Containers that hold audio or video; the file name decides.
+AMBIGUOUS_TYPES = AUDIO_TYPES & VIDEO_TYPES
+AUDIO_SUFFIXES = (".m4a", ".m4b", ".oga", ".ogg", ".opus", ".weba", ".mka", ".wma", ".aac")
+
+#: Defaults for all jobs; a job's own value takes precedence.
+JOB_DEFAULTS = ("job_type", "parameters", "priority", "run_at", "max_attempts", "timeout_s")
+FILES_CALL_FIELDS = (
+    "jobs", "callback_url", "callback_token", "job_id", "is_active", *JOB_DEFAULTS,
+)  # fmt: skip
+BATCH_FIELDS = ("batch_name", "user_id", "access_control", "webhook", "traceparent")
+
+FILES_BODY: Schema = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {
+            "type": "array",
+            "items": FILE,
+            "minItems": 1,
+            "maxItems": MAX_FILES,
+            "description": "The files, each as a part of this name",
+        },
+        "batch_name": {"type": "string", "maxLength": 500},
+        "job_type": {
+            "type": "string",
+            "enum": sorted(FILE_TYPES),
+            "description": "Detected from each file's content if omitted",
+        },
+        "parameters": {**JSON_TEXT, "description": "Parameters of all jobs"},
+        "jobs": {
+            **JSON_TEXT,
+            "description": "A list as in `POST /api/batches`; `file` of a job is the index of its"
+            " file, from 0. If omitted, each file gets one job",
+        },
+        "webhook": JSON_TEXT,
+        "access_control": JSON_TEXT,
+        "callback_url": URL,
+        "callback_token": {"type": "string"},
+        "jobId": {"type": "string"},
+    },
+}
+
+
+@router.post(
+    "/batches/from-files",
+    **ENQUEUED_FROM_FILE,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"multipart/form-data": {"schema": FILES_BODY}},
+        }
+    },
+)
+async def submit_files(
+    request: Request, user: Caller, key: IdempotencyKeyHeader = None
+) -> JSONResponse:
+    """Submit one job per uploaded file, all or nothing."""
+    job_service = job_service_of(request)
+    form = await read_files(
+        request,
+        job_service.files.uploads,
+        max_files=MAX_FILES,
+        max_fields_bytes=request.app.state.max_body_bytes,
+    )
+    try:
+        batch, uploads = _read_files_form(form)
+        stored, job_ids = await job_service.submit_batch(
+            with_trace(request, batch), user=user, key=key, uploads=uploads
+        )
+    except SecretaryError as error:
+        # After a store failure the jobs may exist all the same; then they need their files.
+        if not isinstance(error, StoreUnavailable):
+            await _remove(job_service.files.uploads, form.uploads)
+        raise
+    if form.uploads[0].job_id not in job_ids:  # a repeated request; the first one's files are used
+        await _remove(job_service.files.uploads, form.uploads)
+    return _enqueued(request, stored, job_ids)
+
+
+async def _remove(uploads: Uploads, received: list[Upload]) -> None:
+    for upload in received:
+        await uploads.remove(upload.job_id)
+
+
+def _read_files_form(form: FilesForm) -> tuple[BatchRequest, list[Upload | None]]:
+    """The batch, and the file of each of its jobs."""
+    if not form.uploads:
+        raise InvalidParameters("file: at least one file is required")
+    fields = Fields(form.fields)
+    if "file" in fields:
+        raise InvalidParameters("file: must be sent as a file, in a multipart form")
+    call, batch = fields.take(FILES_CALL_FIELDS), fields.take(BATCH_FIELDS)
+    if "webhook" not in batch and "callback_url" in call:
+        batch["webhook"] = webhook_from_callback(call)
+    if "is_active" in call:
+        batch["isActive"] = call["is_active"]
+    defaults = {name: call[name] for name in JOB_DEFAULTS if name in call}
+    # As on the routes for one file, any other field of the form is a parameter.
+    defaults["parameters"] = fields.rest | _read_object("parameters", call.get("parameters"))
+    jobs, uploads = _read_jobs(call.get("jobs"), defaults, form.uploads)
+    return parse_request(BatchRequest, {**batch, "jobs": jobs}), uploads
+
+
+def _read_jobs(
+    text: str | None, defaults: Mapping[str, Any], received: list[Upload]
+) -> tuple[list[Any], list[Upload | None]]:
+    given = parse_json("jobs", text) if text else [{"file": n} for n in range(len(received))]
+    if not isinstance(given, list) or not all(isinstance(job, dict) for job in given):
+        raise InvalidParameters("jobs: must be a list of jobs")
+    jobs = [_with_defaults(job, defaults) for job in given]
+    uploads = [_take_file(job, number, received) for number, job in enumerate(jobs)]
+    used = [upload.job_id for upload in uploads if upload is not None]
+    for number, upload in enumerate(received):
+        if used.count(upload.job_id) != 1:
+            raise InvalidParameters(
+                f"jobs: file {number} ({upload.name}) must belong to exactly one job"
+            )
+    return [_with_source(*pair) for pair in zip(jobs, uploads, strict=True)], uploads
+
+
+def _with_defaults(job: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in job.items() if value not in ("", None)}
+    parameters = _read_object("parameters", given.get("parameters"))
+    return {**defaults, **given, "parameters": {**defaults["parameters"], **parameters}}
+
+
+def _read_object(name: str, value: Any) -> dict[str, Any]:
+    parsed = {} if value is None else parse_json(name, value)
+    if not isinstance(parsed, dict):
+        raise InvalidParameters(f"{name}: must be an object")
+    return parsed
+
+
+def _take_file(job: dict[str, Any], number: int, received: list[Upload]) -> Upload | None:
+    match job.pop("file", None):
+        case None:
+            return None
+        case int(at) if not isinstance(at, bool) and 0 <= at < len(received):
+            return received[at]
+    last = len(received) - 1
+    raise InvalidParameters(f"jobs.{number}.file: must be the index of a file, from 0 to {last}")
+
+
+def _with_source(job: dict[str, Any], upload: Upload | None) -> dict[str, Any]:
+    if upload is None:
+        return job
+    job_type = job.get("job_type") or detect_job_type(upload)
+    if job_type not in FILE_TYPES and job_type is not None:
+        raise InvalidParameters(f"job_type: {str(job_type)[:100]!r} does not accept files")
+    named = [name for name in SOURCES if name in job["parameters"]]
+    if named:
+        raise InvalidParameters(f"{named[0]}: send either a file or this, not both")
+    if job_type is None and upload.size:
+        known = ", ".join(sorted(FILE_TYPES))
+        raise UnsupportedFile(
+            f"{upload.name}: The file type is unknown; set job_type to one of {known}"
+        )
+    require_file_type(upload, FILE_TYPES.get(job_type or "", frozenset()), name=upload.name)
+    parameters = {**job["parameters"], "file_source": upload.source()}
+    return {**job, "job_type": job_type, "parameters": parameters}
+
+
+def detect_job_type(upload: Upload) -> str | None:
+    """The job type for a file, by its content."""
+    kind = upload.kind
+    if kind == "pdf":
+        return "pdf"
+    if kind in IMAGE_TYPES:
+        return "imageocr"
+    if kind in OFFICE_TYPES:
+        return "office"
+    if kind in AMBIGUOUS_TYPES:
+        return "audio" if upload.name.lower().endswith(AUDIO_SUFFIXES) else "video"
+    if kind in AUDIO_TYPES:
+        return "audio"
+    return "video" if kind in VIDEO_TYPES else None
+
+
+# Batches from a conference schedule: one session job per talk
+
+SCHEDULE_SOURCES = ("url", "schedule")
+#: Fields of the call, not parameters of the jobs.
+SCHEDULE_CALL_FIELDS = (*SCHEDULE_SOURCES, "callback_url", "callback_token", "job_id")
+SCHEDULE_EXAMPLE = {
+    "schedule": '<schedule><conference><title>MiniCon</title></conference><day date="2031-02-01">'
+    '<room name="Hall"><event id="1"><title>Ducks in a row</title><start>10:00</start>'
+    "<url>https://example.org/talks/1</url><track>Birds</track></event></room></day></schedule>",
+    "track": "Birds",
+    "target_language": "de",
+}
+
+
+def schedule_router(registry: Registry) -> APIRouter:
+    """Its request body is documented with the parameters of the registered `session` type."""
+    text: Schema = {"type": "string"}
+    several: Schema = {"anyOf": [text, {"type": "array", "items": text}]}
+    properties: Schema = {
+        **parameters_of(registry, "session"),
+        "url": URL | {"description": "The URL of the schedule"},
+        "schedule": {
+            "anyOf": [text, {"type": "object", "additionalProperties": True}],
+            "description": "The schedule itself",
+        },
+        "event": text | {"description": "Overrides the name of the conference"},
+        "track": several | {"description": "Only these tracks; `*` matches anything"},
+        "day": several | {"description": "Only these days: a date, a number or a weekday"},
+        "title": several | {"description": "Only talks whose title contains this"},
+        "batch_name": text,
+        "webhook": {"$ref": "#/components/schemas/Webhook"},
+    }
+    body = form_body(
+        properties, file=FILE, sources=SCHEDULE_SOURCES, exclusive=True, example=SCHEDULE_EXAMPLE
+    )
+    router = make_router("batches")
+    router.add_api_route(
+        "/batches/from-schedule",
+        submit_schedule,
+        methods=["POST"],
+        **ENQUEUED_FROM_FILE,
+        openapi_extra=body,
+    )
+    return router
+
+
+async def submit_schedule(
+    request: Request, user: Caller, key: IdempotencyKeyHeader = None
+) -> JSONResponse:
+    """Submit one session job per talk of a conference schedule, all or nothing."""
+    job_service, upload_id = job_service_of(request), new_id("job")
+    form = await read_form(
+        request,
+        job_service.files.uploads.of_this_machine(),
+        job_id=upload_id,
+        max_fields_bytes=request.app.state.max_body_bytes,
+    )
+    try:
+        submitted, source = _read_schedule_form(form)
+        talks = await _read_talks(request, form, upload_id, submitted, source)
+    except (FileCorrupt, FileTooLarge, UnsupportedFile) as error:
+        failure = JobError(code=error.code, message=error.message, details=error.details)
+        return job_error_response(failure)
+    finally:
+        await job_service.files.uploads.put_away(upload_id)
+    batch = with_trace(request, batch_request(submitted, talks))
+    return _enqueued(request, *await job_service.submit_batch(batch, user=user, key=key))
+
+
+async def _read_talks(
+    request: Request, form: Form, upload_id: str, submitted: ScheduleRequest, source: Any
+) -> list[dict[str, Any]]:
+    importer: ConferenceImporter = request.app.state.schedules
+    if form.upload is not None:
+        path = job_service_of(request).files.uploads.path_of(upload_id, form.upload.source())
+        return await importer.read(await asyncio.to_thread(path.read_bytes), submitted)
+    if isinstance(source, bytes):
+        return await importer.read(source, submitted)
+    return await importer.fetch(source, submitted)
+
+
+def _read_schedule_form(form: Form) -> tuple[ScheduleRequest, Any]:
+    """The request, and the schedule itself or its URL."""
+    fields = Fields(form.fields)
+    call, batch = fields.take(SCHEDULE_CALL_FIELDS), fields.take(ScheduleRequest.model_fields)
+    if "webhook" not in batch and "callback_url" in call:
+        batch["webhook"] = webhook_from_callback(call)
+    return parse_request(ScheduleRequest, {**fields.rest, **batch}), _schedule_source(call, form)
+
+
+def _schedule_source(call: Mapping[str, Any], form: Form) -> Any:
+    given = [name for name in SCHEDULE_SOURCES if name in call]
+    if len(given) + (form.upload is not None) != 1:
+        raise InvalidParameters("file: exactly one of file, url and schedule is required")
+    if not given:
+        return None
+    value = call[given[0]]
+    if given == ["schedule"]:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return text.encode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise InvalidParameters("url: must be a string")
+    return value

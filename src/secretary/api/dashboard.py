@@ -1,4 +1,5 @@
-"""The dashboard: files that a browser runs. They use the same API as every other client."""
+"""Static pages: the dashboard and the interactive API documentation. Both work offline and use the
+same API as every other client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,31 +8,31 @@ from hashlib import sha256
 from importlib.resources import as_file, files
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from .files import is_known
+from .files import matches_etag
 
 router = APIRouter(include_in_schema=False)
 
-KINDS = {
+MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-PAGE = "index.html"
+INDEX = "index.html"
 
-#: Nothing inline, nothing from elsewhere; only two places may make HTML of text: our templates,
-#: which escape, and the sanitiser.
-POLICY = (
+#: Nothing inline and nothing from other hosts. Only two policies may create HTML from text: our
+#: templates, which escape, and the sanitiser.
+DASHBOARD_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:;"
     " media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'; require-trusted-types-for 'script';"
     " trusted-types secretary dompurify"
 )
-HEADERS = {
-    "Cache-Control": "no-cache",  # ask each time: a new version is there at once
-    "Content-Security-Policy": POLICY,
+DASHBOARD_HEADERS = {
+    "Cache-Control": "no-cache",  # revalidate, so that a new version is used at once
+    "Content-Security-Policy": DASHBOARD_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
@@ -40,40 +41,106 @@ HEADERS = {
 @dataclass(frozen=True, slots=True)
 class Asset:
     body: bytes
-    kind: str
+    media_type: str
     etag: str
 
 
 @router.get("/")
-async def page(request: Request) -> Response:
-    return _sent(request, PAGE)
+async def dashboard_page(request: Request) -> Response:
+    return _asset_response(request, INDEX)
 
 
 @router.get("/dashboard/{name:path}")
-async def asset(request: Request, name: str) -> Response:
-    return _sent(request, name)
+async def dashboard_asset(request: Request, name: str) -> Response:
+    return _asset_response(request, name)
 
 
-def _sent(request: Request, name: str) -> Response:
-    found = _assets().get(name)
-    if found is None:
-        raise HTTPException(404, "There is no such file")
-    headers = {**HEADERS, "ETag": found.etag}
-    if is_known(found.etag, request):
+def _asset_response(request: Request, name: str) -> Response:
+    asset = _assets().get(name)
+    if asset is None:
+        raise HTTPException(404)
+    headers = {**DASHBOARD_HEADERS, "ETag": asset.etag}
+    if matches_etag(asset.etag, request):
         return Response(status_code=304, headers=headers)
-    return Response(found.body, media_type=found.kind, headers=headers)
+    return Response(asset.body, media_type=asset.media_type, headers=headers)
 
 
 @cache
 def _assets() -> Mapping[str, Asset]:
-    """All there are, by name: what is not among them cannot be asked for, whatever path it has."""
+    """All assets by name. A lookup here cannot leave the directory, whatever the path."""
     with as_file(files("secretary") / "dashboard") as root:
         return {
-            path.relative_to(root).as_posix(): _asset(path.read_bytes(), KINDS[path.suffix])
+            path.relative_to(root).as_posix(): _load(path.read_bytes(), MEDIA_TYPES[path.suffix])
             for path in sorted(root.rglob("*"))
-            if path.suffix in KINDS
+            if path.suffix in MEDIA_TYPES
         }
 
 
-def _asset(body: bytes, kind: str) -> Asset:
-    return Asset(body, kind, f'"{sha256(body).hexdigest()[:24]}"')
+def _load(body: bytes, media_type: str) -> Asset:
+    return Asset(body, media_type, f'"{sha256(body).hexdigest()[:24]}"')
+
+
+# API documentation
+
+DOCS_PATH = "/api/doc"
+#: Swagger UI, from a package that bundles it.
+SWAGGER_FILES = files("fastapi_swagger") / "resources"
+SWAGGER_MEDIA_TYPES = {
+    "swagger-ui.css": "text/css",
+    "swagger-ui-bundle.js": "text/javascript",
+    "favicon-32x32.png": "image/png",
+}
+DOCS_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
+}
+DOCS_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Secretary: the HTTP API</title>
+<link rel="stylesheet" href="/api/doc/swagger-ui.css">
+<link rel="icon" href="/api/doc/favicon-32x32.png">
+</head>
+<body>
+<div id="api"></div>
+<script src="/api/doc/swagger-ui-bundle.js"></script>
+<script src="/api/doc/start.js"></script>
+</body>
+</html>
+"""
+# A separate file, because the page's policy forbids inline scripts.
+DOCS_SCRIPT = """\
+SwaggerUIBundle({
+  url: "/api/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  persistAuthorization: false,
+  validatorUrl: null,
+});
+"""
+
+
+@router.get(DOCS_PATH)
+async def docs_page() -> HTMLResponse:
+    return HTMLResponse(DOCS_PAGE, headers=DOCS_HEADERS)
+
+
+@router.get(f"{DOCS_PATH}/start.js")
+async def docs_script() -> Response:
+    headers = {"Cache-Control": "no-cache"}
+    return Response(DOCS_SCRIPT, media_type="text/javascript", headers=headers)
+
+
+@router.get(f"{DOCS_PATH}/{{name}}")
+async def docs_asset(name: str) -> Response:
+    if name not in SWAGGER_MEDIA_TYPES:
+        raise HTTPException(404)
+    return FileResponse(
+        str(SWAGGER_FILES / name),
+        media_type=SWAGGER_MEDIA_TYPES[name],
+        headers={"Cache-Control": "public, max-age=3600"},
+    )

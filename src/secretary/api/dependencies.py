@@ -1,35 +1,78 @@
-"""What routes read from a request alike: whom it asks, which jobs or batches, and how many."""
+"""Parameters and dependencies that routes share."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Header, Path, Query, Request
+from pydantic import WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from ..core.errors import InvalidParameters
 from ..core.http_headers import read_traceparent
 from ..core.job import JobStatus
 from ..jobs import submission
 from ..jobs.service import JobService
+from ..jobs.submission import UtcDatetime
 
-#: What a list leaves out unless `include` asks for it.
-BIG = frozenset({"results", "logs"})
+#: Fields that lists omit unless `include` asks for them.
+LARGE_FIELDS = frozenset({"results", "logs"})
+ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
 
-Statuses = Annotated[list[str] | None, Query(description="One or more, also with commas")]
-Limit = Annotated[int, Query(ge=1, le=1000)]
-Archived = Annotated[
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+def _id_of(kind: str) -> Any:
+    """Documented, not enforced: an id of another form is a 404, like one that does not exist."""
+    return Path(json_schema_extra={"pattern": f"^{kind}-{UUID}$"})
+
+
+def _comma_separated(*names: str) -> WithJsonSchema:
+    one = "|".join(names)
+    item = {"type": "string", "pattern": f"^(({one})(,({one}))*)?$"}
+    return WithJsonSchema({"type": "array", "items": item})
+
+
+JobId = Annotated[str, _id_of("job")]
+BatchId = Annotated[str, _id_of("batch")]
+#: No job has more deliveries than a store can count.
+DeliveryNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
+
+OptionalText = str | SkipJsonSchema[None]
+StatusFilter = Annotated[
+    list[str] | None,
+    _comma_separated(*JobStatus),
+    Query(description="One or more states, separated by commas"),
+]
+IncludeLarge = Annotated[
+    list[str] | None,
+    _comma_separated(*sorted(LARGE_FIELDS)),
+    Query(description="`results`, `logs` or both"),
+]
+IncludeJobs = Annotated[
+    list[str] | None, _comma_separated("jobs"), Query(description="`jobs` adds the jobs")
+]
+TimeFilter = Annotated[
+    UtcDatetime | None,
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "number"}]}),
+    Query(description="A time with its UTC offset, or seconds since 1970"),
+]
+ArchivedFilter = Annotated[
     Literal["false", "true", "all"], Query(description="`true`: only archived ones")
 ]
-ARCHIVED: dict[str, bool | None] = {"false": False, "true": True, "all": None}
-Key = Annotated[
-    str | None,
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[
+    OptionalText,
+    Query(description="`next_cursor` of the previous page", json_schema_extra={"minLength": 1}),
+]
+IdempotencyKeyHeader = Annotated[
+    OptionalText,
     Header(
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="Sent again with the same body it gives the first answer, not another job",
+        description="Retrying with the same key and body returns the first response",
+        json_schema_extra={"pattern": r"\S"},
     ),
 ]
-#: Of a delivery. No job has more of them than a store can count.
-Number = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 def job_service_of(request: Request) -> JobService:
@@ -37,15 +80,23 @@ def job_service_of(request: Request) -> JobService:
     return job_service
 
 
-def statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
-    names = listed(texts)
-    if wrong := names - set(JobStatus):
-        known = ", ".join(JobStatus)
-        raise InvalidParameters(f"status: {', '.join(sorted(wrong))!r} is none of {known}")
+def read_statuses(texts: list[str] | None) -> frozenset[JobStatus] | None:
+    names = split_commas(texts)
+    if unknown := names - set(JobStatus):
+        valid = ", ".join(JobStatus)
+        raise InvalidParameters(f"status: {', '.join(sorted(unknown))!r} is not one of {valid}")
     return frozenset(JobStatus(name) for name in names) or None
 
 
-def listed(texts: list[str] | None) -> frozenset[str]:
+def read_include(texts: list[str] | None, allowed: frozenset[str]) -> frozenset[str]:
+    names = split_commas(texts)
+    if unknown := names - allowed:
+        valid = ", ".join(sorted(allowed))
+        raise InvalidParameters(f"include: {', '.join(sorted(unknown))!r} is not one of {valid}")
+    return names
+
+
+def split_commas(texts: list[str] | None) -> frozenset[str]:
     """`?x=a,b&x=c` as {a, b, c}."""
     return frozenset(part for text in texts or () for part in text.split(",") if part)
 
@@ -53,10 +104,10 @@ def listed(texts: list[str] | None) -> frozenset[str]:
 R = TypeVar("R", bound=submission.Request)
 
 
-def traced(request: Request, asked: R) -> R:
-    """What is asked for, as a part of the request's trace unless it names another itself."""
+def with_trace(request: Request, submitted: R) -> R:
+    """The submission with the trace context of its request, unless it names its own."""
     traceparent: str | None = request.scope["state"].get("traceparent")
     traceparent = traceparent or read_traceparent(request.headers.get("traceparent"))
-    if traceparent is None or asked.traceparent is not None:
-        return asked
-    return asked.model_copy(update={"traceparent": traceparent})
+    if traceparent is None or submitted.traceparent is not None:
+        return submitted
+    return submitted.model_copy(update={"traceparent": traceparent})

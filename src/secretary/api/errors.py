@@ -1,12 +1,13 @@
-"""Which error becomes which HTTP status, and the form in which clients see errors."""
+"""How errors become HTTP responses: status codes, error codes and the error envelope."""
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, JsonValue
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
@@ -31,7 +32,7 @@ from ..jobs.submission import invalid_request
 
 logger = logging.getLogger(__name__)
 
-#: The first that fits; anything else is a 500.
+#: The first match counts; anything else is a 500.
 STATUS: dict[type[SecretaryError], int] = {
     InvalidParameters: 400,
     AddressRefused: 400,
@@ -62,75 +63,7 @@ CODES = {
     503: "UNAVAILABLE",
 }
 
-#: Below this path errors have the form that the older clients read, and ours beside it.
-OLDER_ROUTES = "/api/event-job"
-#: Their names for errors are our codes in lower case, but for these.
-OLDER_NAMES = {403: "permission_denied"}
-
-ERROR_SCHEMA = {
-    "type": "object",
-    "required": ["status", "error"],
-    "properties": {
-        "status": {"const": "error"},
-        "error": {
-            "type": "object",
-            "required": ["code", "message", "details"],
-            "properties": {
-                "code": {"type": "string"},
-                "message": {"type": "string"},
-                "details": {"type": ["object", "null"]},
-            },
-        },
-    },
-}
-OLDER_ERROR_SCHEMA = {
-    "allOf": [{"$ref": "#/components/schemas/Error"}],
-    "required": ["message", "error_type"],
-    "properties": {"message": {"type": "string"}, "error_type": {"type": "string"}},
-}
-ERROR_SCHEMAS = {"Error": ERROR_SCHEMA, "OlderError": OLDER_ERROR_SCHEMA}
-
-HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
-
-
-def error_kind(path: str) -> str:
-    """Which of `ERROR_SCHEMAS` the errors of a path have."""
-    older = path == OLDER_ROUTES or path.startswith(f"{OLDER_ROUTES}/")
-    return "OlderError" if older else "Error"
-
-
-class ErrorResponse(JSONResponse):
-    """Takes its form when it is sent: only then is it certain on which path it happened, and
-    no place that answers with an error has to think of it."""
-
-    def __init__(self, status: int, error: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        super().__init__({"status": "error", "error": error}, status, headers)
-        self._error = error
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if error_kind(scope["path"]) == "OlderError":
-            self.body = self.render(self._older())
-            self.headers["Content-Length"] = str(len(self.body))
-        await super().__call__(scope, receive, send)
-
-    def _older(self) -> dict[str, Any]:
-        name = OLDER_NAMES.get(self.status_code, self._error["code"].lower())
-        message = self._error["message"]
-        return {"status": "error", "message": message, "error_type": name, "error": self._error}
-
-
-def error_response(
-    status: int,
-    message: str,
-    *,
-    details: Mapping[str, Any] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    error = {"code": CODES[status], "message": message, "details": details or None}
-    return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
-
-
-#: How a client that waited for its job hears of the job's error; anything else is a 500.
+#: The status of a synchronous response whose job failed; anything else is a 500.
 JOB_STATUS = {
     "VALIDATION_ERROR": 400,
     "UNKNOWN_JOB_TYPE": 400,
@@ -145,90 +78,149 @@ JOB_STATUS = {
     "PROCESSING_TIMEOUT": 504,
 }
 
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "5"}}
 
-def job_error_response(error: JobError) -> JSONResponse:
-    return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
-
-
-def answer_errors(api: FastAPI) -> None:
-    """Give every error the form of the contract, those of the framework too."""
-    api.add_exception_handler(SecretaryError, _our_error)
-    api.add_exception_handler(RequestValidationError, _invalid_request)
-    api.add_exception_handler(HTTPException, _http_error)
-    api.add_exception_handler(ClientDisconnect, _gone)
-    api.add_exception_handler(Exception, _unexpected)
+#: Errors below this path keep the fields that event-job clients read, beside ours.
+LEGACY_PREFIX = "/api/event-job"
+#: Legacy names of errors are our codes in lower case, except these.
+LEGACY_ERROR_TYPES = {403: "permission_denied"}
 
 
-async def _our_error(request: Request, error: Exception) -> JSONResponse:
-    status = _status_of(error)
-    if isinstance(error, StoreUnavailable):  # its text names files and servers
-        logger.error("%s %r: %s", request.method, request.url.path, error)
-        return error_response(status, "The job store cannot be used at the moment")
-    if status == 500:
-        logger.error("%s %r", request.method, request.url.path, exc_info=error)
-        return error_response(status, "Internal error")
-    return answer_to(error)
+class ErrorDetail(BaseModel):
+    code: str
+    message: str
+    details: dict[str, JsonValue] | None
 
 
-def answer_to(error: Exception) -> JSONResponse:
-    """The answer to an error of ours that tells clients no more than they may know."""
+class Error(BaseModel):
+    status: Literal["error"]
+    error: ErrorDetail
+
+
+class LegacyError(Error):
+    """The error envelope of the event-job API."""
+
+    message: str
+    error_type: str
+
+
+class ErrorResponse(JSONResponse):
+    """Renders the legacy form for event-job paths. The path is only certain when the response is
+    sent, so code that creates an error response need not know about it."""
+
+    def __init__(self, status: int, error: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        super().__init__({"status": "error", "error": error}, status, headers)
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_legacy(scope["path"]):
+            error_type = LEGACY_ERROR_TYPES.get(self.status_code, self._error["code"].lower())
+            legacy = {
+                "status": "error",
+                "message": self._error["message"],
+                "error_type": error_type,
+                "error": self._error,
+            }
+            self.body = self.render(legacy)
+            self.headers["Content-Length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
+def is_legacy(path: str) -> bool:
+    return path == LEGACY_PREFIX or path.startswith(f"{LEGACY_PREFIX}/")
+
+
+def error_response(
+    status: int,
+    message: str,
+    *,
+    details: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    error = {"code": CODES[status], "message": message, "details": details or None}
+    return ErrorResponse(status, error, {**HEADERS.get(status, {}), **(headers or {})})
+
+
+def response_for(error: SecretaryError) -> JSONResponse:
+    """The response to an error whose message and details clients may see."""
     details = error.details if isinstance(error, InvalidParameters | AddressRefused) else None
     retry = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else None
     return error_response(_status_of(error), str(error), details=details, headers=retry)
 
 
+def job_error_response(error: JobError) -> JSONResponse:
+    """The synchronous response for a job that failed."""
+    return ErrorResponse(JOB_STATUS.get(error.code, 500), error.model_dump(mode="json"), {})
+
+
+def unexpected_error_response(error: Exception) -> JSONResponse:
+    """Name only the type of the exception; the traceback is for the server log."""
+    return error_response(500, "Internal error", details={"type": type(error).__name__})
+
+
 def code_of(error: SecretaryError) -> str:
-    """As the answer to it would have it."""
     return CODES[_status_of(error)]
 
 
-def _status_of(error: Exception) -> int:
+def _status_of(error: SecretaryError) -> int:
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 
 
-async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
+def add_error_handlers(api: FastAPI) -> None:
+    """Return every error in the error envelope, including those raised by the framework."""
+    api.add_exception_handler(SecretaryError, _handle_secretary_error)
+    api.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    api.add_exception_handler(HTTPException, _handle_http_exception)
+    api.add_exception_handler(ClientDisconnect, _handle_disconnect)
+
+
+async def _handle_secretary_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SecretaryError)
+    if isinstance(error, StoreUnavailable):  # its message names files and servers
+        logger.error("%s %r: %s", request.method, request.url.path, error)
+        return error_response(503, "The job store is unavailable")
+    if _status_of(error) == 500:
+        logger.error("%s %r", request.method, request.url.path, exc_info=error)
+        return error_response(500, "Internal error")
+    return response_for(error)
+
+
+async def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     if request.method == "POST" and not _is_json(request):
-        text = "The request body must be JSON, sent with Content-Type: application/json"
-        return error_response(400, text)
-    # The place says first where the value came from: body, query, path or header.
+        message = "The request body must be JSON, sent with Content-Type: application/json"
+        return error_response(400, message)
+    # The first part of a location says where the value came from: body, query, path or header.
     problems = ({**problem, "loc": problem["loc"][1:]} for problem in error.errors())
-    told = invalid_request(problems)
-    return error_response(400, told.message, details=told.details)
+    return response_for(invalid_request(problems))
 
 
 def _is_json(request: Request) -> bool:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or media_type.endswith("+json")
 
 
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     status = error.status_code if error.status_code in CODES else 400
     if status == 404:
-        return error_response(status, f"There is nothing at {request.url.path}")
-    if status == 405:
-        return error_response(status, str(error.detail), headers=_allowed(request, error))
-    return error_response(status, str(error.detail), headers=error.headers)
+        return error_response(status, f"No route matches {request.url.path}")
+    headers = _allowed_methods(request, error) if status == 405 else error.headers
+    return error_response(status, str(error.detail), headers=headers)
 
 
-def _allowed(request: Request, error: HTTPException) -> Mapping[str, str]:
-    """All methods of a path; the framework names those of its first route only."""
-    found = request.scope.get("route")
-    if not isinstance(found, Route):
+def _allowed_methods(request: Request, error: HTTPException) -> Mapping[str, str]:
+    """All methods of a path; the framework names only those of the first matching route."""
+    matched = request.scope.get("route")
+    if not isinstance(matched, Route):
         return error.headers or {}
     routes = (route for route in request.app.routes if isinstance(route, Route))
     methods = {
-        method for route in routes if route.path == found.path for method in route.methods or ()
+        method for route in routes if route.path == matched.path for method in route.methods or ()
     }
     return {"Allow": ", ".join(sorted(methods))}
 
 
-async def _gone(request: Request, error: Exception) -> JSONResponse:
-    """Nobody hears this; but that a client leaves while it sends is no fault of ours."""
-    return error_response(400, "The request ended before its body was complete")
-
-
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    # The server logs the traceback; a client gets the kind of error and no more.
-    return error_response(500, "Internal error", details={"type": type(error).__name__})
+async def _handle_disconnect(request: Request, error: Exception) -> JSONResponse:
+    """Nobody receives this; it keeps a client that left from counting as a server error."""
+    return error_response(400, "The client disconnected before the request body was complete")

@@ -1,180 +1,237 @@
-"""The routes of the older clients: the same jobs and batches, in the form those clients read."""
+"""The event-job API for older clients: the same jobs and batches in their response format."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse
+from pydantic.json_schema import SkipJsonSchema
 
 from ..core.job import Batch, Job
 from ..jobs.service import MAX_SKIP, OffsetPage
-from ..jobs.submission import BatchRequest, JobRequest
+from ..jobs.submission import JobRequest
 from ..store import BatchQuery, JobQuery
+from . import models
 from .auth import Caller
-from .batches import Active
+from .batches import ActiveBody, BatchBody
 from .dependencies import (
     ARCHIVED,
-    BIG,
-    Archived,
-    Key,
+    LARGE_FIELDS,
+    ArchivedFilter,
+    BatchId,
+    IdempotencyKeyHeader,
+    JobId,
     Limit,
-    Statuses,
+    OptionalText,
+    StatusFilter,
     job_service_of,
-    statuses,
-    traced,
+    read_statuses,
+    with_trace,
 )
-from .envelope import JsonAnswer
-from .errors import OLDER_ROUTES
+from .errors import LEGACY_PREFIX
+from .models import ResponseModel
+from .openapi import LOCATION, make_router
+from .responses import JsonResponse
 
-router = APIRouter(prefix=OLDER_ROUTES, tags=["event-job"])
+router = make_router("event-job", prefix=LEGACY_PREFIX)
 
-Skip = Annotated[int, Query(ge=0, le=MAX_SKIP, description="How many to pass over")]
+Skip = Annotated[int, Query(ge=0, le=MAX_SKIP, description="Number of entries to skip")]
 
 
-@router.post("/submit", status_code=201, name="submit_event_job")
-@router.post("/jobs", status_code=201)
+class LegacyResponse(ResponseModel):
+    status: Literal["success"]
+    message: str
+
+
+class LegacyJob(LegacyResponse):
+    job: models.Job
+
+
+class LegacyDeletedJob(LegacyResponse):
+    job: models.JobSummary
+
+
+class LegacyBatch(LegacyResponse):
+    batch: models.Batch
+
+
+class LegacyCreatedBatch(LegacyBatch):
+    job_ids: list[str]
+
+
+class LegacyPage(LegacyResponse):
+    total: int
+    total_is_exact: bool
+    count: int
+    limit: int
+    skip: int
+
+
+class LegacyJobPage(LegacyPage):
+    jobs: list[models.JobSummary]
+
+
+class LegacyBatchPage(LegacyPage):
+    batches: list[models.Batch]
+
+
+CREATED: Any = {
+    "status_code": 201,
+    "response_description": "Created",
+    "responses": {201: {"headers": LOCATION}},
+}
+
+
+@router.post("/submit", **CREATED, response_model=LegacyJob, name="submit_event_job")
+@router.post("/jobs", **CREATED, response_model=LegacyJob)
 async def create_event_job(
-    request: Request, job: JobRequest, user: Caller, key: Key = None
+    request: Request, job: JobRequest, user: Caller, key: IdempotencyKeyHeader = None
 ) -> JSONResponse:
-    """Hand in a job; without a type it is a session."""
-    stored = await job_service_of(request).submit(traced(request, job), user=user, key=key)
-    response = _told(f"Job {stored.job_id} was created", 201, job=stored.document())
-    response.headers["Location"] = f"{OLDER_ROUTES}/jobs/{stored.job_id}"
+    """Submit a job; the default job type is `session`."""
+    stored = await job_service_of(request).submit(with_trace(request, job), user=user, key=key)
+    response = _response(f"Job {stored.job_id} was created", 201, job=stored.document())
+    response.headers["Location"] = f"{LEGACY_PREFIX}/jobs/{stored.job_id}"
     return response
 
 
-@router.get("/jobs")
+@router.get("/jobs", response_model=LegacyJobPage)
 async def list_event_jobs(
     request: Request,
     user: Caller,
-    status: Statuses = None,
-    batch_id: str | None = None,
-    user_id: str | None = None,
-    archived: Archived = "false",
+    status: StatusFilter = None,
+    batch_id: OptionalText = None,
+    user_id: OptionalText = None,
+    archived: ArchivedFilter = "false",
     limit: Limit = 100,
     skip: Skip = 0,
 ) -> JSONResponse:
-    """Jobs, the newest first, without their results and logs."""
+    """List jobs, newest first, without results and logs."""
     query = JobQuery(
-        status=statuses(status),
-        # These clients send an empty text for a filter that is not set.
+        status=read_statuses(status),
+        # These clients send an empty string for a filter that is not set.
         batch_id=batch_id or None,
         user_id=user_id or None,
         archived=ARCHIVED[archived],
         limit=limit,
     )
-    part = await job_service_of(request).jobs_by_offset(skip, query, user=user)
-    jobs = [job.document(without=BIG) for job in part.items]
-    return _told(_found(part, "jobs"), **_extent(part, query.limit, skip), jobs=jobs)
+    page = await job_service_of(request).jobs_by_offset(skip, query, user=user)
+    jobs = [job.document(without=LARGE_FIELDS) for job in page.items]
+    return _page_response(page, "jobs", jobs, limit=limit, skip=skip)
 
 
-@router.get("/status/{job_id}", name="get_event_job_status")
-@router.get("/jobs/{job_id}")
-async def get_event_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """One job with its results and logs."""
+@router.get("/status/{job_id}", response_model=LegacyJob, name="get_event_job_status")
+@router.get("/jobs/{job_id}", response_model=LegacyJob)
+async def get_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Return a job with its results and logs."""
     job = await job_service_of(request).job(job_id, user=user)
-    return _told(f"Job {job_id} is {job.status}", job=job.document())
+    return _response(f"Job {job_id} is {job.status}", job=job.document())
 
 
-@router.delete("/jobs/{job_id}")
-async def delete_event_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Delete an ended job and its files; the answer shows it for the last time."""
+@router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob)
+async def delete_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Delete a finished job and its files; return it one last time."""
     job_service = job_service_of(request)
     job = await job_service.job(job_id, user=user)
     await job_service.delete(job_id, user=user)
-    return _told(f"Job {job_id} was deleted", job=job.document(without=BIG))
+    return _response(f"Job {job_id} was deleted", job=job.document(without=LARGE_FIELDS))
 
 
-@router.post("/{job_id}/restart")
-async def restart_event_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Run an ended job again; its results, error and progress are cleared."""
+@router.post("/{job_id}/restart", response_model=LegacyJob)
+async def restart_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Run a finished job again. Clears its results, error and progress."""
     job = await job_service_of(request).restart(job_id, user=user)
-    return _told(f"Job {job_id} was restarted", job=job.document())
+    return _response(f"Job {job_id} was restarted", job=job.document())
 
 
-@router.post("/batches", status_code=201)
+@router.post("/batches", **CREATED, response_model=LegacyCreatedBatch)
 async def create_event_batch(
-    request: Request, batch: BatchRequest, user: Caller, key: Key = None
+    request: Request, batch: BatchBody, user: Caller, key: IdempotencyKeyHeader = None
 ) -> JSONResponse:
-    """Hand in several jobs, all or none."""
+    """Submit several jobs, all or nothing."""
     stored, job_ids = await job_service_of(request).submit_batch(
-        traced(request, batch), user=user, key=key
+        with_trace(request, batch), user=user, key=key
     )
-    text = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
-    response = _told(text, 201, batch=stored.document(), job_ids=job_ids)
-    response.headers["Location"] = f"{OLDER_ROUTES}/batches/{stored.batch_id}"
+    message = f"Batch {stored.batch_id} was created with {len(job_ids)} jobs"
+    response = _response(message, 201, batch=stored.document(), job_ids=job_ids)
+    response.headers["Location"] = f"{LEGACY_PREFIX}/batches/{stored.batch_id}"
     return response
 
 
-@router.get("/batches")
+@router.get("/batches", response_model=LegacyBatchPage)
 async def list_event_batches(
     request: Request,
     user: Caller,
-    status: Statuses = None,
-    user_id: str | None = None,
-    archived: Archived = "false",
-    active: Annotated[bool | None, Query(alias="isActive")] = None,
+    status: StatusFilter = None,
+    user_id: OptionalText = None,
+    archived: ArchivedFilter = "false",
+    active: Annotated[bool | SkipJsonSchema[None], Query(alias="isActive")] = None,
     limit: Limit = 100,
     skip: Skip = 0,
 ) -> JSONResponse:
-    """Batches, the newest first."""
-    among = statuses(status)
+    """List batches, newest first."""
+    statuses = read_statuses(status)
     query = BatchQuery(user_id=user_id or None, archived=ARCHIVED[archived], limit=limit)
 
-    def wanted(batch: Batch) -> bool:
-        return (among is None or batch.status in among) and active in (None, batch.is_active)
+    def matches(batch: Batch) -> bool:
+        has_status = statuses is None or batch.status in statuses
+        return has_status and active in (None, batch.is_active)
 
-    part = await job_service_of(request).batches_by_offset(skip, query, user=user, wanted=wanted)
-    batches = [batch.document() for batch in part.items]
-    return _told(_found(part, "batches"), **_extent(part, limit, skip), batches=batches)
+    page = await job_service_of(request).batches_by_offset(skip, query, user=user, wanted=matches)
+    batches = [batch.document() for batch in page.items]
+    return _page_response(page, "batches", batches, limit=limit, skip=skip)
 
 
-@router.get("/batches/{batch_id}")
-async def get_event_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """One batch."""
+@router.get("/batches/{batch_id}", response_model=LegacyBatch)
+async def get_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Return a batch."""
     batch = await job_service_of(request).batch(batch_id, user=user)
-    return _told(f"Batch {batch_id} is {batch.status}", batch=batch.document())
+    return _response(f"Batch {batch_id} is {batch.status}", batch=batch.document())
 
 
-@router.delete("/batches/{batch_id}")
-async def delete_event_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """Delete a batch that has ended, its jobs and their files."""
+@router.delete("/batches/{batch_id}", response_model=LegacyBatch)
+async def delete_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Delete a finished batch, its jobs and their files."""
     job_service = job_service_of(request)
     batch = await job_service.batch(batch_id, user=user)
     await job_service.delete_batch(batch_id, user=user)
-    return _told(f"Batch {batch_id} was deleted", batch=batch.document())
+    return _response(f"Batch {batch_id} was deleted", batch=batch.document())
 
 
-@router.post("/batches/{batch_id}/archive")
-async def archive_event_batch(request: Request, batch_id: str, user: Caller) -> JSONResponse:
-    """Hide a batch and its jobs from lists; nothing is deleted."""
+@router.post("/batches/{batch_id}/archive", response_model=LegacyBatch)
+async def archive_event_batch(request: Request, batch_id: BatchId, user: Caller) -> JSONResponse:
+    """Hide a batch and its jobs from default listings. Nothing is deleted."""
     batch = await job_service_of(request).archive_batch(batch_id, user=user)
-    return _told(f"Batch {batch_id} was archived", batch=batch.document())
+    return _response(f"Batch {batch_id} was archived", batch=batch.document())
 
 
-@router.post("/batches/{batch_id}/toggle-active")
+@router.post("/batches/{batch_id}/toggle-active", response_model=LegacyBatch)
 async def toggle_event_batch(
-    request: Request, batch_id: str, user: Caller, active: Active = None
+    request: Request, batch_id: BatchId, user: Caller, active: ActiveBody = None
 ) -> JSONResponse:
-    """Pause or resume a batch: as the body says, else the other way round than it is now."""
+    """Pause or resume a batch. Without a body, toggles the current state."""
     batch = await job_service_of(request).set_batch_active(batch_id, active, user=user)
-    now = "active" if batch.is_active else "paused"
-    return _told(f"Batch {batch_id} is {now}", batch=batch.document())
+    state = "active" if batch.is_active else "paused"
+    return _response(f"Batch {batch_id} is {state}", batch=batch.document())
 
 
-def _told(message: str, status: int = 200, **content: Any) -> JSONResponse:
-    return JsonAnswer({"status": "success", **content, "message": message}, status)
-
-
-def _extent(part: OffsetPage[Any], limit: int, skip: int) -> dict[str, Any]:
-    return {
-        "total": part.total,
-        "total_is_exact": part.is_exact,
-        "count": len(part.items),
+def _page_response(
+    page: OffsetPage[Job] | OffsetPage[Batch],
+    name: Literal["jobs", "batches"],
+    documents: list[dict[str, Any]],
+    *,
+    limit: int,
+    skip: int,
+) -> JSONResponse:
+    total = f"{page.total}" if page.is_exact else f"more than {page.total}"
+    extent: dict[str, Any] = {
+        "total": page.total,
+        "total_is_exact": page.is_exact,
+        "count": len(documents),
         "limit": limit,
         "skip": skip,
+        name: documents,
     }
+    return _response(f"{len(documents)} of {total} {name}", **extent)
 
 
-def _found(part: OffsetPage[Job] | OffsetPage[Batch], what: str) -> str:
-    total = f"{part.total}" if part.is_exact else f"more than {part.total}"
-    return f"{len(part.items)} of {total} {what}"
+def _response(message: str, status: int = 200, **content: Any) -> JSONResponse:
+    return JsonResponse({"status": "success", **content, "message": message}, status)

@@ -1,4 +1,4 @@
-"""The files that jobs have made, for those who may read the job."""
+"""Routes for the files that jobs produce, with conditional and range requests."""
 
 import hashlib
 import mimetypes
@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 from email.utils import formatdate
 from pathlib import PurePath
 from secrets import token_hex
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import Path, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
@@ -17,77 +18,22 @@ from ..core.errors import NotFound
 from ..core.job import FINAL_STATUSES
 from ..storage.artifacts import Found, JobFiles
 from .auth import Caller
-from .dependencies import job_service_of
-from .envelope import success
-from .errors import OLDER_ROUTES
+from .dependencies import UUID, JobId, job_service_of
+from .errors import LEGACY_PREFIX
+from .models import Envelope, ResponseModel
+from .openapi import Responses, header, make_router
+from .responses import success
 
-Ranges = list[tuple[int, int]]
+router = make_router("files", prefix="")
 
-
-def is_known(etag: str, request: Request) -> bool:
-    """Whether the client has this version. On the way an ETag can become a weak one, which here
-    means the same."""
-    header = request.headers.get("if-none-match", "")
-    known = (part.strip().removeprefix("W/") for part in header.split(","))
-    return header.strip() == "*" or etag in known
-
-
-def validators(found: Found) -> dict[str, str]:
-    """By which a client knows whether it has the file already."""
-    assert found.kept is not None
-    mark = hashlib.sha256(found.kept.tag.encode()).hexdigest()[:32]
-    return {"ETag": f'"{mark}"', "Last-Modified": formatdate(found.made_at, usegmt=True)}
-
-
-def sent_from_depot(
-    files: JobFiles, found: Found, ranges: Ranges, *, kind: str, headers: Mapping[str, str]
-) -> StreamingResponse:
-    told = {**headers, "Accept-Ranges": "bytes"}
-    if not ranges:
-        told["Content-Length"] = str(found.size)
-        return StreamingResponse(files.pieces(found), 200, told, kind)
-    if len(ranges) == 1:
-        start, end = ranges[0]
-        told["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-        told["Content-Length"] = str(end - start)
-        return StreamingResponse(files.pieces(found, start, end), 206, told, kind)
-    boundary = token_hex(13)
-    parts = [(_heading(found, kind, boundary, one), one) for one in ranges]
-    last = f"--{boundary}--".encode()
-    size = sum(len(heading) + end - start + 2 for heading, (start, end) in parts) + len(last)
-    told["Content-Length"] = str(size)
-
-    async def body() -> AsyncIterator[bytes]:
-        for heading, (start, end) in parts:
-            yield heading
-            async for piece in files.pieces(found, start, end):
-                yield piece
-            yield b"\r\n"
-        yield last
-
-    return StreamingResponse(body(), 206, told, f"multipart/byteranges; boundary={boundary}")
-
-
-def _heading(found: Found, kind: str, boundary: str, part: tuple[int, int]) -> bytes:
-    start, end = part
-    lines = (
-        f"--{boundary}",
-        f"Content-Type: {kind}",
-        f"Content-Range: bytes {start}-{end - 1}/{found.size}",
-        "",
-        "",
-    )
-    return "\r\n".join(lines).encode()
-
-
-router = APIRouter(tags=["files"])
-
-#: Given out as text inside JSON.
-TEXT_KINDS = frozenset({".txt", ".md", ".json", ".srt", ".vtt", ".csv", ".html", ".xml", ".yaml"})
-#: As large as a JSON answer may become; larger ones are files.
+#: Returned as text inside JSON.
+TEXT_SUFFIXES = frozenset(
+    {".txt", ".md", ".json", ".srt", ".vtt", ".csv", ".html", ".xml", ".yaml"}
+)
+#: Larger texts are only available as files.
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-#: What a browser may show by itself. Anything else, pages with scripts above all, is saved.
-SHOWN = frozenset(
+#: Types a browser may display. Everything else, above all HTML, is downloaded.
+INLINE_TYPES = frozenset(
     {
         "application/pdf", "application/json", "text/plain", "text/markdown", "text/vtt",
         "text/csv", "image/png", "image/jpeg", "image/gif", "image/webp", "audio/mpeg",
@@ -95,134 +41,260 @@ SHOWN = frozenset(
         "audio/webm", "video/mp4", "video/webm",
     }
 )  # fmt: skip
-#: Where systems differ, or know nothing.
-TYPES = {
+#: Types that `mimetypes` does not know on every system.
+MEDIA_TYPES = {
     ".md": "text/markdown", ".vtt": "text/vtt", ".srt": "text/plain", ".webp": "image/webp",
     ".m4a": "audio/mp4", ".aac": "audio/aac", ".weba": "audio/webm", ".wav": "audio/wav",
     ".flac": "audio/flac", ".ogg": "audio/ogg",
 }  # fmt: skip
 
-#: Whoever asks for more parts at once gets the whole.
-MOST_RANGES = 100
+#: A request for more ranges gets the whole file.
+MAX_RANGES = 100
 RANGE = re.compile(r"([0-9]{0,18})-([0-9]{0,18})")
-ONE = r"\s*([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})\s*"
-RANGES = re.compile(f"bytes={ONE}(,{ONE})*", re.IGNORECASE)
+ONE_RANGE = r"\s*([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})\s*"
+RANGES = re.compile(f"bytes={ONE_RANGE}(,{ONE_RANGE})*", re.IGNORECASE)
+#: Start and end, exclusive.
+Ranges = list[tuple[int, int]]
+
+FilePath = Annotated[
+    str,
+    Path(
+        description="The id of a job and the name of one of its files",
+        json_schema_extra={"pattern": f"^(jobs/)?job-{UUID}/."},
+    ),
+]
 
 
-@router.get("/api/pdf/text-content/{path:path}")
-async def page_text(request: Request, path: str, user: Caller) -> JSONResponse:
-    """The text of a page."""
-    return await _text(request, path, user, frozenset({".txt"}))
+class FileText(ResponseModel):
+    file_path: str
+    content: str
 
 
-@router.get("/api/files/text/{path:path}")
-async def file_text(request: Request, path: str, user: Caller) -> JSONResponse:
-    """A text file, inside JSON."""
-    return await _text(request, path, user, TEXT_KINDS)
+@router.get("/api/pdf/text-content/{path:path}", response_model=FileText)
+async def page_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
+    """Return the text of a page as JSON."""
+    return await _text_response(request, path, user, frozenset({".txt"}))
 
 
-@router.get(f"{OLDER_ROUTES}/files/{{path:path}}", name="get_event_job_file")
-@router.get("/api/files/{path:path}")
-async def get_file(request: Request, path: str, user: Caller) -> Response:
-    """A file, whole or in ranges."""
-    return _sent(request, await _located(request, path, user))
+@router.get("/api/files/text/{path:path}", response_model=FileText)
+async def file_text(request: Request, path: FilePath, user: Caller) -> JSONResponse:
+    """Return a text file as JSON."""
+    return await _text_response(request, path, user, TEXT_SUFFIXES)
 
 
-@router.get(f"{OLDER_ROUTES}/jobs/{{job_id}}/download-archive", name="download_event_job_archive")
-@router.get("/api/jobs/{job_id}/download-archive")
-async def download_archive(request: Request, job_id: str, user: Caller) -> Response:
-    """The ZIP with everything a job made."""
+def _request_header(name: str, description: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
+
+
+ETAG = {"ETag": header("Identifies this version of the file")}
+RANGE_HEADERS = ETAG | {"Content-Range": header("The range that was sent", required=False)}
+ANYTHING: Any = {"*/*": {"schema": {}}}
+FILE_RESPONSES: Responses = {
+    200: {"description": "The file", "content": ANYTHING, "headers": ETAG},
+    206: {"description": "The requested ranges", "content": ANYTHING, "headers": RANGE_HEADERS},
+    304: {"description": "The client has this version (`If-None-Match`)", "headers": ETAG},
+}
+FILE_ROUTE: Any = {
+    "response_class": Response,
+    "responses": FILE_RESPONSES,
+    "openapi_extra": {
+        "parameters": [
+            _request_header("Range", "`bytes=0-999`: only these bytes"),
+            _request_header("If-None-Match", "The `ETag` of the version the client has"),
+            _request_header("If-Range", "The `ETag` of the version the client has a part of"),
+        ]
+    },
+}
+
+
+@router.get(f"{LEGACY_PREFIX}/files/{{path:path}}", **FILE_ROUTE, name="get_event_job_file")
+@router.get("/api/files/{path:path}", **FILE_ROUTE)
+async def get_file(request: Request, path: FilePath, user: Caller) -> Response:
+    """Download a file, whole or in ranges."""
+    return _file_response(request, await _find(request, path, user))
+
+
+class Processing(ResponseModel):
+    status: Literal["processing"]
+    job_id: str
+
+
+NOT_FINISHED = {
+    "model": Processing,
+    "description": "The job has not finished",
+    "headers": {"Retry-After": header("Seconds to wait before polling again", kind="integer")},
+}
+ARCHIVE_ROUTE = FILE_ROUTE | {"responses": FILE_RESPONSES | {202: NOT_FINISHED}}
+
+
+@router.get(
+    f"{LEGACY_PREFIX}/jobs/{{job_id}}/download-archive",
+    **ARCHIVE_ROUTE,
+    name="download_event_job_archive",
+)
+@router.get("/api/jobs/{job_id}/download-archive", **ARCHIVE_ROUTE)
+async def download_archive(request: Request, job_id: JobId, user: Caller) -> Response:
+    """Download a ZIP of all files of a job."""
     job_service = job_service_of(request)
     job = await job_service.get_without_results(job_id, user=user)
     if job.status not in FINAL_STATUSES:
         return JSONResponse({"status": "processing", "job_id": job_id}, 202, {"Retry-After": "5"})
-    return _sent(request, await job_service.files.archive(job), saved=True)
+    return _file_response(request, await job_service.files.archive(job), download=True)
 
 
-@router.get("/api/jobs/{job_id}/files")
-async def list_files(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """The files that a job has made, also while it runs: a page is there as soon as it is done."""
+class JobFile(ResponseModel):
+    name: str
+    url: str
+    size: int
+
+
+class JobFileList(ResponseModel):
+    attempt: int
+    files: list[JobFile]
+
+
+@router.get("/api/jobs/{job_id}/files", response_model=Envelope[JobFileList])
+async def list_files(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """List the files of a job. Pages appear while the job is still running."""
     job_service = job_service_of(request)
     job = await job_service.get_without_results(job_id, user=user)
-    made = await job_service.files.made_so_far(job)
     files = [
-        {"name": name, "url": f"/api/files/{job_id}/{quote(name)}", "size": size}
-        for name, size in made
+        JobFile(name=name, url=f"/api/files/{job_id}/{quote(name)}", size=size)
+        for name, size in await job_service.files.made_so_far(job)
     ]
-    return success(request, "files", {"attempt": job.attempt, "files": files}, process_id=job_id)
+    data = JobFileList(attempt=job.attempt, files=files)
+    return success(request, "files", data, process_id=job_id)
 
 
-async def _located(request: Request, path: str, user: str | None) -> Found:
-    """`<job_id>/<name>`, for clients that like it also with `jobs/` before it."""
+async def _find(request: Request, path: str, user: str | None) -> Found:
+    """Find `<job_id>/<name>`; some clients put `jobs/` before it."""
     job_service = job_service_of(request)
     job_id, _, name = path.removeprefix("jobs/").partition("/")
     job = await job_service.get_without_results(job_id, user=user)
     return await job_service.files.find(job, name)
 
 
-async def _text(
-    request: Request, path: str, user: str | None, kinds: frozenset[str]
+async def _text_response(
+    request: Request, path: str, user: str | None, suffixes: frozenset[str]
 ) -> JSONResponse:
-    found = await _located(request, path, user)
-    if PurePath(found.name).suffix.lower() not in kinds or found.size > MAX_TEXT_BYTES:
+    file = await _find(request, path, user)
+    if PurePath(file.name).suffix.lower() not in suffixes or file.size > MAX_TEXT_BYTES:
         raise NotFound("There is no such text")
-    content = await job_service_of(request).files.content(found)
+    content = await job_service_of(request).files.content(file)
     return JSONResponse({"file_path": path, "content": content.decode("utf-8", "replace")})
 
 
-def _sent(request: Request, found: Found, *, saved: bool = False) -> Response:
-    suffix = PurePath(found.name).suffix.lower()
-    kind = TYPES.get(suffix) or mimetypes.guess_type(found.name)[0] or "application/octet-stream"
-    disposition = "inline" if kind in SHOWN and not saved else "attachment"
+def _file_response(request: Request, file: Found, *, download: bool = False) -> Response:
+    suffix = PurePath(file.name).suffix.lower()
+    media_type = (
+        MEDIA_TYPES.get(suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    )
+    disposition = "inline" if media_type in INLINE_TYPES and not download else "attachment"
     headers = {
-        "Cache-Control": "private, no-cache",  # ask each time whether it is still the same
+        "Cache-Control": "private, no-cache",  # revalidate on each use
         "Content-Security-Policy": "sandbox; default-src 'none'",
     }
-    here: FileResponse | None = None
-    if found.path is not None:
-        here = FileResponse(
-            found.path,
-            media_type=kind,
-            filename=found.name,
-            stat_result=found.path.stat(),
+    local: FileResponse | None = None
+    if file.path is not None:
+        local = FileResponse(
+            file.path,
+            media_type=media_type,
+            filename=file.name,
+            stat_result=file.path.stat(),
             content_disposition_type=disposition,
             headers=headers,
         )
-        etag, changed = here.headers["etag"], here.headers["last-modified"]
+        etag, modified = local.headers["etag"], local.headers["last-modified"]
     else:
-        headers |= validators(found)
-        etag, changed = headers["ETag"], headers["Last-Modified"]
-    if is_known(etag, request):
+        headers |= _validators(file)
+        etag, modified = headers["ETag"], headers["Last-Modified"]
+    if matches_etag(etag, request):
         return Response(status_code=304, headers={**headers, "ETag": etag})
-    # A client that has a part of another version gets this one whole.
-    is_same = request.headers.get("if-range", etag) in (etag, changed)
-    ranges = _ranges(request.headers.get("range"), found.size) if is_same else []
-    if here is not None:
-        return here
-    headers["Content-Disposition"] = f"{disposition}; {_named(found.name)}"
-    files = job_service_of(request).files
-    return sent_from_depot(files, found, ranges, kind=kind, headers=headers)
+    # A client that has a part of another version gets the whole file.
+    is_same_version = request.headers.get("if-range", etag) in (etag, modified)
+    ranges = _read_ranges(request.headers.get("range"), file.size) if is_same_version else []
+    if local is not None:
+        return local
+    headers["Content-Disposition"] = f"{disposition}; {_disposition_name(file.name)}"
+    return _blob_response(
+        job_service_of(request).files, file, ranges, media_type=media_type, headers=headers
+    )
 
 
-def _named(name: str) -> str:
+def matches_etag(etag: str, request: Request) -> bool:
+    """Whether the client has this version. Proxies may have made the ETag a weak one."""
+    value = request.headers.get("if-none-match", "")
+    known = (part.strip().removeprefix("W/") for part in value.split(","))
+    return value.strip() == "*" or etag in known
+
+
+def _validators(file: Found) -> dict[str, str]:
+    assert file.kept is not None
+    digest = hashlib.sha256(file.kept.tag.encode()).hexdigest()[:32]
+    return {"ETag": f'"{digest}"', "Last-Modified": formatdate(file.made_at, usegmt=True)}
+
+
+def _disposition_name(name: str) -> str:
     quoted = quote(name)
     return f'filename="{name}"' if quoted == name else f"filename*=utf-8''{quoted}"
 
 
-def _ranges(header: str | None, size: int) -> Ranges:
-    """Which bytes are asked for, from and to before; none for all. The framework would refuse in
-    a form of its own."""
-    if header is None:
+def _read_ranges(value: str | None, size: int) -> Ranges:
+    """The requested ranges; empty for the whole file. Not left to the framework, which has its own
+    form of errors."""
+    if value is None:
         return []
-    if RANGES.fullmatch(header.strip()) is None:
-        raise HTTPException(400, "The Range header cannot be read")
-    found: Ranges = []
-    for first, last in RANGE.findall(header):
+    if RANGES.fullmatch(value.strip()) is None:
+        raise HTTPException(400, "The Range header is malformed")
+    ranges: Ranges = []
+    for first, last in RANGE.findall(value):
         start = int(first) if first else max(size - int(last), 0)
         if start >= size or (first and last and int(last) < start):
             headers = {"Content-Range": f"bytes */{size}"}
             raise HTTPException(416, f"The file has {size:,} bytes", headers)
-        found.append((start, min(int(last) + 1, size) if first and last else size))
-    # Nor is more sent than the file has: the same range a hundred times is an attack.
-    asked = sum(end - start for start, end in found)
-    return found if len(found) <= MOST_RANGES and asked <= size else []
+        ranges.append((start, min(int(last) + 1, size) if first and last else size))
+    # Never send more than the whole file: repeating one range many times is an attack.
+    requested = sum(end - start for start, end in ranges)
+    return ranges if len(ranges) <= MAX_RANGES and requested <= size else []
+
+
+def _blob_response(
+    files: JobFiles, file: Found, ranges: Ranges, *, media_type: str, headers: Mapping[str, str]
+) -> StreamingResponse:
+    """Stream a file from the blob store."""
+    sent = {**headers, "Accept-Ranges": "bytes"}
+    if not ranges:
+        sent["Content-Length"] = str(file.size)
+        return StreamingResponse(files.pieces(file), 200, sent, media_type)
+    if len(ranges) == 1:
+        start, end = ranges[0]
+        sent["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
+        sent["Content-Length"] = str(end - start)
+        return StreamingResponse(files.pieces(file, start, end), 206, sent, media_type)
+    boundary = token_hex(13)
+    parts = [(_part_header(file, media_type, boundary, one), one) for one in ranges]
+    closing = f"--{boundary}--".encode()
+    size = sum(len(head) + end - start + 2 for head, (start, end) in parts) + len(closing)
+    sent["Content-Length"] = str(size)
+
+    async def body() -> AsyncIterator[bytes]:
+        for head, (start, end) in parts:
+            yield head
+            async for chunk in files.pieces(file, start, end):
+                yield chunk
+            yield b"\r\n"
+        yield closing
+
+    return StreamingResponse(body(), 206, sent, f"multipart/byteranges; boundary={boundary}")
+
+
+def _part_header(file: Found, media_type: str, boundary: str, part: tuple[int, int]) -> bytes:
+    start, end = part
+    lines = (
+        f"--{boundary}",
+        f"Content-Type: {media_type}",
+        f"Content-Range: bytes {start}-{end - 1}/{file.size}",
+        "",
+        "",
+    )
+    return "\r\n".join(lines).encode()

@@ -1,4 +1,4 @@
-"""Reads what an ingress route is sent: a form with or without a file, or JSON."""
+"""Reads request bodies of ingress routes: multipart forms, URL-encoded forms and JSON."""
 
 import json
 from collections import deque
@@ -19,7 +19,6 @@ from ..core.file_types import disposed_name
 from ..core.job import new_id
 from ..storage.uploads import Upload, Uploads
 
-#: A form has this many fields at the most.
 MAX_FIELDS = 200
 FILE_FIELDS = frozenset({"file", "files", "upload"})
 
@@ -32,7 +31,7 @@ class Form:
 
 @dataclass(slots=True)
 class FilesForm:
-    """Each file is the upload of a job of its own."""
+    """Each file is the upload of its own job."""
 
     fields: dict[str, Any]
     uploads: list[Upload]
@@ -41,18 +40,18 @@ class FilesForm:
 async def read_form(
     request: Request, uploads: Uploads, *, job_id: str, max_fields_bytes: int
 ) -> Form:
-    """What stands in the body; where a body says nothing, the query is heard."""
-    kind, options = parse_options_header(request.headers.get("content-type", ""))
-    match kind.lower():
+    """Read the fields of the body; fields it does not set are taken from the query string."""
+    media_type, options = parse_options_header(request.headers.get("content-type", ""))
+    match media_type.lower():
         case b"multipart/form-data":
-            parts = _Parts(_boundary(options), max_fields_bytes)
+            parts = _MultipartReader(_boundary(options), max_fields_bytes)
             form = await _read_multipart(request, parts, uploads, job_id)
         case b"application/x-www-form-urlencoded":
-            form = Form(_decoded(await _text(request, max_fields_bytes)))
+            form = Form(_parse_urlencoded(await _text(request, max_fields_bytes)))
         case b"" | b"application/json":
-            form = Form(_object(await _text(request, max_fields_bytes)))
+            form = Form(_parse_json_object(await _text(request, max_fields_bytes)))
         case _:
-            raise InvalidParameters("The body must be a form or JSON, with its Content-Type")
+            raise InvalidParameters("The body must be a form or JSON, with a matching Content-Type")
     form.fields = {**request.query_params, **form.fields}
     if len(form.fields) > MAX_FIELDS:
         await uploads.remove(job_id)
@@ -63,11 +62,11 @@ async def read_form(
 async def read_files(
     request: Request, uploads: Uploads, *, max_files: int, max_fields_bytes: int
 ) -> FilesForm:
-    """Several files, written one after another as they come; all of them, or none is left."""
-    kind, options = parse_options_header(request.headers.get("content-type", ""))
-    if kind.lower() != b"multipart/form-data":
-        raise InvalidParameters("The body must be a multipart form, with its Content-Type")
-    parts = _Parts(_boundary(options), max_fields_bytes, max_files)
+    """Write several files to disk as they arrive; if one fails, none is kept."""
+    media_type, options = parse_options_header(request.headers.get("content-type", ""))
+    if media_type.lower() != b"multipart/form-data":
+        raise InvalidParameters("The body must be a multipart form, with a matching Content-Type")
+    parts = _MultipartReader(_boundary(options), max_fields_bytes, max_files)
     stream = request.stream()
     received: list[Upload] = []
     try:
@@ -75,7 +74,7 @@ async def read_files(
             upload = await uploads.receive(new_id("job"), name, parts.file(stream))
             if name or upload.size:
                 received.append(upload)
-            else:  # what a browser sends for a file that nobody chose
+            else:  # browsers send this for an empty file input
                 await uploads.remove(upload.job_id)
         fields = {**request.query_params, **parts.fields()}
         if len(fields) > MAX_FIELDS:
@@ -90,31 +89,31 @@ async def read_files(
 def _boundary(options: dict[bytes, bytes]) -> bytes:
     boundary = options.get(b"boundary")
     if not boundary:
-        raise InvalidParameters("The form has no boundary in its Content-Type")
+        raise InvalidParameters("The Content-Type of the form has no boundary")
     return boundary
 
 
 async def _text(request: Request, max_bytes: int) -> str:
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
+    async for chunk in request.stream():
+        body += chunk
         if len(body) > max_bytes:
             raise _too_large(max_bytes)
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise InvalidParameters("The body is not UTF-8") from None
+        raise InvalidParameters("The body is not valid UTF-8") from None
 
 
 def _too_large(max_bytes: int) -> HTTPException:
-    return HTTPException(413, f"The fields may have {max_bytes:,} bytes at the most")
+    return HTTPException(413, f"The fields exceed the limit of {max_bytes:,} bytes")
 
 
 def _too_many_fields() -> InvalidParameters:
-    return InvalidParameters(f"A request may have {MAX_FIELDS} fields at the most")
+    return InvalidParameters(f"A request may have at most {MAX_FIELDS} fields")
 
 
-def _decoded(text: str) -> dict[str, Any]:
+def _parse_urlencoded(text: str) -> dict[str, Any]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
@@ -122,49 +121,51 @@ def _decoded(text: str) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_json_object(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidParameters("The body is not JSON") from None
+        raise InvalidParameters("The body is not valid JSON") from None
     if not isinstance(value, dict):
         raise InvalidParameters("The body must be a JSON object")
     return value
 
 
-async def _read_multipart(request: Request, parts: "_Parts", uploads: Uploads, job_id: str) -> Form:
-    """The file goes to disk while it comes; the fields may stand before and behind it."""
+async def _read_multipart(
+    request: Request, parts: "_MultipartReader", uploads: Uploads, job_id: str
+) -> Form:
+    """Write the file to disk as it arrives; fields may come before and after it."""
     stream = request.stream()
     upload: Upload | None = None
     if (name := await parts.next_file(stream)) is not None:
         upload = await uploads.receive(job_id, name, parts.file(stream))
     try:
-        await parts.next_file(stream)  # there is no second one: this reads to the end
+        await parts.next_file(stream)  # reads to the end: a second file is refused
         fields = parts.fields()
     except BaseException:
         await uploads.remove(job_id)
         raise
     if upload is not None and not upload.size and not name:
-        # What a browser sends for a file that nobody chose.
+        # Browsers send this for an empty file input.
         await uploads.remove(job_id)
         upload = None
     return Form(fields, upload)
 
 
 @dataclass(slots=True)
-class _File:
-    """A file that has begun: its name, and what has come of it and was not fetched yet."""
+class _IncomingFile:
+    """A file that has started to arrive, with the data not yet consumed."""
 
     name: str
     data: list[bytes] = field(default_factory=list)
     ended: bool = False
 
 
-class _Parts:
-    """A multipart body as it comes. The parser calls back; what it says is kept here until it
-    is asked for, and of files that is never more than one piece of the body."""
+class _MultipartReader:
+    """Parses a multipart body incrementally. Parser callbacks buffer fields and files until they
+    are consumed; of a file, that is never more than one chunk of the body."""
 
     def __init__(self, boundary: bytes, max_fields_bytes: int, max_files: int = 1) -> None:
         self._max = max_fields_bytes
@@ -174,14 +175,14 @@ class _Parts:
         self._headers: dict[bytes, bytes] = {}
         self._header_name = bytearray()
         self._header_value = bytearray()
-        #: Files that have begun and were not fetched yet: a piece of a body may hold several.
-        self._waiting: deque[_File] = deque()
+        #: Files not yet returned by `next_file`: one chunk of the body may hold several.
+        self._started: deque[_IncomingFile] = deque()
         self._count = 0
-        #: The file whose data comes, and the one that is fetched.
-        self._coming: _File | None = None
-        self._fetched = _File("")
+        #: The file that is being parsed, and the one that is being consumed.
+        self._parsing: _IncomingFile | None = None
+        self._consuming = _IncomingFile("")
         self._ended = False
-        with _as_invalid():  # a boundary may be too long
+        with _parser_errors():  # the boundary may be too long
             self._parser = MultipartParser(
                 boundary,
                 {
@@ -197,42 +198,42 @@ class _Parts:
             )
 
     async def next_file(self, stream: AsyncIterator[bytes]) -> str | None:
-        """Read on until a file begins; its name, None at the end of the body."""
-        while not self._waiting:
+        """Parse until the next file starts; return its name, or None at the end of the body."""
+        while not self._started:
             if not await self._feed(stream):
                 if not self._ended:
-                    raise InvalidParameters("The form ends too soon")
+                    raise InvalidParameters("The form is incomplete")
                 return None
-        self._fetched = self._waiting.popleft()
-        return self._fetched.name
+        self._consuming = self._started.popleft()
+        return self._consuming.name
 
     async def file(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The content of the file that `next_file` named."""
-        file = self._fetched
+        """The content of the file that `next_file` returned."""
+        file = self._consuming
         while True:
             data, file.data = file.data, []
-            for piece in data:
-                yield piece
+            for chunk in data:
+                yield chunk
             if file.ended:
                 return
             if not await self._feed(stream):
-                raise InvalidParameters("The file ends too soon")
+                raise InvalidParameters("The file is incomplete")
 
     def fields(self) -> dict[str, Any]:
         try:
             return {name: value.decode() for name, value in self._fields}
         except UnicodeDecodeError:
-            raise InvalidParameters("A field of the form is not UTF-8") from None
+            raise InvalidParameters("A form field is not valid UTF-8") from None
 
     async def _feed(self, stream: AsyncIterator[bytes]) -> bool:
-        async for piece in stream:
-            if piece:
-                with _as_invalid():
-                    self._parser.write(piece)
+        async for chunk in stream:
+            if chunk:
+                with _parser_errors():
+                    self._parser.write(chunk)
                 return True
         return False
 
-    # What the parser says
+    # Parser callbacks
 
     def _begin(self) -> None:
         self._headers = {}
@@ -259,17 +260,17 @@ class _Parts:
             self._fields.append((name, bytearray()))
             return
         if name not in FILE_FIELDS:
-            raise InvalidParameters(f"{name[:100]}: a file is sent in the field `file`")
+            raise InvalidParameters(f"{name[:100]}: send files in the field `file`")
         self._count += 1
         if self._count > self._max_files:
-            many = f"{self._max_files} files at the most" if self._max_files > 1 else "one file"
-            raise InvalidParameters(f"One request takes {many}")
-        self._coming = _File(file_name or "")
-        self._waiting.append(self._coming)
+            many = f"at most {self._max_files} files" if self._max_files > 1 else "one file"
+            raise InvalidParameters(f"A request may have {many}")
+        self._parsing = _IncomingFile(file_name or "")
+        self._started.append(self._parsing)
 
     def _data(self, data: bytes, start: int, end: int) -> None:
-        if self._coming is not None:
-            self._coming.data.append(data[start:end])
+        if self._parsing is not None:
+            self._parsing.data.append(data[start:end])
             return
         self._size += end - start
         if self._size > self._max:
@@ -277,57 +278,59 @@ class _Parts:
         self._fields[-1][1].extend(data[start:end])
 
     def _part_end(self) -> None:
-        if self._coming is not None:
-            self._coming.ended = True
-            self._coming = None
+        if self._parsing is not None:
+            self._parsing.ended = True
+            self._parsing = None
 
     def _end(self) -> None:
         self._ended = True
 
 
 @contextmanager
-def _as_invalid() -> Iterator[None]:
+def _parser_errors() -> Iterator[None]:
     try:
         yield
     except FormParserError:
-        raise InvalidParameters("The form cannot be read") from None
+        raise InvalidParameters("The form is malformed") from None
 
 
-#: No field is called longer; to find the words in a name takes time by the square of its length.
-LONGEST_NAME = 100
-#: A form has only texts: these are JSON in it.
-JSON_IN_FORMS = ("webhook", "access_control")
+#: No known field has a longer name; converting a name to snake case takes quadratic time.
+MAX_NAME_LENGTH = 100
+#: Fields that forms carry as JSON text.
+JSON_FIELDS = ("webhook", "access_control")
 
 
 class Fields:
-    """Those that say something. They are taken by their names in snake case; `rest` are those that
-    nobody took, as the client spelled them."""
+    """The non-empty fields of a request. `take` finds them by their snake_case names; `rest` are
+    the remaining ones as the client spelled them."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.rest = {name: value for name, value in given.items() if value not in ("", None)}
-        self._spelled = {to_snake(name): name for name in self.rest if len(name) <= LONGEST_NAME}
+        self._spellings = {
+            to_snake(name): name for name in self.rest if len(name) <= MAX_NAME_LENGTH
+        }
 
     def __contains__(self, name: str) -> bool:
-        return name in self._spelled
+        return name in self._spellings
 
     def take(self, names: Iterable[str]) -> dict[str, Any]:
-        found = [name for name in names if name in self._spelled]
-        taken = {name: self.rest.pop(self._spelled.pop(name)) for name in found}
-        read = {name: from_json(name, taken[name]) for name in JSON_IN_FORMS if name in taken}
-        return taken | read
+        present = [name for name in names if name in self._spellings]
+        taken = {name: self.rest.pop(self._spellings.pop(name)) for name in present}
+        parsed = {name: parse_json(name, taken[name]) for name in JSON_FIELDS if name in taken}
+        return taken | parsed
 
 
-def from_json(name: str, value: Any) -> Any:
+def parse_json(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
-        raise InvalidParameters(f"{name}: it must be JSON") from None
+        raise InvalidParameters(f"{name}: must be JSON") from None
 
 
-def callback(taken: Mapping[str, Any]) -> dict[str, Any]:
-    """The webhook that `callback_url` and its companions name."""
+def webhook_from_callback(taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The webhook that `callback_url`, `callback_token` and `jobId` describe."""
     return {
         "url": taken["callback_url"],
         "token": taken.get("callback_token"),

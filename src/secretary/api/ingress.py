@@ -1,127 +1,80 @@
-"""A file or a URL in, a job out: one route for each kind of document."""
+"""Ingress routes: a file or URL in, a job out. Clients can wait for the result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 from ..core.errors import InvalidParameters, SecretaryError, StoreUnavailable, UnsupportedFile
 from ..core.file_types import AUDIO_TYPES, IMAGE_TYPES, OFFICE_TYPES, VIDEO_TYPES
 from ..core.job import Job, JobStatus, new_id
 from ..jobs.events import EventHub
+from ..jobs.registry import Registry
 from ..jobs.submission import JobRequest, parse_request
 from ..storage.uploads import Upload
 from .auth import Caller
-from .dependencies import Key, job_service_of, traced
-from .envelope import accepted, finished
-from .errors import job_error_response
-from .forms import Fields, Form, callback, read_form
+from .dependencies import IdempotencyKeyHeader, job_service_of, with_trace
+from .errors import JOB_STATUS, job_error_response
+from .forms import Fields, Form, read_form, webhook_from_callback
+from .models import Envelope, ProcessInfo, ResponseModel, Results
+from .openapi import (
+    FILE,
+    LOCATION,
+    URL,
+    WAITED,
+    Schema,
+    error_responses,
+    form_body,
+    make_router,
+    properties_of,
+)
+from .responses import accepted, finished
 
-LONGEST_SECONDS = 60.0
+#: Fields of the job itself, which some clients send along with its parameters.
+JOB_FIELDS = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
+#: Parameters that name the source if it is not uploaded.
+SOURCES = ("url", "file_path", "file_source")
+#: Fields of the call, not parameters of the job.
+CALL_FIELDS = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "job_id"})
+
+MAX_WAIT_SECONDS = 60.0
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off", ""})
 
 
-def patience_of(request: Request, fields: Mapping[str, Any]) -> float:
-    """How many seconds the client wants to wait; 0: not at all."""
-    told = {name.replace("_", "").lower(): value for name, value in fields.items()}
-    if _is_true(told.get("sync")):
-        return LONGEST_SECONDS
-    milliseconds = _number("wait_ms", told.get("waitms") or 0)
-    return min(max(milliseconds / 1000, _preferred(request)), LONGEST_SECONDS)
-
-
-def _is_true(value: Any) -> bool:
-    text = str(value if value is not None else "").lower()
-    if text not in TRUE | FALSE:
-        raise InvalidParameters("sync: it must be true or false")
-    return text in TRUE
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = -1
-    if not 0 <= number < float("inf"):
-        raise InvalidParameters(f"{name}: it must be a number of at least 0")
-    return number
-
-
-def _preferred(request: Request) -> float:
-    """`Prefer: respond-async, wait=10` (RFC 7240). What is not understood is ignored."""
-    for part in request.headers.get("prefer", "").replace(";", ",").split(","):
-        name, _, value = part.partition("=")
-        seconds = value.strip().strip('"')
-        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
-            return min(float(seconds[:6]), LONGEST_SECONDS)
-    return 0
-
-
-async def told_in_time(request: Request, job: Job, seconds: float) -> JSONResponse | None:
-    """How the job ended, or None when it has not after so many seconds."""
-    hub: EventHub = request.app.state.hub
-    ended = await hub.ended(job.job_id, seconds)
-    if ended is None:
-        return None
-    if ended.status is JobStatus.COMPLETED:
-        response = finished(request, await job_service_of(request).with_results(ended))
-    else:
-        assert ended.error is not None
-        response = job_error_response(ended.error)
-    response.headers["Location"] = f"/api/jobs/{job.job_id}"
-    return response
-
-
-def say_what_was_preferred(request: Request, response: JSONResponse) -> None:
-    """Also an answer that the end of the job did not come in time for has waited."""
-    if seconds := _preferred(request):
-        response.headers["Preference-Applied"] = f"wait={seconds:g}"
-
-
-router = APIRouter(prefix="/api", tags=["ingress"])
-
-#: What a job says about itself beside its parameters; some clients send it with the form.
-OF_THE_JOB = frozenset(JobRequest.model_fields) - {"job_type", "parameters"}
-#: How a job names what it works on, if not by an upload.
-SOURCES = ("url", "file_path", "file_source")
-#: Heard by the route itself.
-OF_THE_CALL = frozenset({"wait_ms", "sync", "callback_url", "callback_token", "job_id"})
-
-
 @dataclass(frozen=True, slots=True)
-class Ingress:
-    """One route: its job type, the kinds of files it takes, and what it sets by itself."""
+class IngressRoute:
+    """A path, its job type, the file types it accepts and the parameters it presets."""
 
     path: str
     job_type: str
-    kinds: frozenset[str] = frozenset()
+    file_types: frozenset[str] = frozenset()
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    #: Else the job may go without: a transformer's text may stand in the request.
+    #: False where the text can be part of the request.
     needs_source: bool = True
-    #: A body in JSON, for the API's own description: what it needs no schema tells.
     example: Mapping[str, Any] | None = None
 
 
-PDF = frozenset({"pdf", "pptx", "odp", "ole"})
-TEXTS = OFFICE_TYPES | {"pdf"}
+PDF_TYPES = frozenset({"pdf", "pptx", "odp", "ole"})
+TEXT_TYPES = OFFICE_TYPES | {"pdf"}
 
 ROUTES = (
-    Ingress("/pdf/process", "pdf", PDF),
-    Ingress("/pdf/process-url", "pdf", PDF),
-    Ingress("/office/process", "office", OFFICE_TYPES),
-    Ingress("/office/process-via-pdf", "office", OFFICE_TYPES, {"via_pdf": True}),
-    Ingress("/imageocr/process", "imageocr", IMAGE_TYPES),
-    Ingress("/imageocr/process-url", "imageocr", IMAGE_TYPES),
-    Ingress("/audio/process", "audio", AUDIO_TYPES | VIDEO_TYPES),
-    Ingress("/video/process", "video", VIDEO_TYPES),
-    Ingress("/video/youtube", "video"),
-    Ingress(
+    IngressRoute("/pdf/process", "pdf", PDF_TYPES),
+    IngressRoute("/pdf/process-url", "pdf", PDF_TYPES),
+    IngressRoute("/office/process", "office", OFFICE_TYPES),
+    IngressRoute("/office/process-via-pdf", "office", OFFICE_TYPES, {"via_pdf": True}),
+    IngressRoute("/imageocr/process", "imageocr", IMAGE_TYPES),
+    IngressRoute("/imageocr/process-url", "imageocr", IMAGE_TYPES),
+    IngressRoute("/audio/process", "audio", AUDIO_TYPES | VIDEO_TYPES),
+    IngressRoute("/video/process", "video", VIDEO_TYPES),
+    IngressRoute("/video/youtube", "video"),
+    IngressRoute(
         "/transformer/template",
         "transformer",
-        TEXTS,
+        TEXT_TYPES,
         needs_source=False,
         example={
             "text": "They are *red*.",
@@ -129,21 +82,125 @@ ROUTES = (
             "context": {"name": "Apples"},
         },
     ),
-    Ingress(
+    IngressRoute(
         "/transformer/text",
         "transformer",
-        TEXTS,
+        TEXT_TYPES,
         needs_source=False,
         example={"text": "# Apples\n\nThey are *red*.", "target_format": "html"},
     ),
-    Ingress("/session/process", "session"),
+    IngressRoute("/session/process", "session"),
 )
 #: Paths whose bodies may be as large as an upload.
-UPLOAD_PATHS = frozenset(f"/api{ingress.path}" for ingress in ROUTES if ingress.kinds)
+UPLOAD_PATHS = frozenset(f"/api{route.path}" for route in ROUTES if route.file_types)
+#: The file types each job type accepts.
+FILE_TYPES = {route.job_type: route.file_types for route in ROUTES if route.file_types}
 
 
-async def _receive(
-    request: Request, ingress: Ingress, user: str | None, key: str | None
+class AcceptedJob(ResponseModel):
+    id: str
+    client_id: Any = Field(None, description="The `jobId` of the request")
+
+
+class AcceptedWebhook(ResponseModel):
+    delivered_to: str
+
+
+class AcceptedLinks(ResponseModel):
+    self: str
+    stream: str
+    cancel: str
+
+
+class Accepted(ResponseModel):
+    """The job was created; poll, stream or wait for the webhook."""
+
+    status: Literal["accepted"]
+    worker: Literal["secretary"]
+    job_id: str
+    process: ProcessInfo
+    job: AcceptedJob
+    webhook: AcceptedWebhook | None
+    links: AcceptedLinks
+    error: None
+
+
+class CallFields(BaseModel):
+    """Fields that every ingress route accepts, beside those of the job and its parameters."""
+
+    callback_url: str = Field(json_schema_extra=URL, description="Receives the job's events")
+    callback_token: str = Field(description="Sent to the callback as a bearer token")
+    jobId: str = Field(description="The client's own id for the job")
+    wait_ms: int = Field(ge=0, description="Wait this long for the result")
+    sync: bool = Field(description="Wait up to 60 s for the result")
+
+
+PREFER: Schema = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=10`: wait this many seconds for the result, at most 60",
+    "schema": {"type": "string"},
+}
+RESPONSES = error_responses((415, *JOB_STATUS.values())) | {
+    200: {
+        "model": Envelope[Results],
+        "description": "The job completed while the request waited",
+        "headers": LOCATION | WAITED,
+    },
+    202: {"headers": LOCATION | WAITED},
+}
+
+
+def ingress_router(registry: Registry) -> APIRouter:
+    """Request bodies are documented with the parameters of the registered job types."""
+    router = make_router("ingress")
+    for route in ROUTES:
+        router.add_api_route(
+            route.path,
+            _endpoint(route),
+            methods=["POST"],
+            status_code=202,
+            name=route.path.strip("/").replace("/", "_").replace("-", "_"),
+            summary=f"Submit a {route.job_type} job",
+            description=f"Create a job of type `{route.job_type}` from a form or JSON.",
+            response_model=Accepted,
+            response_description="The job was created",
+            responses=RESPONSES,
+            openapi_extra={"parameters": [PREFER], **_request_body(route, registry)},
+        )
+    return router
+
+
+def _endpoint(route: IngressRoute) -> Any:
+    async def endpoint(
+        request: Request, user: Caller, key: IdempotencyKeyHeader = None
+    ) -> JSONResponse:
+        return await _submit(request, route, user, key)
+
+    return endpoint
+
+
+def _request_body(route: IngressRoute, registry: Registry) -> Schema:
+    job = properties_of(JobRequest)
+    properties = {name: job[name] for name in sorted(JOB_FIELDS)}
+    properties |= properties_of(CallFields) | parameters_of(registry, route.job_type)
+    return form_body(
+        properties,
+        file=FILE | {"description": "The file, or name its `url`"} if route.file_types else None,
+        sources=SOURCES if route.needs_source else (),
+        example=route.example,
+    )
+
+
+def parameters_of(registry: Registry, job_type: str) -> Schema:
+    if job_type not in registry:
+        return {}
+    model: type[BaseModel] = registry[job_type].parameters
+    return properties_of(model)
+
+
+async def _submit(
+    request: Request, route: IngressRoute, user: str | None, key: str | None
 ) -> JSONResponse:
     job_service = job_service_of(request)
     job_id = new_id("job")
@@ -154,87 +211,123 @@ async def _receive(
         max_fields_bytes=request.app.state.max_body_bytes,
     )
     try:
-        asked = traced(request, _asked(form, ingress))
-        patience = patience_of(request, form.fields)
-        job = await job_service.submit(asked, user=user, key=key, job_id=job_id, upload=form.upload)
+        submitted = with_trace(request, read_submission(form, route))
+        wait_seconds = _wait_seconds(request, form.fields)
+        job = await job_service.submit(
+            submitted, user=user, key=key, job_id=job_id, upload=form.upload
+        )
     except SecretaryError as error:
-        # A store that broke off may have the job all the same; then it needs its file.
+        # After a store failure the job may exist all the same; then it needs its file.
         if not isinstance(error, StoreUnavailable):
             await job_service.files.uploads.remove(job_id)
         raise
-    if job.job_id != job_id:  # the same request came before, with its own upload
+    if job.job_id != job_id:  # a repeated request; the first one's upload is used
         await job_service.files.uploads.remove(job_id)
-    told = await told_in_time(request, job, patience) if patience else None
-    answer = told or accepted(request, job, _client_id(job))
-    say_what_was_preferred(request, answer)
-    return answer
+    response = await _wait_for_result(request, job, wait_seconds) if wait_seconds else None
+    response = response or accepted(job, _client_id(job))
+    if preferred := _preferred_wait(request):
+        response.headers["Preference-Applied"] = f"wait={preferred:g}"
+    return response
 
 
-def _asked(form: Form, ingress: Ingress) -> JobRequest:
+def read_submission(form: Form, route: IngressRoute) -> JobRequest:
     fields = Fields(form.fields)
     if "file" in fields:
-        raise InvalidParameters("file: it must be sent as a file, in a multipart form")
-    _require_source(fields, form, ingress)
-    control, about = fields.take(OF_THE_CALL), fields.take(OF_THE_JOB)
+        raise InvalidParameters("file: must be sent as a file, in a multipart form")
+    _require_source(fields, form, route)
+    call, job = fields.take(CALL_FIELDS), fields.take(JOB_FIELDS)
     parameters = fields.rest
-    if "webhook" not in about and "callback_url" in control:
-        about["webhook"] = callback(control)
-    elif "job_id" in control:
-        parameters["jobId"] = control["job_id"]
+    if "webhook" not in job and "callback_url" in call:
+        job["webhook"] = webhook_from_callback(call)
+    elif "job_id" in call:
+        parameters["jobId"] = call["job_id"]
     if form.upload is not None:
         parameters["file_source"] = form.upload.source()
-    parameters |= ingress.parameters
-    return parse_request(
-        JobRequest, {**about, "job_type": ingress.job_type, "parameters": parameters}
-    )
+    parameters |= route.parameters
+    return parse_request(JobRequest, {**job, "job_type": route.job_type, "parameters": parameters})
 
 
-def _require_source(fields: Fields, form: Form, ingress: Ingress) -> None:
+def _require_source(fields: Fields, form: Form, route: IngressRoute) -> None:
     upload = form.upload
     named = [name for name in SOURCES if name in fields]
-    if upload is None and not named and ingress.needs_source:
-        raise InvalidParameters("file: a file or a url is needed")
+    if upload is None and not named and route.needs_source:
+        raise InvalidParameters("file: a file or a url is required")
     if upload is None:
         return
     if named:
         raise InvalidParameters(f"{named[0]}: send either a file or this, not both")
-    require_kind(upload, ingress.kinds)
+    require_file_type(upload, route.file_types)
 
 
-def require_kind(upload: Upload, kinds: frozenset[str], *, name: str | None = None) -> None:
-    """`name` is told where there are several files."""
-    place = f"{name}: " if name else ""
+def require_file_type(
+    upload: Upload, file_types: frozenset[str], *, name: str | None = None
+) -> None:
+    """`name` says which file it is, on routes that accept several."""
+    prefix = f"{name}: " if name else ""
     if not upload.size:
-        raise UnsupportedFile(f"{place}The file is empty")
-    if upload.kind not in kinds:
-        told = f"a {upload.kind} file" if upload.kind else "of no kind that is known"
-        wanted = ", ".join(sorted(kinds)) or "none"
+        raise UnsupportedFile(f"{prefix}The file is empty")
+    if upload.kind not in file_types:
+        actual = f"The file type is {upload.kind}" if upload.kind else "The file type is unknown"
+        accepted_types = ", ".join(sorted(file_types)) or "none"
         taker = "this job type" if name else "this route"
-        raise UnsupportedFile(f"{place}The file is {told}; {taker} takes: {wanted}")
+        raise UnsupportedFile(f"{prefix}{actual}; {taker} accepts: {accepted_types}")
 
 
 def _client_id(job: Job) -> str | None:
-    """The client's own name for the job, if it gave one."""
-    told = job.webhook.job_id if job.webhook else None
+    """The `jobId` the client sent."""
+    webhook_id = job.webhook.job_id if job.webhook else None
     extra = job.parameters.get("extra")
-    return told or (extra.get("jobId") if isinstance(extra, dict) else None)
+    return webhook_id or (extra.get("jobId") if isinstance(extra, dict) else None)
 
 
-def _add_route(ingress: Ingress) -> None:
-    async def receive(request: Request, user: Caller, key: Key = None) -> JSONResponse:
-        return await _receive(request, ingress, user, key)
-
-    name = ingress.path.strip("/").replace("/", "_").replace("-", "_")
-    router.add_api_route(
-        ingress.path,
-        receive,
-        methods=["POST"],
-        status_code=202,
-        name=name,
-        summary=f"Hand in a {ingress.job_type} job",
-        description=f"Always a job, of type `{ingress.job_type}`.",
-    )
+# Waiting for the result
 
 
-for _ingress in ROUTES:
-    _add_route(_ingress)
+def _wait_seconds(request: Request, fields: Mapping[str, Any]) -> float:
+    """How long the client wants to wait; 0 for not at all."""
+    given = {name.replace("_", "").lower(): value for name, value in fields.items()}
+    if _read_bool(given.get("sync")):
+        return MAX_WAIT_SECONDS
+    wait_ms = _read_wait_ms(given.get("waitms") or 0)
+    return min(max(wait_ms / 1000, _preferred_wait(request)), MAX_WAIT_SECONDS)
+
+
+def _read_bool(value: Any) -> bool:
+    text = str(value if value is not None else "").lower()
+    if text not in TRUE | FALSE:
+        raise InvalidParameters("sync: must be true or false")
+    return text in TRUE
+
+
+def _read_wait_ms(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not 0 <= number < float("inf"):
+        raise InvalidParameters("wait_ms: must be a number of at least 0")
+    return number
+
+
+def _preferred_wait(request: Request) -> float:
+    """`Prefer: respond-async, wait=10` (RFC 7240). Unknown preferences are ignored."""
+    for part in request.headers.get("prefer", "").replace(";", ",").split(","):
+        name, _, value = part.partition("=")
+        seconds = value.strip().strip('"')
+        if name.strip().lower() == "wait" and seconds.isascii() and seconds.isdigit():
+            return min(float(seconds[:6]), MAX_WAIT_SECONDS)
+    return 0
+
+
+async def _wait_for_result(request: Request, job: Job, seconds: float) -> JSONResponse | None:
+    """The outcome of the job, or None if it has not finished in time."""
+    hub: EventHub = request.app.state.hub
+    ended = await hub.wait_until_final(job.job_id, seconds)
+    if ended is None:
+        return None
+    if ended.status is JobStatus.COMPLETED:
+        return finished(request, await job_service_of(request).with_results(ended))
+    assert ended.error is not None
+    response = job_error_response(ended.error)
+    response.headers["Location"] = f"/api/jobs/{job.job_id}"
+    return response

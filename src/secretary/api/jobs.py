@@ -1,86 +1,134 @@
-"""The routes for jobs."""
+"""Routes for jobs: submit, inspect and control one job or many."""
 
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.errors import InvalidParameters
-from ..core.job import Delivery, Job
+from ..core.job import Delivery, Job, UtcTime, iso, utc_now
+from ..jobs import bulk
+from ..jobs.bulk import BulkAction
 from ..jobs.handler import Handler
 from ..jobs.submission import JobRequest, UtcDatetime
 from ..store import JobQuery
+from . import models
 from .auth import Caller
 from .dependencies import (
     ARCHIVED,
-    BIG,
-    Archived,
-    Key,
+    LARGE_FIELDS,
+    ArchivedFilter,
+    Cursor,
+    DeliveryNumber,
+    IdempotencyKeyHeader,
+    IncludeLarge,
+    JobId,
     Limit,
-    Number,
-    Statuses,
+    OptionalText,
+    StatusFilter,
+    TimeFilter,
     job_service_of,
-    listed,
-    statuses,
-    traced,
+    read_include,
+    read_statuses,
+    with_trace,
 )
-from .envelope import enqueued, in_utc, success
+from .errors import code_of
+from .models import DeliveryList, EnqueuedJob, Envelope, JsonObject, ResponseModel
+from .openapi import LOCATION, make_router
+from .responses import enqueued, success
 
-router = APIRouter(prefix="/api", tags=["jobs"])
+router = make_router("jobs")
 
-#: A list looks for jobs for so long. Then it gives what it has found, and where to go on.
+#: How long a list searches before it returns what it has found and where to continue.
 SEARCH_SECONDS = 0.04
-WHOLE_ID = re.compile(r"(job|batch)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+FULL_ID = re.compile(r"(job|batch)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+#: Failures that a bulk response lists one by one.
+MAX_REFUSALS = 10
+
+ENQUEUED: Any = {
+    "status_code": 202,
+    "response_model": Envelope[EnqueuedJob],
+    "response_description": "The job is waiting for a worker",
+    "responses": {202: {"headers": LOCATION}},
+}
 
 
-@router.post("/jobs", status_code=202)
+@router.post("/jobs", **ENQUEUED)
 async def submit_job(
-    request: Request, job: JobRequest, user: Caller, key: Key = None
+    request: Request, job: JobRequest, user: Caller, key: IdempotencyKeyHeader = None
 ) -> JSONResponse:
-    """Hand in a job."""
-    return _enqueued(
-        request, await job_service_of(request).submit(traced(request, job), user=user, key=key)
+    """Submit a job."""
+    submitted = with_trace(request, job)
+    return _enqueued(request, await job_service_of(request).submit(submitted, user=user, key=key))
+
+
+class Changes(BaseModel):
+    parameters: dict[str, Any] = Field(
+        default={}, description="Overrides for the new run; null removes a parameter"
     )
 
 
-def _enqueued(request: Request, stored: Job) -> JSONResponse:
+UNCHANGED = Changes()
+
+
+@router.post("/jobs/{job_id}/again", **ENQUEUED)
+async def rerun_job(
+    request: Request,
+    job_id: JobId,
+    user: Caller,
+    changes: Changes = UNCHANGED,
+    key: IdempotencyKeyHeader = None,
+) -> JSONResponse:
+    """Submit a copy of a job with changed parameters. The copy reuses the uploaded file while it
+    exists, and has no webhook."""
+    job_service = job_service_of(request)
+    return _enqueued(
+        request, await job_service.rerun(job_id, changes.parameters, user=user, key=key)
+    )
+
+
+def _enqueued(request: Request, job: Job) -> JSONResponse:
     data = {
-        "job_id": stored.job_id,
-        "job_ids": [stored.job_id],
-        "batch_id": stored.batch_id,
-        "job": stored.document(),
+        "job_id": job.job_id,
+        "job_ids": [job.job_id],
+        "batch_id": job.batch_id,
+        "job": job.document(),
     }
-    response = enqueued(request, stored.job_id, data)
-    response.headers["Location"] = f"/api/jobs/{stored.job_id}"
-    return response
+    return enqueued(request, f"/api/jobs/{job.job_id}", data)
 
 
-@router.get("/jobs")
+class JobPage(ResponseModel):
+    jobs: list[models.JobSummary]
+    next_cursor: str | None
+    searched_to: UtcTime | None
+
+
+@router.get("/jobs", response_model=Envelope[JobPage])
 async def list_jobs(
     request: Request,
     user: Caller,
-    status: Statuses = None,
-    job_type: str | None = None,
-    batch_id: str | None = None,
-    user_id: str | None = None,
-    archived: Archived = "false",
-    q: Annotated[str | None, Query(description="Found in ids and names", max_length=200)] = None,
-    error_code: str | None = None,
-    created_after: UtcDatetime | None = None,
-    created_before: UtcDatetime | None = None,
-    include: Annotated[list[str] | None, Query(description="`results`, `logs`")] = None,
+    status: StatusFilter = None,
+    job_type: OptionalText = None,
+    batch_id: OptionalText = None,
+    user_id: OptionalText = None,
+    archived: ArchivedFilter = "false",
+    q: Annotated[OptionalText, Query(description="Part of an id or name", max_length=200)] = None,
+    error_code: OptionalText = None,
+    created_after: TimeFilter = None,
+    created_before: TimeFilter = None,
+    include: IncludeLarge = None,
     limit: Limit = 100,
-    cursor: str | None = None,
+    cursor: Cursor = None,
 ) -> JSONResponse:
-    """Jobs, the newest first. What takes long to find comes in short pages: `searched_to` says how
-    far back this one looked, and `next_cursor` goes on from there."""
-    included = _included(include)
+    """List jobs, newest first. A search that takes long returns short pages: `searched_to` is how
+    far back this page looked, and `next_cursor` continues from there."""
+    included = read_include(include, LARGE_FIELDS)
     query = JobQuery(
-        status=statuses(status),
+        status=read_statuses(status),
         job_type=job_type,
         batch_id=batch_id,
         user_id=user_id,
@@ -94,132 +142,248 @@ async def list_jobs(
         limit=limit,
         cursor=cursor,
     )
-    page = await job_service_of(request).jobs(by_whole_id(query), user=user)
-    jobs = [job.document(without=BIG - included) for job in page.items]
-    searched_to = in_utc(page.searched_to) if page.searched_to else None
-    data = {"jobs": jobs, "next_cursor": page.next_cursor, "searched_to": searched_to}
+    page = await job_service_of(request).jobs(_match_full_id(query), user=user)
+    data = {
+        "jobs": [job.document(without=LARGE_FIELDS - included) for job in page.items],
+        "next_cursor": page.next_cursor,
+        "searched_to": iso(page.searched_to) if page.searched_to else None,
+    }
     return success(request, "jobs", data)
 
 
-def by_whole_id(query: JobQuery) -> JobQuery:
-    """Who looks for a whole id wants that job, or the jobs of that batch, wherever they are."""
-    if query.text is None or not WHOLE_ID.fullmatch(query.text):
+def _match_full_id(query: JobQuery) -> JobQuery:
+    """A search for a full id is a lookup of that job, or of the jobs of that batch."""
+    if query.text is None or not FULL_ID.fullmatch(query.text):
         return query
-    term = "job_id" if query.text.startswith("job-") else "batch_id"
-    if getattr(query, term) is not None:
+    field = "job_id" if query.text.startswith("job-") else "batch_id"
+    if getattr(query, field) is not None:
         return query
-    return query.model_copy(update={term: query.text, "text": None})
+    return query.model_copy(update={field: query.text, "text": None})
 
 
-@router.get("/jobs/{job_id}")
-async def get_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """One job with its results and logs."""
-    return _told(request, await job_service_of(request).job(job_id, user=user))
+#: Empty means no filter, as in a query string. The length limit makes Pydantic check the text,
+#: which refuses lone surrogates.
+FilterText = Annotated[str | None, Field(max_length=200)]
 
 
-@router.delete("/jobs/{job_id}")
-async def delete_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Delete an ended job and its files."""
-    await job_service_of(request).delete(job_id, user=user)
-    return success(request, "jobs", {"job_id": job_id, "deleted": True}, process_id=job_id)
+class Filter(BaseModel):
+    """Filters as in `GET /api/jobs`. Unknown fields are refused: ignoring a misspelt filter would
+    select too many jobs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: str | list[str] | None = Field(None, description="One or more, separated by commas")
+    job_type: FilterText = None
+    batch_id: FilterText = None
+    user_id: FilterText = None
+    archived: Literal["false", "true", "all"] = "false"
+    q: FilterText = None
+    error_code: FilterText = None
+    created_after: UtcDatetime | None = None
+    created_before: UtcDatetime | None = None
+
+    def query(self, cursor: str | None) -> JobQuery:
+        return JobQuery(
+            status=read_statuses([self.status] if isinstance(self.status, str) else self.status),
+            job_type=self.job_type or None,
+            batch_id=self.batch_id or None,
+            user_id=self.user_id or None,
+            archived=ARCHIVED[self.archived],
+            text=self.q or None,
+            error_code=self.error_code or None,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            cursor=cursor,
+        )
 
 
-@router.post("/jobs/{job_id}/cancel")
-async def cancel_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Cancel a job: a waiting one at once, a running one within two seconds."""
-    return _told(request, await job_service_of(request).cancel(job_id, user=user))
+class BulkRequest(BaseModel):
+    """An action on many jobs: those in `job_ids`, or those that match `filter`."""
 
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "action": "restart",
+                    "filter": {"status": "failed", "job_type": "pdf"},
+                    "dry_run": True,
+                }
+            ]
+        },
+    )
 
-@router.post("/jobs/{job_id}/restart")
-async def restart_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Run an ended job again; its results, error and progress are cleared."""
-    return _told(request, await job_service_of(request).restart(job_id, user=user))
-
-
-class Changes(BaseModel):
-    """What is to be otherwise this time; null takes a parameter back."""
-
-    parameters: dict[str, Any] = {}
-
-
-UNCHANGED = Changes()
-
-
-@router.post("/jobs/{job_id}/again", status_code=202)
-async def do_again(
-    request: Request, job_id: str, user: Caller, changes: Changes = UNCHANGED, key: Key = None
-) -> JSONResponse:
-    """Hand in another job like this one, with changed parameters. It has the file that came with
-    this one as long as that is kept, and no webhook."""
-    job_service = job_service_of(request)
-    return _enqueued(
-        request, await job_service.rerun(job_id, changes.parameters, user=user, key=key)
+    action: BulkAction
+    job_ids: list[Annotated[str, Field(max_length=200)]] | None = Field(
+        None, max_length=bulk.CHUNK_SIZE
+    )
+    filter: Filter | None = None
+    dry_run: bool = Field(False, description="Only count the jobs the action would affect")
+    cursor: str | None = Field(
+        None, min_length=1, description="`next_cursor` of the previous response"
     )
 
 
-@router.post("/jobs/{job_id}/archive")
-async def archive_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Hide a job from lists; nothing is deleted."""
-    return _told(request, await job_service_of(request).archive(job_id, user=user))
+class BulkRefusal(ResponseModel):
+    job_id: str
+    code: str
+    message: str
 
 
-@router.post("/jobs/{job_id}/unarchive")
-async def unarchive_job(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """Show a job in lists again."""
-    return _told(request, await job_service_of(request).archive(job_id, user=user, archived=False))
+class BulkOutcome(ResponseModel):
+    action: BulkAction
+    dry_run: bool
+    count: int
+    refused: int
+    refusals: list[BulkRefusal] = Field(description=f"The first {MAX_REFUSALS}")
+    next_cursor: str | None
+    as_of: UtcTime
 
 
-@router.get("/jobs/{job_id}/deliveries")
-async def list_deliveries(request: Request, job_id: str, user: Caller) -> JSONResponse:
-    """What the job's webhook was told, or could not be told."""
-    job = await job_service_of(request).job(job_id, user=user)
-    return success(request, "jobs", {"deliveries": shown(job.deliveries)}, process_id=job_id)
+@router.post("/jobs/bulk", response_model=Envelope[BulkOutcome])
+async def change_jobs(request: Request, submitted: BulkRequest, user: Caller) -> JSONResponse:
+    """Cancel, restart, archive or delete many jobs. Each call handles one page; repeat it with
+    `next_cursor` until that is null."""
+    as_of = utc_now()
+    outcome = await _change_jobs(request, submitted, user)
+    data = BulkOutcome(
+        action=submitted.action,
+        dry_run=submitted.dry_run,
+        count=outcome.count,
+        refused=len(outcome.errors),
+        refusals=[
+            BulkRefusal(job_id=one.job_id, code=code_of(one.error), message=str(one.error))
+            for one in outcome.errors[:MAX_REFUSALS]
+        ],
+        next_cursor=outcome.next_cursor,
+        as_of=as_of,
+    )
+    return success(request, "jobs", data)
 
 
-@router.post("/jobs/{job_id}/deliveries/{n}/replay")
-async def replay_delivery(request: Request, job_id: str, n: Number, user: Caller) -> JSONResponse:
-    """Tell the webhook once more how the job ended, with the same `webhook-id`."""
-    delivery = await job_service_of(request).replay(job_id, n, user=user)
-    return success(request, "jobs", shown([delivery])[0], process_id=job_id)
+async def _change_jobs(
+    request: Request, submitted: BulkRequest, user: str | None
+) -> bulk.BulkResult:
+    job_service, action = job_service_of(request), submitted.action
+    if submitted.job_ids is not None and submitted.filter is None:
+        if submitted.cursor is not None:
+            raise InvalidParameters("cursor: only valid with a filter")
+        by_id = bulk.count_by_ids if submitted.dry_run else bulk.apply_to_ids
+        return await by_id(job_service, action, submitted.job_ids, user=user)
+    if submitted.filter is None or submitted.job_ids is not None:
+        raise InvalidParameters("job_ids: either job_ids or filter is required, not both")
+    by_filter = bulk.count_matching if submitted.dry_run else bulk.apply_to_matching
+    query = submitted.filter.query(submitted.cursor)
+    return await by_filter(job_service, action, query, user=user)
 
 
-@router.get("/job-types")
-async def job_types(request: Request, user: Caller) -> JSONResponse:
-    """The job types there are handlers for, with the JSON Schema of their parameters."""
-    registry = job_service_of(request).registry
-    described = [_described(registry[name]) for name in sorted(registry.job_types)]
-    return success(request, "job-types", {"job_types": described})
+JOB: Any = {"response_model": Envelope[models.Job]}
 
 
-def _told(request: Request, job: Job) -> JSONResponse:
+@router.get("/jobs/{job_id}", **JOB)
+async def get_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Return a job with its results and logs."""
+    return _job_response(request, await job_service_of(request).job(job_id, user=user))
+
+
+class DeletedJob(ResponseModel):
+    job_id: str
+    deleted: Literal[True]
+
+
+@router.delete("/jobs/{job_id}", response_model=Envelope[DeletedJob])
+async def delete_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Delete a finished job and its files."""
+    await job_service_of(request).delete(job_id, user=user)
+    return success(request, "jobs", DeletedJob(job_id=job_id, deleted=True), process_id=job_id)
+
+
+@router.post("/jobs/{job_id}/cancel", **JOB)
+async def cancel_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Cancel a job. A pending job is cancelled immediately, a running one within two seconds."""
+    return _job_response(request, await job_service_of(request).cancel(job_id, user=user))
+
+
+@router.post("/jobs/{job_id}/restart", **JOB)
+async def restart_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Run a finished job again. Clears its results, error and progress."""
+    return _job_response(request, await job_service_of(request).restart(job_id, user=user))
+
+
+@router.post("/jobs/{job_id}/archive", **JOB)
+async def archive_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Hide a job from default listings. Nothing is deleted."""
+    return _job_response(request, await job_service_of(request).archive(job_id, user=user))
+
+
+@router.post("/jobs/{job_id}/unarchive", **JOB)
+async def unarchive_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """Show an archived job in listings again."""
+    job_service = job_service_of(request)
+    return _job_response(request, await job_service.archive(job_id, user=user, archived=False))
+
+
+def _job_response(request: Request, job: Job) -> JSONResponse:
     return success(request, "jobs", job.document(), process_id=job.job_id)
 
 
-def shown(deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
-    return [delivery.model_dump(mode="json") for delivery in deliveries]
+@router.get("/jobs/{job_id}/deliveries", response_model=Envelope[DeliveryList])
+async def list_deliveries(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
+    """List the deliveries of the job's webhook, with every attempt."""
+    job = await job_service_of(request).job(job_id, user=user)
+    return deliveries_response(request, "jobs", job.deliveries, process_id=job_id)
 
 
-def _included(texts: list[str] | None) -> frozenset[str]:
-    names = listed(texts)
-    if wrong := names - BIG:
-        raise InvalidParameters(f"include: {', '.join(sorted(wrong))!r} is none of results, logs")
-    return names
+@router.post("/jobs/{job_id}/deliveries/{n}/replay", response_model=Envelope[Delivery])
+async def replay_delivery(
+    request: Request, job_id: JobId, n: DeliveryNumber, user: Caller
+) -> JSONResponse:
+    """Send the final event of the job again, with the same `webhook-id`."""
+    delivery = await job_service_of(request).replay(job_id, n, user=user)
+    return success(request, "jobs", delivery.model_dump(mode="json"), process_id=job_id)
 
 
-def _described(handler: Handler[Any]) -> dict[str, Any]:
+def deliveries_response(
+    request: Request, processor: str, deliveries: Iterable[Delivery], *, process_id: str
+) -> JSONResponse:
+    data = {"deliveries": [delivery.model_dump(mode="json") for delivery in deliveries]}
+    return success(request, processor, data, process_id=process_id)
+
+
+class JobTypeLimits(ResponseModel):
+    timeout_s: float | None
+    max_attempts: int | None
+
+
+class JobType(ResponseModel):
+    job_type: str
+    parameters: JsonObject = Field(description="The JSON Schema of the parameters")
+    limits: JobTypeLimits
+
+
+class JobTypeList(ResponseModel):
+    job_types: list[JobType]
+
+
+@router.get("/job-types", response_model=Envelope[JobTypeList])
+async def job_types(request: Request, user: Caller) -> JSONResponse:
+    """List the registered job types with the JSON Schema of their parameters."""
+    registry = job_service_of(request).registry
+    described = [_describe(registry[name]) for name in sorted(registry.job_types)]
+    return success(request, "job-types", {"job_types": described})
+
+
+def _describe(handler: Handler[Any]) -> dict[str, Any]:
     limits = {
         "timeout_s": handler.timeout.total_seconds() if handler.timeout else None,
         "max_attempts": handler.max_attempts,
     }
     parameters: Any = handler.parameters
-    return {
-        "job_type": handler.job_type,
-        "parameters": _schema(parameters),
-        "limits": limits,
-    }
+    return {"job_type": handler.job_type, "parameters": _schema(parameters), "limits": limits}
 
 
 @cache
 def _schema(parameters: type[BaseModel]) -> dict[str, Any]:
-    """Pydantic makes it anew each time, and that takes longer than all the rest."""
+    """Cached because Pydantic generates it anew on each call, which is slow."""
     return parameters.model_json_schema()

@@ -1,5 +1,4 @@
-"""The one wrapper round the application: requests are admitted and bounded before they are looked
-at, and every answer gets its headers, is counted and noted."""
+"""Middleware around all routes: authentication, body limits, response headers, metrics, logs."""
 
 import asyncio
 import logging
@@ -14,15 +13,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core.errors import SecretaryError
 from ..core.http_headers import RequestSpan, StartSpan, read_traceparent, trace_id
 from .auth import Authenticator
-from .errors import answer_to, error_response
+from .errors import error_response, response_for, unexpected_error_response
 
 logger = logging.getLogger("secretary.requests")
 
-#: A body that comes slower than this, after the first `body_patience` seconds, is not waited for.
+#: The rate below which a body is refused, after the first `body_timeout` seconds.
 MIN_BYTES_PER_SECOND = 1000
 
-#: An answer is data for its client: nothing in it is to be run, shown in a frame or guessed at.
-#: A page that needs more says so itself, and what a route says stands.
+#: Defaults for every response: nothing in it may run, be framed or be sniffed. A route that needs
+#: more sets its own headers, which take precedence.
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -32,150 +31,153 @@ SECURITY_HEADERS = (
 )
 JSON_HEADERS = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
-#: A label per route and method is enough; clients can make up any number of others.
+#: Method labels of the metrics; clients can make up any number of others.
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+#: Polled every few seconds, so not worth a trace.
+UNTRACED = ("/api/health", "/metrics", "/dashboard")
 
-#: Nobody wants to read the story of what is asked every few seconds.
-UNTOLD = ("/api/health", "/metrics", "/dashboard")
-
-#: Told of every answer: method, route, status, and the seconds until it began.
-Answered = Callable[[str, str, int, float], None]
-
-TWO_LENGTHS = "A body has either a Content-Length or a Transfer-Encoding, not both"
+#: Called for every response with method, route, status and the seconds until it began.
+RecordResponse = Callable[[str, str, int, float], None]
 
 
 class RequestMiddleware:
-    """`limits` are those of paths that differ from all others."""
+    """`path_limits` are the body limits of paths that differ from `max_body_bytes`."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        gate: Authenticator,
-        answered: Answered,
+        authenticator: Authenticator,
+        record_response: RecordResponse,
         max_body_bytes: int,
-        limits: Mapping[str, int],
-        body_patience: float,
+        path_limits: Mapping[str, int],
+        body_timeout: float,
         start_span: StartSpan | None = None,
     ) -> None:
         self._app = app
+        self._authenticator = authenticator
+        self._record_response = record_response
+        self._max_body_bytes = max_body_bytes
+        self._path_limits = path_limits
+        self._body_timeout = body_timeout
         self._start_span = start_span
-        self._gate = gate
-        self._answered = answered
-        self._max = max_body_bytes
-        self._limits = limits
-        self._patience = body_patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})["arrived_at"] = time.time()
-        scope = _without_slash(scope)
-        answer = _Answer(scope, send, self._answered, self._span(scope))
+        scope = _without_trailing_slash(scope)
+        response = _ObservedResponse(scope, send, self._record_response, self._span(scope))
         try:
-            await self._admit(scope, receive, answer.send)
+            await self._handle(scope, receive, response.send)
+        except Exception as error:
+            if not response.status:
+                await unexpected_error_response(error)(scope, receive, response.send)
+            raise  # the server logs the traceback
         finally:
-            answer.note()
+            response.log()
 
     def _span(self, scope: Scope) -> RequestSpan | None:
-        if self._start_span is None or scope["path"].startswith(UNTOLD):
+        if self._start_span is None or scope["path"].startswith(UNTRACED):
             return None
-        came = read_traceparent(Headers(scope=scope).get("traceparent"))
-        span = self._start_span(_known(scope["method"]), came)
+        parent = read_traceparent(Headers(scope=scope).get("traceparent"))
+        span = self._start_span(_method_label(scope["method"]), parent)
         scope["state"]["traceparent"] = span.traceparent
         return span
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy before us may go by the other one, and see another request in the rest.
-            refusal = error_response(400, TWO_LENGTHS, headers={"Connection": "close"})
-            await refusal(scope, receive, send)
+            # Request smuggling: a proxy in front of us may go by the other header.
+            message = "A request must not have both Content-Length and Transfer-Encoding"
+            response = error_response(400, message, headers={"Connection": "close"})
+            await response(scope, receive, send)
             return
         try:
-            self._gate.admit(scope)
+            self._authenticator.authenticate(scope)
         except SecretaryError as error:
-            await answer_to(error)(scope, receive, send)
+            await response_for(error)(scope, receive, send)
             return
-        limit = self._limits.get(scope["path"], self._max)
-        announced = headers.get("content-length", "")
-        if announced.isascii() and announced.isdigit() and int(announced) > limit:
-            await error_response(413, _refusal(limit))(scope, receive, send)
+        limit = self._path_limits.get(scope["path"], self._max_body_bytes)
+        length = headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and int(length) > limit:
+            await error_response(413, _too_large(limit))(scope, receive, send)
             return
-        await self._app(scope, _Body(receive, limit, self._patience), send)
+        await self._app(scope, _LimitedBody(receive, limit, self._body_timeout), send)
 
 
-class _Body:
-    """The body of a request as the application receives it: neither too large nor too slow."""
+class _LimitedBody:
+    """The `receive` of a request whose body may be neither too large nor too slow."""
 
-    def __init__(self, receive: Receive, limit: int, patience: float) -> None:
+    def __init__(self, receive: Receive, limit: int, timeout: float) -> None:
         self._receive = receive
         self._limit = limit
-        self._patience = patience
+        self._timeout = timeout
         self._size = 0
         self._waited = 0.0
         self._complete = False
 
     async def __call__(self) -> Message:
-        if self._complete:  # what is waited for now is that the client goes away
+        if self._complete:  # the application is waiting for the client to disconnect
             return await self._receive()
-        message = await self._in_time()
+        message = await self._receive_in_time()
         self._complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
-        if self._size > self._limit:  # a body in pieces does not say how large it will be
-            raise HTTPException(413, _refusal(self._limit))
+        if self._size > self._limit:  # a chunked body does not announce its length
+            raise HTTPException(413, _too_large(self._limit))
         return message
 
-    async def _in_time(self) -> Message:
-        left = self._patience + self._size / MIN_BYTES_PER_SECOND - self._waited
+    async def _receive_in_time(self) -> Message:
+        remaining = self._timeout + self._size / MIN_BYTES_PER_SECOND - self._waited
         began = time.monotonic()
         try:
-            async with asyncio.timeout(min(left, self._patience)):
+            async with asyncio.timeout(min(remaining, self._timeout)):
                 return await self._receive()
         except TimeoutError:
-            text = "The request body came too slowly"
-            raise HTTPException(400, text, headers={"Connection": "close"}) from None
+            message = "The request body arrived too slowly"
+            raise HTTPException(400, message, headers={"Connection": "close"}) from None
         finally:
             self._waited += time.monotonic() - began
 
 
-class _Answer:
-    """What becomes of one request."""
+class _ObservedResponse:
+    """Adds the default headers to a response and records it in metrics, traces and the log."""
 
-    __slots__ = ("_answered", "_began", "_scope", "_send", "_span", "_status")
+    __slots__ = ("_began", "_record_response", "_scope", "_send", "_span", "status")
 
     def __init__(
-        self, scope: Scope, send: Send, answered: Answered, span: RequestSpan | None
+        self, scope: Scope, send: Send, record_response: RecordResponse, span: RequestSpan | None
     ) -> None:
         self._scope = scope
         self._span = span
         self._send = send
-        self._answered = answered
+        self._record_response = record_response
         self._began = time.perf_counter()
-        self._status = 0
+        #: 0 until the response has started.
+        self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = self._headers(message["headers"])
-            self._status = message["status"]
+            message["headers"] = self._with_defaults(message["headers"])
+            self.status = message["status"]
             seconds = time.perf_counter() - self._began
-            known = _known(self._scope["method"])
-            self._answered(known, route_of(self._scope), self._status, seconds)
+            method = _method_label(self._scope["method"])
+            self._record_response(method, route_of(self._scope), self.status, seconds)
         await self._send(message)
 
-    def _headers(self, given: Any) -> list[tuple[bytes, bytes]]:
-        names = dict(given)
+    def _with_defaults(self, headers: Any) -> list[tuple[bytes, bytes]]:
+        names = dict(headers)
         is_json = names.get(b"content-type", b"").startswith(b"application/json")
-        added = JSON_HEADERS if is_json else SECURITY_HEADERS
+        defaults = JSON_HEADERS if is_json else SECURITY_HEADERS
         more = self._scope["state"].get("headers", ())
-        return [*given, *(header for header in (*added, *more) if header[0] not in names)]
+        return [*headers, *(header for header in (*defaults, *more) if header[0] not in names)]
 
-    def note(self) -> None:
-        """A line in the log, for refusals at `info`. No query: clients put secrets there."""
+    def log(self) -> None:
+        """Log errors at INFO, the rest at DEBUG. No query string: clients put secrets there."""
         if self._span is not None:
-            self._span.end(route_of(self._scope), self._status)
-        level = logging.DEBUG if self._status < 400 else logging.INFO
+            self._span.end(route_of(self._scope), self.status)
+        level = logging.DEBUG if self.status < 400 else logging.INFO
         if not logger.isEnabledFor(level):
             return
         scope = self._scope
@@ -183,33 +185,33 @@ class _Answer:
         fields = {
             "method": scope["method"],
             "route": route_of(scope),
-            "status": self._status,
+            "status": self.status,
             "ms": round((time.perf_counter() - self._began) * 1000, 1),
             "user": scope["state"].get("user"),
             "trace_id": trace_id(read_traceparent(traceparent)),
         }
-        said = "{method} {route} {status} {ms} ms".format(**fields)
+        summary = "{method} {route} {status} {ms} ms".format(**fields)
         user = f", user {fields['user']!r}" if fields["user"] is not None else ""
-        logger.log(level, "%s%s", said, user, extra={"fields": fields})
+        logger.log(level, "%s%s", summary, user, extra={"fields": fields})
 
 
-def _known(method: str) -> str:
+def _method_label(method: str) -> str:
     return method if method in METHODS else "OTHER"
 
 
 def route_of(scope: Scope) -> str:
-    """The template of the path, without what varies; `unknown` when there is no such route."""
+    """The path template of the matched route, or `unknown`."""
     route = scope.get("route")
     return "unknown" if route is None else str(route.path)
 
 
-def _refusal(limit: int) -> str:
-    return f"A request body may have {limit:,} bytes at the most"
+def _too_large(limit: int) -> str:
+    return f"The request body exceeds the limit of {limit:,} bytes"
 
 
-def _without_slash(scope: Scope) -> Scope:
-    """Every route of the API is also there with a slash behind it. No redirect: some clients
-    follow one without the body or with another method."""
+def _without_trailing_slash(scope: Scope) -> Scope:
+    """Accept every API route with a trailing slash as well. A redirect would not do: some clients
+    follow it without the body or with another method."""
     path: str = scope["path"]
     if not (path.startswith("/api/") and path.endswith("/")):
         return scope

@@ -1,24 +1,294 @@
-"""The route that tells what the service is made of: workers, disk, engines and settings."""
+"""Routes for operators: health probes, metrics, overview, workers and installation."""
 
 import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Query, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import Field
 
+from ..core.errors import StoreUnavailable
+from ..core.job import JobStatus, UtcTime, iso, utc_now
 from ..jobs.service import JobService
+from ..observability.metrics import CONTENT_TYPE, Metrics
 from ..observability.service_stats import CachedQuery, ServiceStats
 from ..observability.system_info import Installation
-from ..store.claims import worker_document
+from ..store.claims import is_alive, worker_document
+from ..store.stats import EPOCH, Throughput, quantile
+from ..version import __version__
 from .auth import Caller
 from .dependencies import job_service_of
-from .envelope import success
+from .errors import error_response
+from .models import Envelope, JsonObject, ResponseModel
+from .openapi import make_router
+from .responses import success
 
-router = APIRouter(prefix="/api", tags=["overview"])
+
+class JobCounts(ResponseModel):
+    pending: int
+    processing: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+# Health: open to everybody, so it reveals no secrets
+
+health_router = make_router("health", prefix="/api/health")
+
+
+class Live(ResponseModel):
+    live: Literal[True]
+
+
+class Ready(ResponseModel):
+    ready: Literal[True]
+
+
+class StoreHealth(ResponseModel):
+    kind: str
+    answers: bool
+
+
+class Health(ResponseModel):
+    version: str
+    uptime_s: float
+    stopping: bool
+    store: StoreHealth
+    workers: int
+    slots: int
+    jobs: JobCounts
+
+
+@health_router.get("/live", response_model=Envelope[Live])
+async def live(request: Request) -> JSONResponse:
+    """Liveness probe: the process responds. If it fails, restart the process."""
+    return success(request, "health", {"live": True})
+
+
+@health_router.get("/ready", response_model=Envelope[Ready])
+async def ready(request: Request) -> JSONResponse:
+    """Readiness probe: fails during shutdown and while the store is unavailable."""
+    stopping: Callable[[], bool] = request.app.state.stopping
+    if stopping():
+        return error_response(503, "The service is shutting down")
+    await _service_stats(request).worker_stats()  # a cheap query
+    return success(request, "health", {"ready": True})
+
+
+@health_router.get("", response_model=Envelope[Health])
+async def health(request: Request) -> JSONResponse:
+    """Return the version, the store, the live workers and the number of jobs by state."""
+    stats = _service_stats(request)
+    document: dict[str, Any] = {
+        "version": __version__,
+        "uptime_s": round(stats.uptime.total_seconds(), 1),
+        "stopping": request.app.state.stopping(),
+        "store": {"kind": stats.store_kind, "answers": True},
+    }
+    try:
+        workers, counts = await stats.worker_stats(), await stats.jobs()
+    except StoreUnavailable:
+        document["store"]["answers"] = False
+        return error_response(503, "The job store does not respond", details=document)
+    jobs = {
+        status.value: sum(by_status.get(status, 0) for by_status in counts.values())
+        for status in JobStatus
+    }
+    document |= {"workers": workers.workers, "slots": workers.slots, "jobs": jobs}
+    return success(request, "health", document)
+
+
+def _service_stats(request: Request) -> ServiceStats:
+    service_stats: ServiceStats = request.app.state.service_stats
+    return service_stats
+
+
+# Metrics
+
+metrics_router = make_router("metrics", prefix="")
+
+
+@metrics_router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(request: Request, user: Caller) -> Response:
+    """Return metrics in the Prometheus text format."""
+    collected: Metrics = request.app.state.metrics
+    return Response(await collected.exposition(), media_type=CONTENT_TYPE)
+
+
+# Overview
+
+router = make_router("overview")
+
+#: The most intervals that a series has.
+MAX_INTERVALS = 30
+#: Interval lengths. They align with the clock, so that a bar keeps its height on refresh.
+STEPS = [timedelta(minutes=n) for n in (2, 4, 6, 10, 12, 20, 30, 60, 120, 180, 240, 360)]
+
+Minutes = Annotated[int, Query(ge=5, le=10_080, description="How far back the series goes")]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A period divided into intervals of equal length; the last one contains now."""
+
+    since: datetime
+    step: timedelta
+    parts: int
+
+    @classmethod
+    def up_to(cls, now: datetime, length: timedelta) -> "Span":
+        step = next(step for step in STEPS if length <= step * MAX_INTERVALS)
+        parts = -(-length // step)
+        last = EPOCH + (now - EPOCH) // step * step
+        return cls(last - (parts - 1) * step, step, parts)
+
+
+class FinishedJobs(ResponseModel):
+    """Jobs that finished in an interval, and how long they waited."""
+
+    completed: int
+    failed: int
+    cancelled: int
+    wait_p50_s: float | None
+    wait_p95_s: float | None
+
+
+class Interval(FinishedJobs):
+    start: UtcTime = Field(alias="from")
+    failures: dict[str, int] = Field(description="Failed jobs by error code")
+    types: dict[str, FinishedJobs] = Field(description="By job type")
+
+
+class Worker(ResponseModel):
+    worker_id: str
+    host: str
+    slots: int
+    version: str
+    job_types: list[str]
+    handles: list[str]
+    started_at: UtcTime
+    seen_at: UtcTime
+    draining: bool
+    alive: bool
+
+
+class BusyWorker(Worker):
+    busy: int = Field(description="Slots in use")
+
+
+class Overview(ResponseModel):
+    jobs: JobCounts
+    counted_at: UtcTime
+    of_user: str | None
+    oldest_wait_s: float | None
+    workers: int
+    slots: int
+    busy: int
+    crew: list[BusyWorker]
+    part_s: float = Field(description="Length of an interval in seconds")
+    series: list[Interval]
+
+
+@router.get("/overview", response_model=Envelope[Overview])
+async def get_overview(request: Request, user: Caller, minutes: Minutes = 60) -> JSONResponse:
+    """Return job counts, the longest wait, the workers and recent throughput. A user sees only
+    their own jobs."""
+    stats = _service_stats(request)
+    span = Span.up_to(utc_now(), timedelta(minutes=minutes))
+    store = job_service_of(request).store
+    counts, waiting, workers, busy, finished = await asyncio.gather(
+        stats.jobs_by_state(user),
+        stats.waiting(),
+        store.workers(),
+        store.busy_slots(),
+        store.throughput(span.since, step=span.step, intervals=span.parts, user_id=user),
+    )
+    alive = [worker for worker in workers if is_alive(worker)]
+    data = {
+        "jobs": {status.value: counts.value.get(status, 0) for status in JobStatus},
+        "counted_at": iso(counts.at),
+        "of_user": user,
+        "oldest_wait_s": max((wait.total_seconds() for wait in waiting.values()), default=None),
+        "workers": len(alive),
+        "slots": sum(worker.slots for worker in alive),
+        "busy": sum(busy.get(worker.worker_id, 0) for worker in alive),
+        "crew": [
+            worker_document(worker) | {"busy": busy.get(worker.worker_id, 0)} for worker in workers
+        ],
+        "part_s": span.step.total_seconds(),
+        "series": series(finished, span),
+    }
+    return success(request, "overview", data)
+
+
+class WorkerList(ResponseModel):
+    workers: list[Worker]
+
+
+@router.get("/workers", response_model=Envelope[WorkerList])
+async def get_workers(request: Request, user: Caller) -> JSONResponse:
+    """List the workers of all machines, longest-running first."""
+    workers = await job_service_of(request).store.workers()
+    workers = sorted(workers, key=lambda worker: worker.started_at)
+    data = {"workers": [worker_document(worker) for worker in workers]}
+    return success(request, "workers", data)
+
+
+def series(finished: Iterable[Throughput], span: Span) -> list[dict[str, Any]]:
+    """The jobs that finished in each interval of a period, in total and by type."""
+    intervals: dict[int, dict[str, Throughput]] = defaultdict(dict)
+    for entry in finished:
+        intervals[entry.interval][entry.job_type] = entry
+    return [
+        {"from": iso(span.since + number * span.step), **_interval(intervals[number])}
+        for number in range(span.parts)
+    ]
+
+
+def _interval(types: Mapping[str, Throughput]) -> dict[str, Any]:
+    failures: Counter[str] = Counter()
+    for entry in types.values():
+        failures.update(entry.failed)
+    return {
+        **_counts(types.values()),
+        "failures": dict(sorted(failures.items())),
+        "types": {job_type: _counts([types[job_type]]) for job_type in sorted(types)},
+    }
+
+
+def _counts(finished: Iterable[Throughput]) -> dict[str, Any]:
+    finished = list(finished)
+    waits: Counter[int] = Counter()
+    for entry in finished:
+        waits.update(entry.waits)
+    return {
+        "completed": sum(entry.completed for entry in finished),
+        "failed": sum(sum(entry.failed.values()) for entry in finished),
+        "cancelled": sum(entry.cancelled for entry in finished),
+        "wait_p50_s": _rounded(quantile(waits, 0.5)),
+        "wait_p95_s": _rounded(quantile(waits, 0.95)),
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+# Installation
 
 
 class SystemInfo:
-    """What takes a while to find out is found out in a thread, and not for each request anew."""
+    """Facts about the installation that are slow to gather: cached, and gathered in a thread."""
 
     def __init__(self, job_service: JobService, installation: Installation) -> None:
         self.settings = installation.settings
@@ -26,28 +296,60 @@ class SystemInfo:
         self.cache_bytes = CachedQuery(partial(asyncio.to_thread, job_service.files.cache.size))
 
 
-@router.get("/system")
+class StoreKind(ResponseModel):
+    kind: str
+
+
+class DiskSpace(ResponseModel):
+    total_bytes: int
+    free_bytes: int
+
+
+class CacheSize(ResponseModel):
+    bytes: int
+    max_bytes: int
+
+
+class Engine(ResponseModel):
+    subject: str
+    verdict: Literal["ok", "info", "warning", "problem"]
+    fact: str
+    remedy: str | None
+
+
+class System(ResponseModel):
+    version: str
+    uptime_s: float
+    store: StoreKind
+    webhook_lag_s: float
+    workers: list[Worker]
+    disk: DiskSpace
+    cache: CacheSize
+    engines: list[Engine] | None = Field(description="Operators only")
+    settings: JsonObject | None = Field(description="Operators only; without secrets")
+
+
+@router.get("/system", response_model=Envelope[System])
 async def get_system(request: Request, user: Caller) -> JSONResponse:
-    """The version, the store, the workers with their last sign of life, the disk and the cache;
-    for operators also the settings, without secrets, and the engines that were found."""
+    """Return the version, the store, the workers, disk and cache usage. Operators also see the
+    settings, without secrets, and the detected engines."""
     job_service = job_service_of(request)
-    service_stats: ServiceStats = request.app.state.service_stats
+    stats = _service_stats(request)
     system_info: SystemInfo = request.app.state.system_info
     workers, lag, cached = await asyncio.gather(
-        job_service.store.workers(), service_stats.webhook_lag(), system_info.cache_bytes.get()
+        job_service.store.workers(), stats.webhook_lag(), system_info.cache_bytes.get()
     )
-    disk = await service_stats.disk()
-    # Who acts for a user is a guest here: how the house is built is not theirs to know.
+    disk = await stats.disk()
     is_operator = user is None
-    told = {
+    document = {
         "version": request.app.version,
-        "uptime_s": round(service_stats.uptime.total_seconds(), 1),
-        "store": {"kind": service_stats.store_kind},
+        "uptime_s": round(stats.uptime.total_seconds(), 1),
+        "store": {"kind": stats.store_kind},
         "webhook_lag_s": lag.total_seconds(),
-        "workers": [worker_document(one) for one in workers],
+        "workers": [worker_document(worker) for worker in workers],
         "disk": {"total_bytes": disk.total, "free_bytes": disk.free},
         "cache": {"bytes": cached, "max_bytes": job_service.files.cache.max_bytes},
         "engines": await system_info.engines.get() if is_operator else None,
         "settings": system_info.settings if is_operator else None,
     }
-    return success(request, "system", told)
+    return success(request, "system", document)

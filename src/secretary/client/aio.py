@@ -1,4 +1,4 @@
-"""The client for programs with an event loop; the other one drives it."""
+"""The asynchronous client. `sync` wraps it for programs without an event loop."""
 
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -6,7 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal
 
-from .batches import AsyncBatch, paged
+from .batches import AsyncBatch, paginate
 from .connection import Connection, Retries
 from .jobs import AsyncJob
 from .models import BatchDocument, Event, Health, JobDocument, JobType
@@ -17,7 +17,8 @@ Archived = Literal["false", "true", "all"]
 
 
 class AsyncClient:
-    """Without `api_key` for a service on this machine; `user` is whom the requests act for."""
+    """A client of one service. `api_key` may be omitted on the same machine; `user` is the user on
+    whose behalf requests are made."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class AsyncClient:
 
     async def submit(
         self,
+        /,
         job_type: str,
         *,
         file: Source | None = None,
@@ -70,8 +72,8 @@ class AsyncClient:
         idempotency_key: str | None = None,
         **parameters: Any,
     ) -> AsyncJob:
-        """Hand in a job. `file` is a path, bytes or an open file; all other names are parameters
-        of the job type. Sent again as often as it takes, it becomes one job."""
+        """Submit a job. `file` is a path, bytes or an open file; further keyword arguments are
+        parameters of the job type. Retries never create a second job."""
         task = Task(
             job_type,
             parameters if url is None else {"url": url, **parameters},
@@ -106,9 +108,9 @@ class AsyncClient:
         include: str | None = None,
         page_size: int = 100,
     ) -> AsyncGenerator[AsyncJob, None]:
-        """Jobs, the newest first; several states with commas between them. Without their results
-        and logs, unless `include="results,logs"`."""
-        found = paged(
+        """Iterate over jobs, newest first. Separate several states by commas. Results and logs
+        are omitted, unless `include="results,logs"`."""
+        documents = paginate(
             self._connection,
             "jobs",
             status=status,
@@ -122,7 +124,10 @@ class AsyncClient:
             include=include,
             limit=page_size,
         )
-        return (AsyncJob(self._connection, JobDocument.model_validate(job)) async for job in found)
+        return (
+            AsyncJob(self._connection, JobDocument.model_validate(document))
+            async for document in documents
+        )
 
     async def batch(
         self,
@@ -133,13 +138,13 @@ class AsyncClient:
         active: bool = True,
         idempotency_key: str | None = None,
     ) -> AsyncBatch:
-        """Hand in several jobs, all or none; a `file` of a task is a path, bytes or an open
-        file."""
-        hook = {"url": webhook} if isinstance(webhook, str) else webhook
-        about = {"batch_name": name, "webhook": hook, "isActive": active}
-        answer = await submit_batch(self._connection, jobs, about, key=idempotency_key)
-        told = BatchDocument.model_validate(answer["data"]["batch"])
-        return AsyncBatch(self._connection, told, tuple(answer["data"]["job_ids"]))
+        """Submit several jobs, all or none of them. The `file` of a task is a path, bytes or an
+        open file."""
+        webhook = {"url": webhook} if isinstance(webhook, str) else webhook
+        options = {"batch_name": name, "webhook": webhook, "isActive": active}
+        answer = await submit_batch(self._connection, jobs, options, key=idempotency_key)
+        document = BatchDocument.model_validate(answer["data"]["batch"])
+        return AsyncBatch(self._connection, document, tuple(answer["data"]["job_ids"]))
 
     async def find_batch(self, batch_id: str) -> AsyncBatch:
         return await AsyncBatch(self._connection, BatchDocument(batch_id=batch_id)).refresh()
@@ -151,25 +156,25 @@ class AsyncClient:
         archived: Archived | None = None,
         page_size: int = 100,
     ) -> AsyncGenerator[AsyncBatch, None]:
-        """Batches, the newest first."""
-        found = paged(
+        """Iterate over batches, newest first."""
+        documents = paginate(
             self._connection, "batches", user_id=user_id, archived=archived, limit=page_size
         )
         return (
-            AsyncBatch(self._connection, BatchDocument.model_validate(batch))
-            async for batch in found
+            AsyncBatch(self._connection, BatchDocument.model_validate(document))
+            async for document in documents
         )
 
     def events(self, *, since: str | None = None) -> AsyncGenerator[Event, None]:
-        """Changes of all jobs and batches that the caller may see, for ever: first the jobs that
-        have not ended, or what changed `since` the event with that id. After a break it goes on
-        where it was; an event can come twice."""
+        """Iterate over changes of all visible jobs and batches, indefinitely: first the unfinished
+        jobs, or everything after the event with the id `since`. Reconnects where it stopped; an
+        event may be delivered twice."""
         return self._connection.events("/api/events", since=since)
 
     async def job_types(self) -> list[JobType]:
-        found = await self._connection.get("/api/job-types")
-        return [JobType.model_validate(each) for each in found["job_types"]]
+        answer = await self._connection.get("/api/job-types")
+        return [JobType.model_validate(document) for document in answer["job_types"]]
 
     async def health(self) -> Health:
-        """How the service is now; it is asked once."""
+        """Return the health of the service, without retries."""
         return Health.model_validate(await self._connection.get("/api/health", attempts=1))

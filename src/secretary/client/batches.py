@@ -1,30 +1,16 @@
-"""A batch of the service, and what can be done with it."""
+"""A batch of the service: its state, progress and jobs."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
 
 from .connection import Connection
-from .jobs import AsyncJob, Tell, meter, updates
+from .jobs import AsyncJob, OnProgress, progress_bar, progress_updates
 from .models import FINAL, BatchDocument, JobDocument, Progress, Status
 
 
-async def paged(
-    connection: Connection, what: str, **query: Any
-) -> AsyncGenerator[dict[str, Any], None]:
-    """All that fit; the next page is asked for when the one before is used up."""
-    cursor: str | None = None
-    while True:
-        page = await connection.get(f"/api/{what}", cursor=cursor, **query)
-        for document in page[what]:
-            yield document
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return
-
-
 class BatchView:
-    """What is known of a batch, since it was last asked for."""
+    """The last known state of a batch; `refresh` updates it."""
 
     @property
     def document(self) -> BatchDocument:
@@ -53,9 +39,9 @@ class BatchView:
     @property
     def progress(self) -> Progress:
         batch = self.document
-        ended = batch.completed_jobs + batch.failed_jobs + batch.cancelled_jobs
-        percent = 100 * ended // batch.total_jobs if batch.total_jobs else 100
-        message = f"{ended} of {batch.total_jobs} jobs have ended"
+        finished = batch.completed_jobs + batch.failed_jobs + batch.cancelled_jobs
+        percent = 100 * finished // batch.total_jobs if batch.total_jobs else 100
+        message = f"{finished} of {batch.total_jobs} jobs have ended"
         return Progress(step=batch.status, percent=percent, message=message)
 
     def __repr__(self) -> str:
@@ -68,7 +54,7 @@ class AsyncBatch(BatchView):
     ) -> None:
         self._connection = connection
         self._document = document
-        #: In the order in which they were handed in; known of a batch that was made here.
+        #: The jobs in the order of submission; only set on a batch that this client submitted.
         self.job_ids = job_ids
 
     @property
@@ -80,61 +66,79 @@ class AsyncBatch(BatchView):
         return f"/api/batches/{quote(self.id, safe='')}"
 
     async def refresh(self) -> "AsyncBatch":
-        return self._told(await self._connection.get(self.path))
+        return self._update(await self._connection.get(self.path))
 
     def updates(self, *, timeout: float | None = None) -> AsyncGenerator[Progress, None]:
-        return updates(
+        """Yield progress updates until all jobs have finished."""
+        return progress_updates(
             self._connection,
             self.path,
             self,
-            concerns=lambda event: event.batch_id == self.id,
+            matches=lambda event: event.batch_id == self.id,
             timeout=timeout,
         )
 
     async def wait(
-        self, *, progress: bool | Tell = False, timeout: float | None = None
+        self, *, progress: bool | OnProgress = False, timeout: float | None = None
     ) -> "AsyncBatch":
-        """Wait until all its jobs have ended, however they do."""
-        with meter(progress, self.name or self.id) as tell:
+        """Wait until all jobs have finished, successfully or not."""
+        with progress_bar(progress, self.name or self.id) as on_progress:
             async for update in self.updates(timeout=timeout):
-                tell(update)
+                on_progress(update)
         return self
 
     def jobs(self, *, status: str | None = None) -> AsyncGenerator[AsyncJob, None]:
-        """Its jobs, the newest first."""
-        found = paged(
+        """Iterate over the jobs of the batch, newest first."""
+        documents = paginate(
             self._connection, "jobs", batch_id=self.id, status=status, archived="all", limit=200
         )
-        return (AsyncJob(self._connection, JobDocument.model_validate(job)) async for job in found)
+        return (
+            AsyncJob(self._connection, JobDocument.model_validate(document))
+            async for document in documents
+        )
 
     async def cancel(self) -> "AsyncBatch":
-        """Cancel all its jobs that have not ended."""
-        return await self._asked("cancel")
+        """Cancel all unfinished jobs."""
+        return await self._post("cancel")
 
     async def pause(self) -> "AsyncBatch":
-        """None of its waiting jobs starts until `resume`."""
-        return await self._asked("toggle-active", {"isActive": False})
+        """Start no further jobs until `resume` is called."""
+        return await self._post("toggle-active", {"isActive": False})
 
     async def resume(self) -> "AsyncBatch":
-        return await self._asked("toggle-active", {"isActive": True})
+        return await self._post("toggle-active", {"isActive": True})
 
     async def restart_failed(self) -> "AsyncBatch":
-        return await self._asked("restart-failed", safe=False)
+        return await self._post("restart-failed", safe=False)
 
     async def archive(self) -> "AsyncBatch":
-        return await self._asked("archive")
+        return await self._post("archive")
 
     async def unarchive(self) -> "AsyncBatch":
-        return await self._asked("unarchive")
+        return await self._post("unarchive")
 
     async def delete(self) -> None:
-        """Delete it, its jobs and their files; it must have ended."""
+        """Delete a finished batch, its jobs and their files."""
         await self._connection.delete(self.path)
 
-    async def _asked(self, verb: str, document: Any = None, *, safe: bool = True) -> "AsyncBatch":
-        answer = await self._connection.post(f"{self.path}/{verb}", document, safe=safe)
-        return self._told(answer["data"])
+    async def _post(self, action: str, body: Any = None, *, safe: bool = True) -> "AsyncBatch":
+        answer = await self._connection.post(f"{self.path}/{action}", body, safe=safe)
+        return self._update(answer["data"])
 
-    def _told(self, document: Any) -> "AsyncBatch":
+    def _update(self, document: Any) -> "AsyncBatch":
         self._document = BatchDocument.model_validate(document)
         return self
+
+
+async def paginate(
+    connection: Connection, collection: str, **query: Any
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield all matching documents, fetching each page when it is needed."""
+    cursor: str | None = None
+    while True:
+        page = await connection.get(f"/api/{collection}", cursor=cursor, **query)
+        for document in page[collection]:
+            yield document
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return

@@ -1,4 +1,4 @@
-"""Requests to the service: with its key and user, tried again where that can do no harm."""
+"""HTTP requests to the service, with authentication, retries and event streams."""
 
 import asyncio
 import ipaddress
@@ -20,15 +20,20 @@ from .errors import ApiError, ClientError, NotFound, Unreachable
 from .models import Event
 from .uploads import Form
 
-#: The service, or what stands before it, cannot answer now.
-BUSY = frozenset({429, 502, 503, 504})
+#: The service, or a proxy in front of it, is temporarily unavailable.
+RETRYABLE_STATUSES = frozenset({429, 502, 503, 504})
+#: The service sends a heartbeat every 15 seconds; a stream that is silent for longer is dead.
+STREAM_TIMEOUT = 45.0
+#: Pause before reconnecting to a stream that was closed, unless the service sets one.
+RECONNECT_PAUSE = 1.0
+JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """`attempts` in all; the waits between them double from `first_wait` to `longest_wait`
-    seconds, each up to a half shorter so that many clients do not come back at once. A
-    `Retry-After` makes a wait longer, up to `longest_retry_after`."""
+    """How requests are retried: `attempts` in total, with waits that double from `first_wait` to
+    `longest_wait` seconds, each shortened by up to half at random. A `Retry-After` header makes a
+    wait longer, up to `longest_retry_after`."""
 
     attempts: int = 8
     first_wait: float = 0.5
@@ -37,76 +42,14 @@ class Retries:
     chance: Callable[[], float] = random.random
 
     def wait(self, failures: int, retry_after: float | None = None) -> float:
-        """Seconds to wait after so many failures in a row."""
-        grown = min(self.first_wait * 2.0 ** min(failures - 1, 30), self.longest_wait)
-        jittered = grown * (1 - self.chance() / 2)
+        """Return how many seconds to wait after so many failures in a row."""
+        backoff = min(self.first_wait * 2.0 ** min(failures - 1, 30), self.longest_wait)
+        jittered = backoff * (1 - self.chance() / 2)
         return max(jittered, min(retry_after or 0.0, self.longest_retry_after))
 
 
-def seconds_until(header: str | None) -> float | None:
-    """`Retry-After`: seconds, or a date."""
-    wait = read_retry_after(header, datetime.now(UTC))
-    return None if wait is None else wait.total_seconds()
-
-
-class EventReader:
-    """What is not complete when a connection breaks is never given out, and its id not kept: so
-    it comes again."""
-
-    def __init__(self, last_id: str | None = None) -> None:
-        self.last_id = last_id
-        #: All has been told.
-        self.is_over = False
-        #: Seconds to wait before coming back, as the service asks.
-        self.pause: float | None = None
-        #: Something has come on this connection, if only a heartbeat.
-        self.is_alive = False
-        self._rest: list[bytes] = []
-        self._fields: dict[str, str] = {}
-
-    def restart(self) -> None:
-        """On a new connection; where it was is kept."""
-        self.is_alive = False
-        self._rest, self._fields = [], {}
-
-    def feed(self, piece: bytes) -> Iterator[Event]:
-        self.is_alive = True
-        if b"\n" not in piece:  # of a long line, which is put together once
-            self._rest.append(piece)
-            return
-        *lines, rest = b"".join([*self._rest, piece]).split(b"\n")
-        self._rest = [rest]
-        for line in lines:
-            event = self._line(line.removesuffix(b"\r").decode(errors="replace"))
-            if event is not None:
-                yield event
-
-    def _line(self, line: str) -> Event | None:
-        if line:
-            name, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            if name == "data" and "data" in self._fields:
-                value = f"{self._fields['data']}\n{value}"
-            self._fields[name] = value
-            return None
-        fields, self._fields = self._fields, {}
-        if fields.get("retry", "").isdecimal():
-            self.pause = int(fields["retry"]) / 1000
-        self.last_id = fields.get("id", self.last_id)
-        if "data" not in fields:
-            return None
-        return Event.read(fields.get("event", "message"), self.last_id, json.loads(fields["data"]))
-
-
-#: A stream is silent for 15 seconds at the most; after this it is dead.
-STREAM_SILENCE = 45.0
-#: Before coming back after a stream that was ended, unless the service has said how long.
-CLEAN_END_PAUSE = 1.0
-JSON = "application/json"
-
-
-class NoStream(ClientError):
-    """What stands between lets no stream through."""
+class StreamUnavailable(ClientError):
+    """A proxy does not let event streams through."""
 
 
 class Connection:
@@ -129,7 +72,7 @@ class Connection:
         self.retries = retries
         self._timeout = timeout
         if not self.url.startswith("https"):
-            # One that trusts nobody: to load whom to trust takes 25 ms, and here is no TLS.
+            # Loading the trusted certificates takes 25 ms and is not needed without TLS.
             verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -138,7 +81,7 @@ class Connection:
             verify=verify,
             # Each job that is waited for has a stream of its own.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-            # No proxy leads to this machine.
+            # A proxy does not lead to this machine.
             trust_env=not _is_loopback(httpx.URL(self.url).host),
         )
 
@@ -146,18 +89,18 @@ class Connection:
         await self._http.aclose()
 
     async def get(self, path: str, *, attempts: int | None = None, **query: Any) -> Any:
-        asked = {name: value for name, value in query.items() if value is not None}
-        build = self._builder("GET", path, params=asked)
-        return (await self._answered(build, safe=True, attempts=attempts)).get("data")
+        params = {name: value for name, value in query.items() if value is not None}
+        build = self._builder("GET", path, params=params)
+        return (await self._send(build, safe=True, attempts=attempts)).get("data")
 
     async def post(
-        self, path: str, document: Any = None, *, key: str | None = None, safe: bool = True
+        self, path: str, body: Any = None, *, key: str | None = None, safe: bool = True
     ) -> dict[str, Any]:
-        """With a key, or where it is safe, it is asked again after a broken connection."""
+        """Send JSON. Requests that are not `safe` to repeat are only retried if not received."""
         headers = {"Content-Type": JSON} | ({"Idempotency-Key": key} if key else {})
-        content = b"" if document is None else to_json(document)
+        content = b"" if body is None else to_json(body)
         build = self._builder("POST", path, content=content, headers=headers)
-        return await self._answered(build, safe=safe)
+        return await self._send(build, safe=safe)
 
     async def upload(self, path: str, form: Form, *, key: str) -> dict[str, Any]:
         headers = {
@@ -167,106 +110,155 @@ class Connection:
         }
 
         def build() -> httpx.Request:
-            return self._http.build_request("POST", path, content=form.pieces(), headers=headers)
+            return self._http.build_request("POST", path, content=form.chunks(), headers=headers)
 
-        return await self._answered(build, safe=True)
+        return await self._send(build, safe=True)
 
     async def delete(self, path: str) -> None:
-        """A second try that finds nothing was preceded by one that worked."""
-        tried = 0
+        """Delete a resource; a 404 on a retry means that an earlier attempt deleted it."""
+        attempts = 0
 
         def build() -> httpx.Request:
-            nonlocal tried
-            tried += 1
+            nonlocal attempts
+            attempts += 1
             return self._http.build_request("DELETE", path)
 
         try:
-            await self._answered(build, safe=True)
+            await self._send(build, safe=True)
         except NotFound:
-            if tried == 1:
+            if attempts == 1:
                 raise
 
     @asynccontextmanager
-    async def opened(
-        self, path: str, headers: Mapping[str, str], *, silence: float | None = None
+    async def stream(
+        self, path: str, headers: Mapping[str, str], *, read_timeout: float | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """One try, read as it comes. Raises for every status of 300 and more."""
-        timeout = httpx.Timeout(self._timeout, read=silence or self._timeout)
+        """Open a response for streaming, without retries. Raise for a status of 300 or more."""
+        timeout = httpx.Timeout(self._timeout, read=read_timeout or self._timeout)
         request = self._http.build_request("GET", path, headers=headers, timeout=timeout)
         response = await self._http.send(request, stream=True)
         try:
             if response.status_code >= 300:
                 await response.aread()
-                raise refusal(response)
+                raise _api_error(response)
             yield response
         finally:
             await response.aclose()
 
     async def events(
-        self, path: str, *, since: str | None = None, patience: int | None = None
+        self, path: str, *, since: str | None = None, attempts: int | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Events until whoever reads has enough. Comes back by itself where it was; gives up
-        after so many breaks in a row without a sign of life between them."""
-        reader = EventReader(since)
+        """Yield events indefinitely. After a failure, reconnect and continue with the next event;
+        give up after `attempts` failures in a row without receiving anything."""
+        parser = EventParser(since)
         failures = 0
-        attempts = self.retries.attempts if patience is None else patience
+        attempts = self.retries.attempts if attempts is None else attempts
         while True:
-            wait = reader.pause or CLEAN_END_PAUSE
+            wait = parser.pause or RECONNECT_PAUSE
             try:
-                async with aclosing(self._stream(path, reader)) as events:
+                async with aclosing(self._event_stream(path, parser)) as events:
                     async for event in events:
                         failures = 0
                         yield event
-                if reader.is_over:
+                if parser.is_finished:
                     return
                 failures = 0
             except (httpx.TransportError, ApiError) as error:
-                failures = 1 if reader.is_alive else failures + 1
-                if failures >= attempts or not worth_another(error, safe=True):
+                failures = 1 if parser.has_received else failures + 1
+                if failures >= attempts or not is_retryable(error, safe=True):
                     if isinstance(error, httpx.ReadTimeout):  # not even a heartbeat
-                        raise NoStream("The stream of events does not come through") from error
-                    give_up(error, self.url)
+                        raise StreamUnavailable("No events are received") from error
+                    raise_final(error, self.url)
                 wait = self.retries.wait(failures, retry_after_of(error))
             await asyncio.sleep(wait)
 
-    async def _stream(self, path: str, reader: EventReader) -> AsyncGenerator[Event, None]:
+    async def _event_stream(self, path: str, parser: "EventParser") -> AsyncGenerator[Event, None]:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-        if reader.last_id is not None:
-            headers["Last-Event-ID"] = reader.last_id
-        reader.restart()
-        async with self.opened(path, headers, silence=STREAM_SILENCE) as response:
+        if parser.last_id is not None:
+            headers["Last-Event-ID"] = parser.last_id
+        parser.reset()
+        async with self.stream(path, headers, read_timeout=STREAM_TIMEOUT) as response:
             if response.status_code == 204:
-                reader.is_over = True
+                parser.is_finished = True
                 return
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise NoStream("The answer is no stream of events")
-            async for piece in response.aiter_bytes():
-                for event in reader.feed(piece):
+                raise StreamUnavailable("The response is not an event stream")
+            async for chunk in response.aiter_bytes():
+                for event in parser.feed(chunk):
                     yield event
 
     def _builder(self, method: str, path: str, **options: Any) -> Callable[[], httpx.Request]:
         return lambda: self._http.build_request(method, path, **options)
 
-    async def _answered(
+    async def _send(
         self, build: Callable[[], httpx.Request], *, safe: bool, attempts: int | None = None
     ) -> dict[str, Any]:
         attempts = self.retries.attempts if attempts is None else attempts
         failures = 0
         while True:
             try:
-                return document_of(await self._http.send(build()))
+                return _parse_response(await self._http.send(build()))
             except (httpx.TransportError, ApiError) as error:
                 failures += 1
-                if failures >= attempts or not worth_another(error, safe=safe):
-                    give_up(error, self.url)
+                if failures >= attempts or not is_retryable(error, safe=safe):
+                    raise_final(error, self.url)
                 wait = self.retries.wait(failures, retry_after_of(error))
             await asyncio.sleep(wait)
 
 
-def worth_another(error: Exception, *, safe: bool) -> bool:
-    """What is not safe to do twice is tried again only if it cannot have begun."""
+class EventParser:
+    """Parses server-sent events. An event that is incomplete when the connection breaks is
+    dropped and its id not recorded, so the service sends it again."""
+
+    def __init__(self, last_id: str | None = None) -> None:
+        self.last_id = last_id
+        #: Set when the service has no further events.
+        self.is_finished = False
+        #: Seconds to wait before reconnecting, if the service sets them.
+        self.pause: float | None = None
+        #: Whether this connection has received anything, including heartbeats.
+        self.has_received = False
+        self._partial_line: list[bytes] = []
+        self._fields: dict[str, str] = {}
+
+    def reset(self) -> None:
+        """Start over on a new connection; the position is kept."""
+        self.has_received = False
+        self._partial_line, self._fields = [], {}
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        self.has_received = True
+        if b"\n" not in chunk:  # part of a long line, joined only once
+            self._partial_line.append(chunk)
+            return
+        *lines, rest = b"".join([*self._partial_line, chunk]).split(b"\n")
+        self._partial_line = [rest]
+        for line in lines:
+            event = self._feed_line(line.removesuffix(b"\r").decode(errors="replace"))
+            if event is not None:
+                yield event
+
+    def _feed_line(self, line: str) -> Event | None:
+        if line:
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "data" and "data" in self._fields:
+                value = f"{self._fields['data']}\n{value}"
+            self._fields[name] = value
+            return None
+        fields, self._fields = self._fields, {}
+        if fields.get("retry", "").isdecimal():
+            self.pause = int(fields["retry"]) / 1000
+        self.last_id = fields.get("id", self.last_id)
+        if "data" not in fields:
+            return None
+        return Event.parse(fields.get("event", "message"), self.last_id, json.loads(fields["data"]))
+
+
+def is_retryable(error: Exception, *, safe: bool) -> bool:
+    """A request that is not `safe` to repeat is only retried if it cannot have been received."""
     if isinstance(error, ApiError):
-        return error.status in BUSY if safe else error.status == 429
+        return error.status in RETRYABLE_STATUSES if safe else error.status == 429
     unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     return unsent or (safe and not isinstance(error, httpx.UnsupportedProtocol))
 
@@ -275,36 +267,43 @@ def retry_after_of(error: Exception) -> float | None:
     return error.retry_after if isinstance(error, ApiError) else None
 
 
-def give_up(error: Exception, url: str) -> NoReturn:
+def raise_final(error: Exception, url: str) -> NoReturn:
+    """Raise the error of the last attempt as a `ClientError`."""
     if isinstance(error, ClientError):
         raise error
     raise Unreachable(url, str(error) or type(error).__name__) from error
 
 
-def document_of(response: httpx.Response) -> dict[str, Any]:
+def _parse_response(response: httpx.Response) -> dict[str, Any]:
     if response.status_code >= 300:
-        raise refusal(response)
+        raise _api_error(response)
     try:
         document = response.json()
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise ApiError(response.status_code, "NO_JSON", "The answer is not one of the service")
+        raise ApiError(response.status_code, "NO_JSON", "The response is not from Secretary")
     return document
 
 
-def refusal(response: httpx.Response) -> ApiError:
-    """The error of an answer; of one that is not the service's own, its status."""
+def _api_error(response: httpx.Response) -> ApiError:
+    """Read an error response; one that is not from the service gets the code `HTTP_<status>`."""
     status = response.status_code
     try:
         error = response.json()["error"]
         code, message, details = error["code"], error["message"], error.get("details")
     except (ValueError, KeyError, TypeError, AttributeError):
-        reason = response.reason_phrase or "no answer of the service"
+        reason = response.reason_phrase or "unknown error"
         code, message, details = f"HTTP_{status}", f"{status} {reason}", None
     kind = NotFound if status == 404 else ApiError
-    retry_after = seconds_until(response.headers.get("retry-after"))
+    retry_after = parse_retry_after(response.headers.get("retry-after"))
     return kind(status, code, message, details=details, retry_after=retry_after)
+
+
+def parse_retry_after(header: str | None) -> float | None:
+    """Return the seconds of a `Retry-After` header, which may be a number or a date."""
+    wait = read_retry_after(header, datetime.now(UTC))
+    return None if wait is None else wait.total_seconds()
 
 
 def _is_loopback(host: str) -> bool:

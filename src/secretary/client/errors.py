@@ -1,24 +1,24 @@
-"""What can go wrong for a user of the client: one tree.
+"""The errors of the client, as one tree.
 
 ClientError
-├── ApiError            the service refused: status, code, message, details
-│   └── NotFound        there is no such job, batch or file, or it is private to someone else
-├── Unreachable         no answer, however often it was asked
-├── JobFailed           the job ended without a result: code, message, details
-│   └── JobCancelled    because someone cancelled it
-├── WaitTimeout         the job or batch has not ended in time; also a TimeoutError
-└── WebhookRefused      this is no event of the service, or an old one; also a ValueError
+├── ApiError            the service returned an error: status, code, message, details
+│   └── NotFound        no such job, batch or file, or it belongs to another user
+├── Unreachable         no response after all retries
+├── JobFailed           the job finished without a result: code, message, details
+│   └── JobCancelled    the job was cancelled
+├── WaitTimeout         the job or batch has not finished in time; also a TimeoutError
+└── WebhookRefused      not a valid event of the service, or too old; also a ValueError
 """
 
 from typing import Any
 
 
 class ClientError(Exception):
-    """All errors of the client."""
+    """Base class of the client's errors."""
 
 
 class ApiError(ClientError):
-    """The service, or what answers in its place, did not do what was asked."""
+    """The service, or a proxy in front of it, returned an error."""
 
     def __init__(
         self,
@@ -42,8 +42,6 @@ class NotFound(ApiError):
 
 
 class Unreachable(ClientError):
-    """No answer, however often the request was sent."""
-
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"The service at {url} does not answer: {reason}")
         self.reason = reason

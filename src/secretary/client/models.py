@@ -1,4 +1,4 @@
-"""What the service tells, typed. Whatever it tells beyond that is kept."""
+"""Typed responses of the service; fields that are not declared here are kept."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -19,13 +19,13 @@ FINAL = frozenset({"completed", "failed", "cancelled"})
 
 
 class ServiceModel(BaseModel):
-    """A newer service may tell more than is declared here."""
+    """Base model; a newer service may send more fields than are declared here."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
     @property
     def raw(self) -> dict[str, Any]:
-        """As the service told it."""
+        """The document as the service sent it."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -65,8 +65,8 @@ class Subtitles(ServiceModel):
 
 
 class Results(ServiceModel):
-    """One shape for all job types; None or empty where it does not apply. Files are paths of
-    the API, as `download` takes them."""
+    """The results of any job type; fields that do not apply are None or empty. Files are API
+    paths, which `download` accepts."""
 
     markdown_file: str | None = None
     markdown_content: str | None = None
@@ -96,16 +96,17 @@ class Results(ServiceModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, told: Any, read: ModelWrapValidatorHandler["Results"]) -> "Results":
-        """A handler of your own may give other things these names; then they are in `raw` only."""
-        if not isinstance(told, dict):
-            return read(told)
+    def _validate(cls, document: Any, validate: ModelWrapValidatorHandler["Results"]) -> "Results":
+        """Custom handlers may use these names for other types; such fields are in `raw` only."""
+        if not isinstance(document, dict):
+            return validate(document)
         try:
-            results = read(told)
+            results = validate(document)
         except ValidationError as error:
-            wrong = {problem["loc"][0] for problem in error.errors()}
-            results = read({name: value for name, value in told.items() if name not in wrong})
-        results._raw = told
+            invalid = {problem["loc"][0] for problem in error.errors()}
+            valid = {name: value for name, value in document.items() if name not in invalid}
+            results = validate(valid)
+        results._raw = document
         return results
 
 
@@ -150,7 +151,7 @@ class BatchDocument(ServiceModel):
 
 class JobType(ServiceModel):
     job_type: str
-    #: The JSON Schema of its parameters.
+    #: JSON Schema of the parameters.
     parameters: dict[str, Any]
     limits: dict[str, Any] = {}
 
@@ -166,11 +167,11 @@ class Health(ServiceModel):
 
 
 class Event(ServiceModel):
-    """A change of a job or batch, as a stream tells it."""
+    """A change of a job or batch, from an event stream."""
 
     #: `pending`, `progress`, `completed`, `error` or `cancelled`.
     name: str
-    #: Where to go on: `client.events(since=event.id)`.
+    #: Continue from here with `client.events(since=event.id)`.
     id: str | None
     job_id: str | None = None
     batch_id: str | None = None
@@ -182,16 +183,16 @@ class Event(ServiceModel):
 
     @property
     def percent(self) -> int:
-        """How far it is; 100 at a good end."""
-        told = (self.data or {}).get("progress")
-        return told if isinstance(told, int) else 100 * (self.name == "completed")
+        """The progress; 100 if completed."""
+        percent = (self.data or {}).get("progress")
+        return percent if isinstance(percent, int) else 100 * (self.name == "completed")
 
     @property
     def is_final(self) -> bool:
         return self.name in ("completed", "error", "cancelled")
 
     @classmethod
-    def read(cls, name: str, event_id: str | None, document: dict[str, Any]) -> "Event":
+    def parse(cls, name: str, event_id: str | None, document: dict[str, Any]) -> "Event":
         process = document.get("process") or {}
         return cls(
             name=name,

@@ -1,4 +1,4 @@
-"""What is to be done, as the service takes it."""
+"""Job and batch submissions in the form that the service accepts."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -11,10 +11,10 @@ from pydantic_core import to_json
 
 from .connection import Connection
 from .models import JobDocument
-from .uploads import Form, Source, as_text, opened
+from .uploads import Form, Source, form_value, open_source
 
-#: Where a file of a job type goes.
-ROUTES = {
+#: Where to upload a file, by job type.
+UPLOAD_ROUTES = {
     "pdf": "/api/pdf/process",
     "office": "/api/office/process",
     "imageocr": "/api/imageocr/process",
@@ -26,7 +26,7 @@ ROUTES = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job that is not handed in yet; a batch is made of these."""
+    """A job to be submitted, on its own or in a batch."""
 
     job_type: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -38,18 +38,23 @@ class Task:
     timeout_s: float | None = None
     user_id: str | None = None
     access_control: Mapping[str, Any] | None = None
-    #: A path, bytes or an open file, of a job in a batch.
+    #: A path, bytes or an open file, for a job in a batch.
     file: Source | None = None
     file_name: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """For `POST /api/jobs`."""
-        return {"job_type": self.job_type, "parameters": dict(self.parameters), **self.about()}
+        """The body of `POST /api/jobs`."""
+        return {"job_type": self.job_type, "parameters": dict(self.parameters), **self._options()}
 
-    def about(self) -> dict[str, Any]:
-        hook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
-        told = {
-            "webhook": dict(hook) if hook is not None else None,
+    def form_fields(self) -> dict[str, str]:
+        """The fields of a form with a file."""
+        fields = {**self.parameters, **self._options()}
+        return {name: form_value(value) for name, value in fields.items() if value is not None}
+
+    def _options(self) -> dict[str, Any]:
+        webhook = {"url": self.webhook} if isinstance(self.webhook, str) else self.webhook
+        options = {
+            "webhook": dict(webhook) if webhook is not None else None,
             "job_name": self.job_name,
             "priority": self.priority,
             "run_at": self.run_at,
@@ -58,12 +63,7 @@ class Task:
             "user_id": self.user_id,
             "access_control": dict(self.access_control) if self.access_control else None,
         }
-        return {name: value for name, value in told.items() if value is not None}
-
-    def fields(self) -> dict[str, str]:
-        """For a form with a file."""
-        fields = {**self.parameters, **self.about()}
-        return {name: as_text(value) for name, value in fields.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 async def submit(
@@ -74,17 +74,17 @@ async def submit(
     file_name: str | None = None,
     key: str | None = None,
 ) -> JobDocument:
-    """However often it must be sent, it becomes one job."""
+    """Submit a job. Retries create no duplicates, because they share an idempotency key."""
     key = key or new_idempotency_key()
     if file is None:
         answer = await connection.post("/api/jobs", task.document(), key=key)
         return JobDocument.model_validate(answer["data"]["job"])
-    if task.job_type not in ROUTES:
-        known = ", ".join(ROUTES)
-        raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {known}")
-    async with opened(file, file_name) as (content, name):
-        form = Form(task.fields(), (content, name))
-        answer = await connection.upload(ROUTES[task.job_type], form, key=key)
+    if task.job_type not in UPLOAD_ROUTES:
+        types = ", ".join(UPLOAD_ROUTES)
+        raise ValueError(f"A job of type {task.job_type!r} takes no file; these do: {types}")
+    async with open_source(file, file_name) as (content, name):
+        form = Form(task.form_fields(), (content, name))
+        answer = await connection.upload(UPLOAD_ROUTES[task.job_type], form, key=key)
     return JobDocument(
         job_id=answer["job_id"], job_type=task.job_type, job_name=task.job_name, status="pending"
     )
@@ -93,37 +93,36 @@ async def submit(
 async def submit_batch(
     connection: Connection,
     jobs: Iterable[Task | Mapping[str, Any]],
-    about: Mapping[str, Any],
+    options: Mapping[str, Any],
     *,
     key: str | None = None,
 ) -> dict[str, Any]:
-    """The answer of the service; files of jobs go with them in one request."""
-    documents, files = task_documents(jobs)
+    """Submit a batch, with all files in one request, and return the response."""
+    documents, files = split_files(jobs)
     key = key or new_idempotency_key()
     if not files:
-        return await connection.post("/api/batches", {**about, "jobs": documents}, key=key)
-    fields = {name: as_text(value) for name, value in about.items() if value is not None}
+        return await connection.post("/api/batches", {**options, "jobs": documents}, key=key)
+    fields = {name: form_value(value) for name, value in options.items() if value is not None}
     async with AsyncExitStack() as stack:
-        contents = [await stack.enter_async_context(opened(*file)) for file in files]
+        contents = [await stack.enter_async_context(open_source(*file)) for file in files]
         form = Form({**fields, "jobs": to_json(documents).decode()}, *contents)
         return await connection.upload("/api/batches/from-files", form, key=key)
 
 
-def task_documents(
+def split_files(
     jobs: Iterable[Task | Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], list[tuple[Source, str | None]]]:
-    """Of tasks, or of documents as `POST /api/jobs` takes them; where one has a `file`, the
-    number of it among the files stands in its place."""
+    """Separate the files from the jobs, whose `file` becomes an index into the files."""
     documents: list[dict[str, Any]] = []
     files: list[tuple[Source, str | None]] = []
     for job in jobs:
-        document = job.document() if isinstance(job, Task) else dict(job)
         if isinstance(job, Task):
-            file, name = job.file, job.file_name
+            document, file, name = job.document(), job.file, job.file_name
         else:
+            document = dict(job)
             file, name = document.pop("file", None), document.pop("file_name", None)
         if "file" in document.get("parameters", {}):
-            raise ValueError("A file is no parameter: Task(…, file=…), or `file` of the job")
+            raise ValueError("A file is not a parameter: use Task(…, file=…), or `file` of the job")
         if file is not None:
             document["file"] = len(files)
             files.append((file, name))

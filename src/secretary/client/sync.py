@@ -1,30 +1,28 @@
-"""The client for ordinary programs: each call is carried out by the asynchronous one, on a loop in
-a thread of its own. Here are names and types, no logic."""
+"""The synchronous client: runs each call of the asynchronous one on an event loop in a thread.
+
+Its methods are derived from those of the asynchronous client, with the same parameters."""
 
 import asyncio
-import os
 import ssl
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
-from datetime import datetime
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import wraps
 from types import AsyncGeneratorType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from .aio import Archived, AsyncClient
+from .aio import AsyncClient
 from .batches import AsyncBatch, BatchView
 from .connection import Retries
-from .jobs import AsyncJob, JobView, Tell, meter
-from .models import BatchDocument, Event, Health, JobDocument, JobType, Progress, Results
-from .requests import Task
-from .uploads import Source
+from .jobs import AsyncJob, JobView, OnProgress, progress_bar
+from .models import BatchDocument, JobDocument
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Portal:
-    """Any number of threads may use it at once. It begins with the first call."""
+    """An event loop in a thread, started by the first call. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +31,7 @@ class Portal:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            loop = self._running()
+            loop = self._running_loop()
         except RuntimeError:
             work.close()
             raise
@@ -41,23 +39,23 @@ class Portal:
         try:
             return future.result()
         finally:
-            future.cancel()  # after Ctrl-C it is still at work; else this does nothing
-            del future  # it holds the error that holds this frame: nobody could be let go of
+            future.cancel()  # after Ctrl-C it is still running; otherwise this does nothing
+            del future  # its exception refers to this frame: break the cycle
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        """What comes is handled by the caller's thread, not by the loop's."""
+        """Iterate in the caller's thread."""
         try:
-            while (found := self.run(_next(items))) is not None:
-                yield found[0]
+            while (item := self.run(_next(items))) is not None:
+                yield item[0]
         finally:
-            self._let_go(items)
+            self._release(items)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Do this last, then end; the second time nothing happens."""
+        """Run `last`, then stop the loop. A second call does nothing."""
         if self._closed:
             last.close()
             return
-        if self._loop is None:  # nothing was ever asked
+        if self._loop is None:  # never used
             last.close()
             self._closed = True
             return
@@ -65,31 +63,31 @@ class Portal:
             self.run(last)
         finally:
             self._closed = True
-            self._end()
+            self._stop()
 
-    def _let_go(self, items: AsyncGenerator[Any, None]) -> None:
+    def _release(self, items: AsyncGenerator[Any, None]) -> None:
         if self._closed or self._loop is None:
             return
-        if threading.current_thread() is self._thread:  # where the garbage was collected
+        if threading.current_thread() is self._thread:  # garbage collection ran there
             asyncio.run_coroutine_threadsafe(_close(items), self._loop)
         else:
             self.run(_close(items))
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 thread = threading.Thread(
-                    target=_keep, args=(self._loop,), name="secretary-client", daemon=True
+                    target=_run_loop, args=(self._loop,), name="secretary-client", daemon=True
                 )
                 thread.start()
                 self._thread = thread
-                # Of a client that nobody closed.
-                self._end = weakref.finalize(self, _end, self._loop, thread)
+                # In case nobody closes the client.
+                self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
             if threading.current_thread() is self._thread:
-                raise RuntimeError("This would wait for itself; use AsyncClient here")
+                raise RuntimeError("This call would deadlock; use AsyncClient here")
             return self._loop
 
 
@@ -101,159 +99,179 @@ async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
 
 
 async def _close(items: AsyncGenerator[Any, None]) -> None:
-    while (
-        isinstance(items, AsyncGeneratorType) and items.ag_running
-    ):  # after Ctrl-C it is about to end
+    # After Ctrl-C it is still running, but about to stop.
+    while isinstance(items, AsyncGeneratorType) and items.ag_running:
         await asyncio.sleep(0.01)
     await items.aclose()
 
 
-def _keep(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     loop.call_soon_threadsafe(loop.stop)
     if thread is not threading.current_thread():
         thread.join(10)
 
 
-class Job(JobView):
-    def __init__(self, portal: Portal, job: AsyncJob) -> None:
-        self._portal = portal
-        self._job = job
+A = TypeVar("A")
 
+
+class _Wrapper(Generic[A]):
+    """A synchronous object and the asynchronous one that it wraps."""
+
+    def __init__(self, portal: Portal, wrapped: A) -> None:
+        self._portal = portal
+        self._wrapped = wrapped
+
+
+W = TypeVar("W", bound=_Wrapper[Any])
+
+
+def _call(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Wrapper[A], P], T]:
+    """Run a method and return its result."""
+
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.run(method(self._wrapped, *args, **kwargs))
+
+    return call
+
+
+def _update(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, A]],
+) -> Callable[Concatenate[W, P], W]:
+    """Run a method that updates the object, and return the object."""
+
+    @wraps(method)
+    def call(self: W, /, *args: P.args, **kwargs: P.kwargs) -> W:
+        self._portal.run(method(self._wrapped, *args, **kwargs))
+        return self
+
+    return call
+
+
+def _iterate(
+    method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[T]]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._portal.iterate(method(self._wrapped, *args, **kwargs))
+
+    return call
+
+
+class Job(_Wrapper[AsyncJob], JobView):
     @property
     def document(self) -> JobDocument:
-        return self._job.document
+        return self._wrapped.document
 
-    def refresh(self) -> "Job":
-        self._portal.run(self._job.refresh())
-        return self
-
-    def updates(self, *, timeout: float | None = None) -> Iterator[Progress]:
-        """Its progress until it has ended."""
-        return self._portal.iterate(self._job.updates(timeout=timeout))
-
-    def wait(self, *, progress: bool | Tell = False, timeout: float | None = None) -> "Job":
-        """Wait until it has ended, however that is; `WaitTimeout` if it takes longer."""
-        with meter(progress, self.label) as tell:
+    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Job":
+        """Wait until the job has finished, successfully or not. Raise `WaitTimeout` after
+        `timeout` seconds."""
+        with progress_bar(progress, self.label) as on_progress:
             for update in self.updates(timeout=timeout):
-                tell(update)
+                on_progress(update)
         return self
 
-    def result(self, *, timeout: float | None = None) -> Results:
-        """Its results, once it has completed; else `JobFailed` or `JobCancelled`."""
-        return self._portal.run(self._job.result(timeout=timeout))
-
-    def cancel(self) -> "Job":
-        self._portal.run(self._job.cancel())
-        return self
-
-    def restart(self) -> "Job":
-        self._portal.run(self._job.restart())
-        return self
-
-    def archive(self) -> "Job":
-        self._portal.run(self._job.archive())
-        return self
-
-    def unarchive(self) -> "Job":
-        self._portal.run(self._job.unarchive())
-        return self
-
-    def delete(self) -> None:
-        """Delete it and its files; it must have ended."""
-        self._portal.run(self._job.delete())
-
-    def download(self, name: str, to: str | os.PathLike[str] | None = None) -> Path:
-        """A file of the job, by its name or as its results name it; gives where it was put."""
-        return self._portal.run(self._job.download(name, to))
-
-    def read(self, name: str) -> bytes:
-        """The content of a file of the job."""
-        return self._portal.run(self._job.read(name))
-
-    def download_archive(self, to: str | os.PathLike[str] | None = None) -> Path:
-        """The ZIP with everything, when the job has ended."""
-        return self._portal.run(self._job.download_archive(to))
+    refresh = _update(AsyncJob.refresh)
+    updates = _iterate(AsyncJob.updates)
+    result = _call(AsyncJob.result)
+    cancel = _update(AsyncJob.cancel)
+    restart = _update(AsyncJob.restart)
+    archive = _update(AsyncJob.archive)
+    unarchive = _update(AsyncJob.unarchive)
+    delete = _call(AsyncJob.delete)
+    download = _call(AsyncJob.download)
+    read = _call(AsyncJob.read)
+    download_archive = _call(AsyncJob.download_archive)
 
 
-class Batch(BatchView):
-    def __init__(self, portal: Portal, batch: AsyncBatch) -> None:
-        self._portal = portal
-        self._batch = batch
+def _job(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, AsyncJob]],
+) -> Callable[Concatenate[_Wrapper[A], P], Job]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
 
+    return call
+
+
+def _jobs(
+    method: Callable[Concatenate[A, P], AsyncGenerator[AsyncJob, None]],
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[Job]]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Job]:
+        jobs = self._portal.iterate(method(self._wrapped, *args, **kwargs))
+        return (Job(self._portal, job) for job in jobs)
+
+    return call
+
+
+class Batch(_Wrapper[AsyncBatch], BatchView):
     @property
     def document(self) -> BatchDocument:
-        return self._batch.document
+        return self._wrapped.document
 
     @property
     def job_ids(self) -> tuple[str, ...]:
-        return self._batch.job_ids
+        return self._wrapped.job_ids
 
-    def refresh(self) -> "Batch":
-        self._portal.run(self._batch.refresh())
-        return self
-
-    def updates(self, *, timeout: float | None = None) -> Iterator[Progress]:
-        return self._portal.iterate(self._batch.updates(timeout=timeout))
-
-    def wait(self, *, progress: bool | Tell = False, timeout: float | None = None) -> "Batch":
-        """Wait until all its jobs have ended, however they do."""
-        with meter(progress, self.name or self.id) as tell:
+    def wait(self, *, progress: bool | OnProgress = False, timeout: float | None = None) -> "Batch":
+        """Wait until all jobs have finished, successfully or not."""
+        with progress_bar(progress, self.name or self.id) as on_progress:
             for update in self.updates(timeout=timeout):
-                tell(update)
+                on_progress(update)
         return self
 
-    def jobs(self, *, status: str | None = None) -> Iterator[Job]:
-        """Its jobs, the newest first."""
-        found = self._portal.iterate(self._batch.jobs(status=status))
-        return (Job(self._portal, job) for job in found)
-
-    def cancel(self) -> "Batch":
-        """Cancel all its jobs that have not ended."""
-        self._portal.run(self._batch.cancel())
-        return self
-
-    def pause(self) -> "Batch":
-        """None of its waiting jobs starts until `resume`."""
-        self._portal.run(self._batch.pause())
-        return self
-
-    def resume(self) -> "Batch":
-        self._portal.run(self._batch.resume())
-        return self
-
-    def restart_failed(self) -> "Batch":
-        self._portal.run(self._batch.restart_failed())
-        return self
-
-    def archive(self) -> "Batch":
-        self._portal.run(self._batch.archive())
-        return self
-
-    def unarchive(self) -> "Batch":
-        self._portal.run(self._batch.unarchive())
-        return self
-
-    def delete(self) -> None:
-        """Delete it, its jobs and their files; it must have ended."""
-        self._portal.run(self._batch.delete())
+    refresh = _update(AsyncBatch.refresh)
+    updates = _iterate(AsyncBatch.updates)
+    jobs = _jobs(AsyncBatch.jobs)
+    cancel = _update(AsyncBatch.cancel)
+    pause = _update(AsyncBatch.pause)
+    resume = _update(AsyncBatch.resume)
+    restart_failed = _update(AsyncBatch.restart_failed)
+    archive = _update(AsyncBatch.archive)
+    unarchive = _update(AsyncBatch.unarchive)
+    delete = _call(AsyncBatch.delete)
 
 
-class Client:
-    """As `AsyncClient`. Close it, or use it in a `with`."""
+def _batch(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, AsyncBatch]],
+) -> Callable[Concatenate[_Wrapper[A], P], Batch]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Batch:
+        return Batch(self._portal, self._portal.run(method(self._wrapped, *args, **kwargs)))
+
+    return call
+
+
+def _batches(
+    method: Callable[Concatenate[A, P], AsyncGenerator[AsyncBatch, None]],
+) -> Callable[Concatenate[_Wrapper[A], P], Iterator[Batch]]:
+    @wraps(method)
+    def call(self: _Wrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Batch]:
+        batches = self._portal.iterate(method(self._wrapped, *args, **kwargs))
+        return (Batch(self._portal, batch) for batch in batches)
+
+    return call
+
+
+class Client(_Wrapper[AsyncClient]):
+    """The synchronous version of `AsyncClient`. Close it, or use it in a `with` statement."""
 
     def __init__(
         self,
@@ -265,10 +283,10 @@ class Client:
         retries: Retries | None = None,
         verify: bool | ssl.SSLContext = True,
     ) -> None:
-        self._client = AsyncClient(
+        client = AsyncClient(
             url, api_key=api_key, user=user, timeout=timeout, retries=retries, verify=verify
         )
-        self._portal = Portal()
+        super().__init__(Portal(), client)
 
     def __enter__(self) -> "Client":
         return self
@@ -282,118 +300,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self._portal.close(self._client.close())
+        self._portal.close(self._wrapped.close())
 
-    def submit(
-        self,
-        job_type: str,
-        *,
-        file: Source | None = None,
-        file_name: str | None = None,
-        url: str | None = None,
-        webhook: Mapping[str, Any] | str | None = None,
-        job_name: str | None = None,
-        priority: int | None = None,
-        run_at: datetime | None = None,
-        max_attempts: int | None = None,
-        timeout_s: float | None = None,
-        user_id: str | None = None,
-        access_control: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None,
-        **parameters: Any,
-    ) -> Job:
-        """Hand in a job. `file` is a path, bytes or an open file; all other names are parameters
-        of the job type. Sent again as often as it takes, it becomes one job."""
-        handed_in = self._client.submit(
-            job_type,
-            file=file,
-            file_name=file_name,
-            url=url,
-            webhook=webhook,
-            job_name=job_name,
-            priority=priority,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            timeout_s=timeout_s,
-            user_id=user_id,
-            access_control=access_control,
-            idempotency_key=idempotency_key,
-            **parameters,
-        )
-        return Job(self._portal, self._portal.run(handed_in))
-
-    def job(self, job_id: str) -> Job:
-        return Job(self._portal, self._portal.run(self._client.job(job_id)))
-
-    def jobs(
-        self,
-        *,
-        status: str | None = None,
-        job_type: str | None = None,
-        batch_id: str | None = None,
-        user_id: str | None = None,
-        archived: Archived | None = None,
-        q: str | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        include: str | None = None,
-        page_size: int = 100,
-    ) -> Iterator[Job]:
-        """Jobs, the newest first; several states with commas between them. Without their results
-        and logs, unless `include="results,logs"`."""
-        found = self._client.jobs(
-            status=status,
-            job_type=job_type,
-            batch_id=batch_id,
-            user_id=user_id,
-            archived=archived,
-            q=q,
-            created_after=created_after,
-            created_before=created_before,
-            include=include,
-            page_size=page_size,
-        )
-        return (Job(self._portal, job) for job in self._portal.iterate(found))
-
-    def batch(
-        self,
-        jobs: Iterable[Task | Mapping[str, Any]],
-        *,
-        name: str | None = None,
-        webhook: Mapping[str, Any] | str | None = None,
-        active: bool = True,
-        idempotency_key: str | None = None,
-    ) -> Batch:
-        """Hand in several jobs, all or none; a `file` of a task is a path, bytes or an open
-        file."""
-        handed_in = self._client.batch(
-            jobs, name=name, webhook=webhook, active=active, idempotency_key=idempotency_key
-        )
-        return Batch(self._portal, self._portal.run(handed_in))
-
-    def find_batch(self, batch_id: str) -> Batch:
-        return Batch(self._portal, self._portal.run(self._client.find_batch(batch_id)))
-
-    def batches(
-        self,
-        *,
-        user_id: str | None = None,
-        archived: Archived | None = None,
-        page_size: int = 100,
-    ) -> Iterator[Batch]:
-        """Batches, the newest first."""
-        found = self._client.batches(user_id=user_id, archived=archived, page_size=page_size)
-        return (Batch(self._portal, batch) for batch in self._portal.iterate(found))
-
-    def events(self, *, since: str | None = None) -> Iterator[Event]:
-        """Changes of all jobs and batches that the caller may see, for ever: first the jobs that
-        have not ended, or what changed `since` the event with that id. After a break it goes on
-        where it was; an event can come twice."""
-        return self._portal.iterate(self._client.events(since=since))
-
-    def job_types(self) -> list[JobType]:
-        return self._portal.run(self._client.job_types())
-
-    def health(self) -> Health:
-        """How the service is now; it is asked once."""
-        return self._portal.run(self._client.health())
+    submit = _job(AsyncClient.submit)
+    job = _job(AsyncClient.job)
+    jobs = _jobs(AsyncClient.jobs)
+    batch = _batch(AsyncClient.batch)
+    find_batch = _batch(AsyncClient.find_batch)
+    batches = _batches(AsyncClient.batches)
+    events = _iterate(AsyncClient.events)
+    job_types = _call(AsyncClient.job_types)
+    health = _call(AsyncClient.health)

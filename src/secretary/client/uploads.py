@@ -1,4 +1,4 @@
-"""Files on their way to the service: a multipart form that can be sent again from its beginning."""
+"""Multipart uploads that can be sent again from the beginning."""
 
 import asyncio
 import io
@@ -13,46 +13,46 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: A path, the content itself, or something to read it from.
+#: A path, the content itself, or an open file.
 Source = str | os.PathLike[str] | bytes | bytearray | BinaryIO
 
-PIECE_BYTES = 256 * 1024
-#: What cannot be rewound is kept in memory up to here, then in a file.
+CHUNK_BYTES = 256 * 1024
+#: A stream that cannot be rewound is buffered in memory up to this size, then on disk.
 SPOOL_BYTES = 8 * 1024 * 1024
-FALLBACK_NAME = "upload"
+DEFAULT_FILE_NAME = "upload"
 
 
 class Form:
-    """Fields and open files, each from where it stands; `pieces` begins anew each time."""
+    """A multipart form of fields and open files; `chunks` can be called repeatedly."""
 
     def __init__(self, fields: Mapping[str, str], *files: tuple[BinaryIO, str]) -> None:
         boundary = secrets.token_hex(16)
         self.content_type = f"multipart/form-data; boundary={boundary}"
         self._fields = b"".join(
-            _part(boundary, f'name="{_quoted(key)}"') + value.encode() + b"\r\n"
+            _part_header(boundary, f'name="{_quote(key)}"') + value.encode() + b"\r\n"
             for key, value in fields.items()
         )
-        self._files = [_Content(boundary, file, name) for file, name in files]
-        self._tail = f"--{boundary}--\r\n".encode()
+        self._files = [_FilePart(boundary, file, name) for file, name in files]
+        self._end = f"--{boundary}--\r\n".encode()
 
     @property
     def length(self) -> int:
-        return len(self._fields) + sum(one.length for one in self._files) + len(self._tail)
+        return len(self._fields) + sum(part.length for part in self._files) + len(self._end)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         yield self._fields
-        for content in self._files:
-            async for piece in content.pieces():
-                yield piece
-        yield self._tail
+        for part in self._files:
+            async for chunk in part.chunks():
+                yield chunk
+        yield self._end
 
 
-class _Content:
-    """One file of a form."""
+class _FilePart:
+    """A file of a form, read from its current position."""
 
     def __init__(self, boundary: str, file: BinaryIO, name: str) -> None:
-        disposition = f'name="file"; filename="{_quoted(name)}"'
-        self._head = _part(boundary, disposition, binary=True)
+        disposition = f'name="file"; filename="{_quote(name)}"'
+        self._header = _part_header(boundary, disposition, binary=True)
         self._file = file
         self._start = file.tell()
         file.seek(0, os.SEEK_END)
@@ -60,42 +60,47 @@ class _Content:
 
     @property
     def length(self) -> int:
-        return len(self._head) + self._size + 2
+        return len(self._header) + self._size + 2
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         self._file.seek(self._start)
-        yield self._head
-        left = self._size
-        # A file that grows meanwhile is sent as long as it was announced.
-        while left and (piece := await asyncio.to_thread(self._file.read, min(left, PIECE_BYTES))):
-            left -= len(piece)
-            yield piece
+        yield self._header
+        remaining = self._size
+        # Of a file that grows meanwhile, send only the announced length.
+        while remaining:
+            chunk = await asyncio.to_thread(self._file.read, min(remaining, CHUNK_BYTES))
+            if not chunk:
+                break
+            remaining -= len(chunk)
+            yield chunk
         yield b"\r\n"
 
 
 @asynccontextmanager
-async def opened(source: Source, name: str | None = None) -> AsyncIterator[tuple[BinaryIO, str]]:
-    """The file, at the place where it begins, and what it is called."""
+async def open_source(
+    source: Source, name: str | None = None
+) -> AsyncIterator[tuple[BinaryIO, str]]:
+    """Open a source as a seekable file, and determine its name."""
     if isinstance(source, bytes | bytearray):
-        yield io.BytesIO(source), name or FALLBACK_NAME
+        yield io.BytesIO(source), name or DEFAULT_FILE_NAME
     elif isinstance(source, str | os.PathLike):
         with await asyncio.to_thread(open, source, "rb") as file:
             yield file, name or Path(source).name
     elif source.seekable():
         start = source.tell()
         try:
-            yield source, name or _name_of(source)
+            yield source, name or _file_name(source)
         finally:
             source.seek(start)
     else:
-        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as kept:
-            await asyncio.to_thread(shutil.copyfileobj, source, kept)
-            kept.seek(0)
-            yield kept, name or _name_of(source)  # type: ignore[misc]  # it has all that a file has
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as buffer:
+            await asyncio.to_thread(shutil.copyfileobj, source, buffer)
+            buffer.seek(0)
+            yield buffer, name or _file_name(source)  # type: ignore[misc]  # has all methods of one
 
 
-def as_text(value: Any) -> str:
-    """A value as a form has it."""
+def form_value(value: Any) -> str:
+    """Encode a value as a form field."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -109,16 +114,17 @@ def as_text(value: Any) -> str:
             return str(value)
 
 
-def _name_of(file: BinaryIO) -> str:
-    name = getattr(file, "name", None)  # of other people's types
-    return Path(name).name if isinstance(name, str) and name else FALLBACK_NAME
+def _file_name(file: BinaryIO) -> str:
+    name = getattr(file, "name", None)  # other file-like types may lack it
+    return Path(name).name if isinstance(name, str) and name else DEFAULT_FILE_NAME
 
 
-def _part(boundary: str, disposition: str, *, binary: bool = False) -> bytes:
-    kind = "Content-Type: application/octet-stream\r\n" if binary else ""
-    return (f"--{boundary}\r\nContent-Disposition: form-data; {disposition}\r\n{kind}\r\n").encode()
+def _part_header(boundary: str, disposition: str, *, binary: bool = False) -> bytes:
+    content_type = "Content-Type: application/octet-stream\r\n" if binary else ""
+    header = f"Content-Disposition: form-data; {disposition}\r\n{content_type}"
+    return f"--{boundary}\r\n{header}\r\n".encode()
 
 
-def _quoted(name: str) -> str:
-    """As browsers do it."""
+def _quote(name: str) -> str:
+    """Escape a name as browsers do."""
     return name.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22")

@@ -1,4 +1,4 @@
-"""The events that the service sends to a webhook: verified, then read."""
+"""Webhook events: verify the signature, then parse the event."""
 
 import hmac
 import json
@@ -13,15 +13,18 @@ from ..core.http_headers import webhook_signature
 from .errors import WebhookRefused
 from .models import ErrorDocument, Progress, Results, ServiceModel
 
+#: Fields of an event that come from headers instead of the body.
+HEADER_FIELDS = ("id", "sent_at")
+
 
 class Headers(Protocol):
-    """The headers of a request, as any framework has them."""
+    """The request headers of any web framework."""
 
     def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 class WebhookEvent(ServiceModel):
-    #: `webhook-id`: the same for all tries and replays. Note it to notice what comes twice.
+    #: The `webhook-id` header: the same for retries and replays. Use it to detect duplicates.
     id: str
     sent_at: datetime
     phase: str
@@ -30,7 +33,7 @@ class WebhookEvent(ServiceModel):
     job_id: str | None = None
     job_type: str = ""
     batch_id: str | None = None
-    #: Your own id of the job if you gave one, else the job's or batch's.
+    #: Your own id of the job if you set one, else the id of the job or batch.
     client_id: str | None = Field(default=None, alias="jobId")
     progress: Progress | None = None
     percent: int = 0
@@ -40,46 +43,50 @@ class WebhookEvent(ServiceModel):
 
     @property
     def raw(self) -> dict[str, Any]:
-        told = super().raw
-        return {name: value for name, value in told.items() if name not in ("id", "sent_at")}
+        return {name: value for name, value in super().raw.items() if name not in HEADER_FIELDS}
 
 
 def verify_webhook(
     body: bytes, headers: Headers, secret: str, *, tolerance: float = 300.0
 ) -> WebhookEvent:
-    """The event in a request, whose body must be as it came. `WebhookRefused` unless it was signed
-    with this secret (or one of several with spaces between them) within the last `tolerance`
-    seconds."""
+    """Verify a request and return its event. `body` must be the raw request body.
+
+    Raise `WebhookRefused` unless it was signed with `secret` within the last `tolerance` seconds.
+    Several secrets may be separated by spaces."""
     if not secret.strip():
-        raise ValueError("Without a secret nothing can be verified")
+        raise ValueError("The secret is empty")
     given = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, signatures = (
         given.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
     )
     if not (message_id and timestamp and signatures):
-        raise WebhookRefused("The request has not all of webhook-id, -timestamp and -signature")
-    if not (message_id + signatures).isascii():  # some frameworks give bytes as half characters
-        raise WebhookRefused("The webhook-id or the webhook-signature is none of ours")
+        raise WebhookRefused("A webhook-id, -timestamp or -signature header is missing")
+    if not (message_id + signatures).isascii():  # some frameworks decode bytes to surrogates
+        raise WebhookRefused("The webhook-id or webhook-signature header is invalid")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 12):
-        raise WebhookRefused("The webhook-timestamp is no time")
+        raise WebhookRefused("The webhook-timestamp header is invalid")
     if abs(time.time() - int(timestamp)) > tolerance:
-        raise WebhookRefused("The event is too old, or from the future")
-    if not _is_among(webhook_signature(secret, message_id, timestamp, body), signatures):
-        raise WebhookRefused("The signature is wrong")
-    return _read(body, message_id, int(timestamp))
+        raise WebhookRefused("The timestamp is too old or in the future")
+    if not _matches_any(webhook_signature(secret, message_id, timestamp, body), signatures):
+        raise WebhookRefused("The signature does not match")
+    return _parse(body, message_id, int(timestamp))
 
 
-def _is_among(expected: str, signatures: str) -> bool:
-    """All are compared with all, so that the time tells nothing about them."""
-    pairs = [(right, each) for right in expected.split() for each in signatures.split()]
-    found = [hmac.compare_digest(right.encode(), each.encode()) for right, each in pairs]
-    return any(found)
+def _matches_any(expected: str, signatures: str) -> bool:
+    """Compare all pairs, so that the time taken reveals nothing about them."""
+    return any(
+        [
+            hmac.compare_digest(one.encode(), other.encode())
+            for one in expected.split()
+            for other in signatures.split()
+        ]
+    )
 
 
-def _read(body: bytes, message_id: str, timestamp: int) -> WebhookEvent:
+def _parse(body: bytes, message_id: str, timestamp: int) -> WebhookEvent:
     try:
         document = json.loads(body)
         sent_at = datetime.fromtimestamp(timestamp, UTC)
         return WebhookEvent.model_validate({**document, "id": message_id, "sent_at": sent_at})
     except (ValueError, TypeError, RecursionError, ValidationError) as error:
-        raise WebhookRefused("The body is no event of the service") from error
+        raise WebhookRefused("The body is not an event of the service") from error

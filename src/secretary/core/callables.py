@@ -1,4 +1,4 @@
-"""A function by its name, so that only the process that calls it has to load it."""
+"""Helpers for functions: calling one by name, and mapping one with limited concurrency."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LazyCallable(Generic[T]):
-    """`Remote("documents.pdf.pages", "inspect_pdf")` is called and sent like the function."""
+    """A function by name, so that only the process that calls it has to import its module.
+
+    `LazyCallable("documents.pdf.pages", "inspect_pdf")` is called and pickled like the function.
+    """
 
     module: str
     name: str
@@ -28,21 +31,21 @@ R = TypeVar("R")
 
 
 async def map_limited(
-    things: Iterable[T], lanes: int, work: Callable[[T], Awaitable[R]]
+    items: Iterable[T], limit: int, function: Callable[[T], Awaitable[R]]
 ) -> list[R]:
-    """What `work` makes of each, in their order; so many at the same time, the first ones first.
-    The first error ends all of them."""
+    """The results of the function in the order of the items, with at most `limit` calls at a time.
+    The first error cancels the others."""
     results: dict[int, R] = {}
-    waiting = iter(enumerate(things))
+    remaining = iter(enumerate(items))
 
-    async def lane() -> None:
-        for number, thing in waiting:
-            results[number] = await work(thing)
+    async def consume() -> None:
+        for number, item in remaining:
+            results[number] = await function(item)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(lanes):
-                group.create_task(lane())
+            for _ in range(limit):
+                group.create_task(consume())
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [results[number] for number in range(len(results))]

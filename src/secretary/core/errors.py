@@ -1,38 +1,38 @@
 """
-Everything that can go wrong, as one tree:
+All errors as one tree:
 
 * SecretaryError
   x JobFailed              the job cannot be done; becomes `job.error`
     + InvalidParameters    VALIDATION_ERROR
-      - InvalidTemplate    a template that cannot be used; `faults` names the lines
-      - UnknownTemplate    a name that no template has
+      - InvalidTemplate    `details.faults` has line and message of each fault
+      - UnknownTemplate
     + UnknownJobType       UNKNOWN_JOB_TYPE
     + DownloadFailed       DOWNLOAD_FAILED      (retryable)
-      - DownloadRefused    the same answer would come again: not retryable
-        . AddressRefused   a URL that leads where we do not go; of a webhook too
-        . KindRefused      a file of a kind that was not asked for, such as a page
+      - DownloadRefused    not retryable: the next response would be the same
+        . AddressRefused   a URL that must not be reached; for webhooks too
+        . UnexpectedContentType
     + UnsupportedFile      UNSUPPORTED_FILE
     + FileEncrypted        FILE_ENCRYPTED
     + FileCorrupt          FILE_CORRUPT
     + FileTooLarge         FILE_TOO_LARGE
-      - NoRoom             the disk is full; others may make room: retryable
+      - DiskFull           (retryable)
     + ProcessingTimeout    PROCESSING_TIMEOUT
     + EngineUnavailable    ENGINE_UNAVAILABLE
     + UpstreamFailed       UPSTREAM_FAILED      (retryable)
-      - UpstreamRefused    the same answer would come again: not retryable
-        . ContextExceeded  more text than the language model can hold at once
-    + ProcessDied          the work took its process down; counted apart from failures
+      - UpstreamRefused    not retryable: the next response would be the same
+        . ContextExceeded  more text than fits the model's context window
+    + ProcessDied          the work crashed its process; counted separately from failures
       - WorkerCrashed      WORKER_CRASHED
       - OutOfMemory        OUT_OF_MEMORY
   x StoreError
     + NotFound
-    + Conflict             the thing is in a state that forbids this
-      - KeyReused          an idempotency key that came with another request before
+    + Conflict             the current state does not allow this
+      - KeyReused          the idempotency key belongs to another request
     + LeaseLost            another worker owns the job now: write nothing more
-    + StoreUnavailable     the store does not answer, or cannot be written
+    + StoreUnavailable     the store cannot be reached or written
   x AccessDenied           the caller may not do this
-    + Unauthorized         the caller has not shown a valid API key
-  x RateLimited            the caller asks too often
+    + Unauthorized         no valid API key
+  x RateLimited            too many requests
   x InvalidSettings        a setting is missing, unknown or wrong
 """
 
@@ -40,23 +40,23 @@ import errno
 from datetime import timedelta
 from typing import Any, ClassVar
 
-#: What the system says when a disk, or someone's share of it, is full.
+#: The system's codes for a full disk or an exhausted quota.
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class SecretaryError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of all errors this package raises deliberately."""
 
 
 class JobFailed(SecretaryError):
-    """The job cannot be done. `code`, the message and the details reach the client unchanged."""
+    """The job fails. Code, message and details reach the client unchanged."""
 
     code: str = "INTERNAL_ERROR"
     retryable: ClassVar[bool] = False
 
-    #: The wait before the second try; it doubles with each further one.
+    #: Delay before the first retry; it doubles with each further one.
     backoff: ClassVar[timedelta] = timedelta(seconds=5)
-    #: When the cause knows better (an upstream's Retry-After).
+    #: Overrides the backoff, for example with an upstream's Retry-After.
     retry_after: timedelta | None = None
 
     def __init__(self, message: str, **details: Any) -> None:
@@ -65,7 +65,7 @@ class JobFailed(SecretaryError):
         self.details = details
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors travel from a child process to the worker; keyword details would be lost.
+        # Errors are pickled by sandbox processes; keyword details would be lost.
         return (_rebuilt, (type(self), self.message, self.details), self.__dict__)
 
 
@@ -74,17 +74,17 @@ def _rebuilt(kind: type[JobFailed], message: str, details: dict[str, Any]) -> Jo
 
 
 class InvalidParameters(JobFailed):
-    """The parameters do not fit the job type."""
+    """The parameters are invalid for the job type."""
 
     code = "VALIDATION_ERROR"
 
 
 class InvalidTemplate(InvalidParameters):
-    """The template has faults; `details["faults"]` names line and fault of each."""
+    """The template is invalid; `details["faults"]` has line and message of each fault."""
 
 
 class UnknownTemplate(InvalidParameters):
-    """There is no template of this name."""
+    """No template has this name."""
 
 
 class UnknownJobType(JobFailed):
@@ -94,71 +94,71 @@ class UnknownJobType(JobFailed):
 
 
 class DownloadFailed(JobFailed):
-    """The source could not be fetched."""
+    """The source could not be downloaded."""
 
     code = "DOWNLOAD_FAILED"
     retryable = True
 
 
 class DownloadRefused(DownloadFailed):
-    """The source is not to be had, and asking again would not change that."""
+    """The source cannot be downloaded, and retrying would not help."""
 
     retryable = False
 
 
 class AddressRefused(DownloadRefused):
-    """The URL is not one of the web, or leads to an address that may not be reached from here."""
+    """The URL is not an HTTP URL, or points to an address that must not be reached."""
 
 
 class UnexpectedContentType(DownloadRefused):
-    """What is there is announced as something else than was wanted; it was not fetched."""
+    """The server announces another kind of file than expected; nothing was downloaded."""
 
 
 class UnsupportedFile(JobFailed):
-    """The file is not of a kind this job type can read."""
+    """This job type cannot read this kind of file."""
 
     code = "UNSUPPORTED_FILE"
 
 
 class FileEncrypted(JobFailed):
-    """The file needs a password that was not given, or is wrong."""
+    """The file is encrypted, and the password is missing or wrong."""
 
     code = "FILE_ENCRYPTED"
 
 
 class FileCorrupt(JobFailed):
-    """The file is damaged beyond what can be read."""
+    """The file is too damaged to be read."""
 
     code = "FILE_CORRUPT"
 
 
 class FileTooLarge(JobFailed):
-    """The input or the result is larger than the limits allow."""
+    """The input or the result exceeds a size limit."""
 
     code = "FILE_TOO_LARGE"
 
 
 class DiskFull(FileTooLarge):
-    """There is no room on the disk at the moment."""
+    """The disk is full at the moment."""
 
     retryable = True
     backoff = timedelta(minutes=1)
 
 
 class ProcessingTimeout(JobFailed):
-    """The job ran past its time limit."""
+    """The job exceeded its timeout."""
 
     code = "PROCESSING_TIMEOUT"
 
 
 class EngineUnavailable(JobFailed):
-    """No engine is configured for what was asked."""
+    """No engine is configured for this task."""
 
     code = "ENGINE_UNAVAILABLE"
 
 
 class UpstreamFailed(JobFailed):
-    """A service the job depends on gave no usable answer."""
+    """A service that the job depends on gave no usable response."""
 
     code = "UPSTREAM_FAILED"
     retryable = True
@@ -166,29 +166,28 @@ class UpstreamFailed(JobFailed):
 
 
 class UpstreamRefused(UpstreamFailed):
-    """The service answered, and would answer the same again."""
+    """The service rejected the request, and would reject it again."""
 
     retryable = False
 
 
 class ContextExceeded(UpstreamRefused):
-    """The question, or the answer to it, is longer than the language model can hold: ask for
-    less at once."""
+    """Prompt or answer exceed the context window of the language model: split the text."""
 
 
 class ProcessDied(JobFailed):
-    """The work took its process down. Tried again once: the second death is the job's fault."""
+    """The work crashed its process. Retried once: a second crash is attributed to the job."""
 
     code = "WORKER_CRASHED"
     backoff = timedelta(seconds=1)
 
 
 class WorkerCrashed(ProcessDied):
-    """The process that ran the job died of a signal or left on its own."""
+    """The process that ran the job was killed by a signal or exited."""
 
 
 class OutOfMemory(ProcessDied):
-    """The process that ran the job used more memory than it may."""
+    """The process that ran the job exceeded its memory limit."""
 
     code = "OUT_OF_MEMORY"
 
@@ -202,7 +201,7 @@ class NotFound(StoreError):
 
 
 class Conflict(StoreError):
-    """What was asked does not fit the state the job, batch or key is in."""
+    """The state of the job, batch or key does not allow this."""
 
 
 class KeyReused(Conflict):
@@ -210,7 +209,7 @@ class KeyReused(Conflict):
 
 
 class LeaseLost(StoreError):
-    """The job was given to another worker, or ended, since it was claimed."""
+    """The job was reassigned or finished since it was claimed."""
 
 
 class StoreUnavailable(StoreError):
@@ -218,15 +217,15 @@ class StoreUnavailable(StoreError):
 
 
 class AccessDenied(SecretaryError):
-    """The caller may see this, but not do that with it."""
+    """The caller may read this, but not change it."""
 
 
 class Unauthorized(AccessDenied):
-    """No API key was sent, or one that is not valid."""
+    """The API key is missing or invalid."""
 
 
 class RateLimited(SecretaryError):
-    """The caller asked too often and may come back after so many seconds."""
+    """Too many requests; retry after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
@@ -234,4 +233,4 @@ class RateLimited(SecretaryError):
 
 
 class InvalidSettings(SecretaryError):
-    """A setting is unknown or has a value that cannot be used; the message names it."""
+    """A setting is unknown or has an invalid value; the message names it."""

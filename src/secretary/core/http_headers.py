@@ -1,4 +1,4 @@
-"""How long a server asks to be left alone: the header `Retry-After`."""
+"""HTTP headers: Retry-After, W3C trace context, webhook signatures."""
 
 import base64
 import binascii
@@ -14,10 +14,10 @@ MAX_RETRY_AFTER_SECONDS = 10**9
 
 
 def read_retry_after(value: str | None, now: datetime) -> timedelta | None:
-    """RFC 9110: seconds, or the time when to come back. None for whatever else is there."""
+    """RFC 9110: seconds or a date. None for anything else."""
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
-        # Not all of it: Python refuses to read a number of thousands of digits.
+        # Truncated: Python refuses to parse numbers of thousands of digits.
         return timedelta(seconds=min(int(text[:12]), MAX_RETRY_AFTER_SECONDS))
     try:
         at = parsedate_to_datetime(text)
@@ -26,12 +26,12 @@ def read_retry_after(value: str | None, now: datetime) -> timedelta | None:
     return max((at if at.tzinfo else at.replace(tzinfo=UTC)) - now, timedelta(0))
 
 
-#: version, trace id, parent id, flags; a later version may have more behind it.
+#: version, trace id, parent id, flags; later versions may append fields.
 TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
 def read_traceparent(text: str | None) -> str | None:
-    """The trace context as we pass it on; None for one that must be ignored."""
+    """The trace context to propagate; None for one that must be ignored."""
     found = TRACEPARENT.fullmatch(text.strip()) if text else None
     if found is None:
         return None
@@ -50,15 +50,15 @@ def trace_id(traceparent: str | None) -> str | None:
 
 
 class RequestSpan(Protocol):
-    """A request in a larger story that is told elsewhere; see `spans`."""
+    """The span of a request; see `observability.otel`."""
 
-    #: Of this request itself: what it brings about is told as a part of it.
+    #: Of this span: jobs that the request adds become its children.
     traceparent: str
 
     def end(self, route: str, status: int) -> None: ...
 
 
-#: Given the method and the trace context that came along.
+#: Called with the method and the `traceparent` header of the request.
 StartSpan = Callable[[str, str | None], RequestSpan]
 
 
@@ -66,14 +66,14 @@ PREFIX = "whsec_"
 
 
 def webhook_signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
-    """One signature for each secret: while a client changes its secret, it may name both."""
+    """One signature per secret, so that a client can rotate its secret."""
     signed = b".".join((message_id.encode(), timestamp.encode(), body))
     return " ".join(f"v1,{_mac(key, signed)}" for key in signing_keys(secret))
 
 
 def signing_keys(secret: str) -> list[bytes]:
-    """The keys of `whsec_…`, or of several, with spaces between them. Anything else is a key as
-    it stands."""
+    """The keys of one or several space-separated `whsec_…` secrets. Anything else is used as a key
+    verbatim."""
     try:
         keys = [_decoded(part) for part in secret.split()]
     except ValueError:
@@ -84,11 +84,11 @@ def signing_keys(secret: str) -> list[bytes]:
 def _decoded(text: str) -> bytes:
     encoded = text.removeprefix(PREFIX)
     if encoded == text or not encoded:
-        raise ValueError("It has not the form whsec_…")
+        raise ValueError("not of the form whsec_…")
     try:
         return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except binascii.Error as error:
-        raise ValueError("It is not base64") from error
+        raise ValueError("not base64") from error
 
 
 def _mac(key: bytes, signed: bytes) -> str:

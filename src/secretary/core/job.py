@@ -1,4 +1,4 @@
-"""What a job and a batch are: the data every other module passes around. No I/O here."""
+"""Jobs, batches and outcomes: the data that every other module passes around, without I/O."""
 
 import os
 import time
@@ -11,28 +11,43 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, computed_field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    computed_field,
+)
 
 from .parameters import mask_secrets
 
+#: A time that documents show in UTC, with `Z`.
+UtcTime = Annotated[
+    AwareDatetime,
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "pattern": "Z$"}, mode="serialization"
+    ),
+]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
 DEFAULT_JOB_TYPE = "session"
 MAX_PRIORITY = 100
 
-#: A job keeps this many log entries; older ones are dropped and the drop is marked.
+#: A job keeps this many log entries; older ones are dropped, with a note in their place.
 MAX_LOG_ENTRIES = 1000
 MAX_LOG_MESSAGE = 4000
 
-#: A job keeps this many of its ended attempts, the last ones.
+#: A job keeps this many of its last finished attempts.
 MAX_ATTEMPTS_KEPT = 10
 
-#: A delivery keeps this many of its last tries: a day has nine.
+#: A delivery keeps this many of its last attempts; a day of retries has nine.
 MAX_DELIVERY_ATTEMPTS_KEPT = 10
 
-#: What a webhook can be told of while its job is open; a final state is `completed` or `error`.
+#: Phases of webhook events of an unfinished job; a finished one is `completed` or `error`.
 PROGRESS_PHASES = ("queued", "running", "postprocessing")
-#: Names in `webhook.events`, and the phases they stand for. The other names are those of states.
+#: Names allowed in `webhook.events`, and the phases they stand for.
 EVENT_NAMES: Mapping[str, frozenset[str]] = {
     **{phase: frozenset({phase}) for phase in (*PROGRESS_PHASES, "completed", "error")},
     "progress": frozenset(PROGRESS_PHASES),
@@ -46,12 +61,12 @@ def utc_now() -> datetime:
 
 
 def iso(at: datetime) -> str:
-    """A time as clients read it."""
+    """A time as clients receive it."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def new_id(kind: Literal["job", "batch"]) -> str:
-    """`<kind>-<uuid>`, a version 7 one: new ids sort behind older ones and keep indexes dense."""
+    """`<kind>-<UUIDv7>`: ids sort by creation time, which keeps indexes dense."""
     milliseconds = time.time_ns() // 1_000_000
     value = (milliseconds << 80) | int.from_bytes(os.urandom(10))
     value = (value & ~(0xF << 76)) | (7 << 76)
@@ -75,27 +90,32 @@ FINAL_STATUSES = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CAN
 
 
 class StoredModel(BaseModel):
-    """Base of the stored models: immutable, so what a handler holds cannot drift."""
+    """Base of the stored models. They are immutable snapshots."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        json_schema_serialization_defaults_required=True,
+    )
 
     @classmethod
     def from_stored(cls, value: Any) -> Self:
-        """What this version knows of what is stored: a newer one may have written it."""
-        return cls.model_validate(value, extra=cls._of_others())
+        """Read a stored value, ignoring fields that a newer version may have written."""
+        return cls.model_validate(value, extra=cls._unknown_fields())
 
     @classmethod
     def from_stored_json(cls, text: str) -> Self:
-        return cls.model_validate_json(text, extra=cls._of_others())
+        return cls.model_validate_json(text, extra=cls._unknown_fields())
 
     @classmethod
-    def _of_others(cls) -> Literal["ignore"] | None:
+    def _unknown_fields(cls) -> Literal["ignore"] | None:
         return "ignore" if cls.model_config.get("extra") == "forbid" else None
 
 
 def _replace_in_text(text: str) -> str:
-    """Half a character, which a file name or an answer of a model may hold, can be written
-    nowhere: it must not keep a job from ending."""
+    """Lone surrogates, which file names and model output may contain, cannot be stored: they must
+    not keep a job from finishing."""
     if text.isascii():
         return text
     try:
@@ -120,7 +140,7 @@ def replace_lone_surrogates(value: Any) -> Any:
             return value
 
 
-#: What a worker tells of a job, in words that may come from anywhere.
+#: Text from any source that can always be stored.
 SafeText = Annotated[str, AfterValidator(_replace_in_text)]
 
 
@@ -140,7 +160,7 @@ class JobError(StoredModel):
 
 
 class LogEntry(StoredModel):
-    timestamp: AwareDatetime = Field(default_factory=utc_now)
+    timestamp: UtcTime = Field(default_factory=utc_now)
     level: LogLevel = "info"
     message: SafeText
 
@@ -156,23 +176,35 @@ OWNER_ONLY = AccessControl()
 
 
 class Webhook(StoredModel):
-    """Where the events of a job go. Unknown keys are kept: a client may send more than we read."""
+    """Where the events of a job are delivered. Unknown keys are kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
-    url: str
+    url: str = Field(
+        description="`{jobId}` in it is replaced",
+        json_schema_extra={"format": "uri", "pattern": "^https?://"},
+    )
     token: str | None = None
     job_id: Annotated[str | None, Field(alias="jobId")] = None
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(
+        default={},
+        json_schema_extra={
+            "propertyNames": {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"},
+            "additionalProperties": {"type": "string", "pattern": r"^[^\x00-\x08\x0a-\x1f\x7f]*$"},
+        },
+    )
     secret: str | None = None
     include_markdown: bool = True
     include_metadata: bool = True
     include_archive: bool = False
     token_in_body: bool = False
-    events: tuple[str, ...] | None = None
+    events: Annotated[
+        tuple[str, ...] | None,
+        WithJsonSchema({"type": ["array", "null"], "items": {"enum": list(EVENT_NAMES)}}),
+    ] = Field(default=None, description="Events to deliver; all if omitted")
 
     def public(self) -> dict[str, Any]:
-        """What a client may read back: no token, no secret, and header names without values."""
+        """As clients may read it: without token, secret and header values."""
         document = self.model_dump(mode="json", by_alias=True, include=set(Webhook.model_fields))
         return document | {"token": None, "secret": None, "headers": dict.fromkeys(self.headers)}
 
@@ -187,45 +219,45 @@ class Webhook(StoredModel):
 
     @property
     def endpoint(self) -> str:
-        """The receiver behind the URL: all URLs of one endpoint share its limits."""
+        """Scheme and host of the URL; all URLs of an endpoint share its rate limits."""
         try:
             parts = urlsplit(self.url)
-        except ValueError:  # it will be refused when it is asked
+        except ValueError:  # the request will be refused
             return "unknown"
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
 
 
 class Attempt(StoredModel):
-    """One claim of a job by a worker, from start to end."""
+    """One run of a job by a worker, from claim to outcome."""
 
     attempt: int
     worker_id: str | None
-    started_at: AwareDatetime
-    ended_at: AwareDatetime | None = None
+    started_at: UtcTime
+    ended_at: UtcTime | None = None
     error: JobError | None = None
 
 
 class DeliveryAttempt(StoredModel):
-    """One request to a webhook: the status it was answered with, or why there was no answer."""
+    """One request to a webhook: its response status, or why there was no response."""
 
-    at: AwareDatetime
+    at: UtcTime
     status: int | None = None
     error: str | None = None
     duration_ms: int
 
 
 class Delivery(StoredModel):
-    """The duty to tell a webhook how a job or batch ended; or, as `progress`, all that it was
-    told of one run of a job on the way there."""
+    """The delivery of a final event of a job or batch, or, as `progress`, of all progress events
+    of one run."""
 
     n: int
     delivery_id: str
     event: Literal["progress", "completed", "error"]
-    created_at: AwareDatetime
-    replayed_at: AwareDatetime | None = None
-    delivered_at: AwareDatetime | None = None
-    next_try_at: AwareDatetime | None = None
-    #: How often it was tried since it was created or replayed; the last ones are in `tries`.
+    created_at: UtcTime
+    replayed_at: UtcTime | None = None
+    delivered_at: UtcTime | None = None
+    next_try_at: UtcTime | None = None
+    #: Number of attempts since it was created or replayed; the last ones are in `tries`.
     tried: int = 0
     tries: tuple[DeliveryAttempt, ...] = ()
 
@@ -237,13 +269,13 @@ class Delivery(StoredModel):
 
 
 class OwnedResource(StoredModel):
-    """What jobs and batches share: an owner, and who else may touch it."""
+    """What jobs and batches have in common: an owner and access rights."""
 
     user_id: str | None = None
     access_control: AccessControl = OWNER_ONLY
 
     def readers(self) -> frozenset[str] | None:
-        """The users that may read this; None when everybody may."""
+        """The users who may read this; None for everyone."""
         access = self.access_control
         if self.user_id is None or access.visibility == "public":
             return None
@@ -260,7 +292,7 @@ class OwnedResource(StoredModel):
         return user is None or self.user_id is None or user in writers
 
 
-#: What the results of every job have, whatever its type, so that clients need not ask first.
+#: Present in the results of all job types, so that clients can rely on them.
 EMPTY_RESULTS: Mapping[str, Any] = {
     "markdown_file": None,
     "markdown_content": None,
@@ -279,8 +311,8 @@ EMPTY_RESULTS: Mapping[str, Any] = {
 }
 
 
-#: In stored results: the name of the job's file with the rest of them, which is too long for a
-#: store. Whoever tells a client of the results puts it back (`JobFiles.filled`).
+#: In stored results: the name of the artifact with the long texts, which are too large for the
+#: store. `JobFiles.filled` merges them back.
 RESULTS_FILE_KEY = "more_in"
 
 
@@ -308,39 +340,39 @@ class Job(OwnedResource):
     webhook: Webhook | None = None
     deliveries: tuple[Delivery, ...] = ()
     resources: dict[str, float] = {}
-    #: The W3C trace context of the request that added it.
+    #: W3C trace context of the request that added the job.
     traceparent: str | None = None
 
-    #: Counts claims. With `worker_id` it is the fence: a worker that lost the job
-    #: holds an old attempt number, and the store refuses its writes.
+    #: Counts claims. Together with `worker_id` it is the fencing token: a worker that lost the job
+    #: has an old attempt number, and the store rejects its writes.
     attempt: int = 0
     worker_id: str | None = None
     attempts: tuple[Attempt, ...] = ()
-    #: Attempts that ended in an error, and those that took their process down. An attempt
-    #: that a deploy interrupted is neither, so it costs nothing.
+    #: Attempts that failed, and those that crashed their process. An attempt interrupted by a
+    #: deployment counts as neither.
     failures: int = 0
     crashes: int = 0
     cancel_requested: bool = False
 
     @property
     def past_attempts(self) -> tuple[Attempt, ...]:
-        """Those before the one that the job's own fields tell of."""
-        is_told = self.worker_id is not None and self.processing_started_at is not None
-        return self.attempts[:-1] if is_told else self.attempts
+        """The attempts before the one that the fields of the job describe."""
+        has_current = self.worker_id is not None and self.processing_started_at is not None
+        return self.attempts[:-1] if has_current else self.attempts
 
     @property
     def has_results_file(self) -> bool:
         return self.results is not None and RESULTS_FILE_KEY in self.results
 
     @property
-    def kept_recording(self) -> str | None:
-        """The name of the recording that came with it, where that is among its files."""
+    def recording_name(self) -> str | None:
+        """The name of the original recording, if it is among the artifacts."""
         recording = (self.results or {}).get("recording")
         url = recording.get("url") if isinstance(recording, dict) else None
         return PurePosixPath(url).name if isinstance(url, str) else None
 
     def document(self, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-        """The job as clients see it."""
+        """The job as the API returns it."""
         hidden = {"failures", "crashes", "webhook", *without}
         # Results are JSON already, and may be too large to be copied on the event loop.
         job = self.model_copy(update={"results": None}) if self.results is not None else self
@@ -364,7 +396,7 @@ class Batch(OwnedResource):
     webhook: Webhook | None = None
     deliveries: tuple[Delivery, ...] = ()
 
-    #: How many of its jobs are in each state. The store keeps it; nobody else writes it.
+    #: Number of jobs per status, maintained by the store.
     counts: Mapping[JobStatus, int] = {}
 
     @property
@@ -382,7 +414,7 @@ class Batch(OwnedResource):
         return JobStatus.COMPLETED
 
     def document(self) -> dict[str, Any]:
-        """The batch as clients see it."""
+        """The batch as the API returns it."""
         document = self.model_dump(
             mode="json", by_alias=True, exclude={"counts", "started_at", "webhook"}
         )
@@ -409,7 +441,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """With `retry_at` the job becomes pending again and waits until then."""
+    """With `retry_at` the job becomes pending again until then."""
 
     error: JobError
     retry_at: datetime | None = None
@@ -423,18 +455,18 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The worker stops before the job is done: back to the queue, at no cost to the job."""
+    """The worker shuts down: the job returns to the queue without counting as a failure."""
 
 
 Outcome = Completed | Failed | Cancelled | Released
 
 
-#: Of these the largest value counts; all others add up.
+#: Aggregated by maximum; all others by sum.
 PEAK_RESOURCES = frozenset({"peak_memory_bytes"})
 
 
 class ResourceCalculator:
-    """Filled by handlers and processes while a job runs; stored with the job when it ends."""
+    """Collects resource usage while a job runs; it is stored with the job."""
 
     def __init__(self) -> None:
         self._used: dict[str, float] = {}

@@ -1,9 +1,9 @@
-"""What languages are called: by two letters, by three, in English, in German, in themselves."""
+"""Language names and codes, and detection of a text's language."""
 
 import re
 from collections.abc import Collection
 
-#: ISO 639-1, its English name, and whatever else people and engines call it.
+#: ISO 639-1 code, English name, and further codes and names in use.
 NAMES = """\
 af Afrikaans afr|am Amharic amh|ar Arabic ara arabisch|as Assamese asm|az Azerbaijani aze
 ba Bashkir bak|be Belarusian bel|bg Bulgarian bul bulgarisch|bn Bengali ben bangla
@@ -42,29 +42,29 @@ ENGLISH = {row[0]: row[1] for row in ROWS}
 
 
 def language_code(name: str) -> str | None:
-    """ISO 639-1: `de` for de, de-DE, de_AT, deu, ger, German, deutsch; None for what is unknown."""
+    """ISO 639-1: `de` for de, de-DE, de_AT, deu, ger, German, deutsch; None if unknown."""
     lower = name.strip().lower()
     return CODES.get(lower) or CODES.get(re.split(r"[-_ ,;(]", lower)[0])
 
 
 def english_name(name: str) -> str:
-    """`German` for de, deu, deutsch; what is unknown stays as it is."""
+    """`German` for de, deu, deutsch; unknown names are returned unchanged."""
     return ENGLISH.get(language_code(name) or "", name.strip())
 
 
 def is_same_language(one: str | None, other: str | None) -> bool:
-    """False also where one of them is unknown: nobody can tell then."""
+    """False if either of them is unknown."""
     if not one or not other:
         return False
     first, second = (language_code(each) or each.strip().lower() for each in (one, other))
     return first == second and first not in UNSPECIFIED
 
 
-#: What stands for no language at all.
+#: Codes that stand for no particular language.
 UNSPECIFIED = frozenset({"", "auto", "und", "mul", "zxx", "unknown"})
 
 
-#: Two letters, or the other three, -> the three letters that data files are called by.
+#: ISO 639-1 or bibliographic code -> the code that OCR data files are named by.
 THREE_LETTER_CODES = {row[0]: row[2] for row in ROWS} | {
     "nb": "nor", "zh": "chi_sim", "chi": "chi_sim", "cze": "ces", "dut": "nld", "fre": "fra",
     "ger": "deu", "gre": "ell", "ice": "isl", "rum": "ron", "slo": "slk",
@@ -88,7 +88,7 @@ def _code(name: str) -> str:
     )
 
 
-#: The commonest words of each language. What two of them share tells nothing and is left out.
+#: The most frequent words of each language, without those shared by two of them.
 COMMON_WORDS = {
     "deu": "der die das und ist nicht ein eine einen einem einer zu den dem des mit von auf für im"
     " sich auch als an nach wird werden bei aus über sind oder wie zum zur haben sie er es wir ich"
@@ -107,12 +107,12 @@ COMMON_WORDS = {
     "por": "o os as que e um uma para com não por mais dos das como mas foi ao ele seu sua ou ser"
     " quando muito nos já está também pelo pela",
 }
-#: Letters that belong to one language of those above.
+#: Letters specific to one of these languages.
 LETTERS = {"deu": "äöüß", "fra": "êœ", "spa": "ñ¿¡", "por": "ãõ"}
 
 
 def detect_language(text: str, among: Collection[str] = ("deu", "eng")) -> str | None:
-    """The language of `text`, None where it is too short or too mixed to tell."""
+    """The language of `text`, or None if it is too short or too mixed."""
     words = re.findall(r"[^\W\d_]+", text.lower())
     scores = sorted(
         ((_score(words, code), code) for code in sorted(among) if code in COMMON_WORDS),

@@ -1,4 +1,4 @@
-"""The parameters of a job as they are stored, and as a handler reads them."""
+"""Job parameters: how they are stored, how handlers read them, and which are secret."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from typing import Any
 def normalize_parameters(
     parameters: Mapping[str, Any], known: frozenset[str] | None
 ) -> dict[str, Any]:
-    """Parameters as they are stored: as sent, but keys that nobody declared move under `extra`.
+    """Parameters as they are stored: undeclared keys move under `extra`.
 
-    A nested `extra` is folded into its parent and the outer value wins, so that doing
-    this again changes nothing. `known` is None when the job type declares no parameters.
+    A nested `extra` is merged into its parent, whose values take precedence, so the function is
+    idempotent. `known` is None when the job type declares no parameters.
     """
     top = {key: value for key, value in parameters.items() if key != "extra"}
-    extra = _folded(parameters.get("extra"))
+    extra = _merged_extra(parameters.get("extra"))
     if not isinstance(extra, dict):
         return {**top, "extra": extra} if "extra" in parameters else top
     unknown = {key for key in top if known is not None and key not in known}
@@ -23,13 +23,13 @@ def normalize_parameters(
 
 
 def flatten_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as a handler reads them: `extra` spread out, the top level wins."""
+    """Parameters as a handler reads them: `extra` is merged into the top level, which wins."""
     top = {key: value for key, value in parameters.items() if key != "extra"}
-    extra = _folded(parameters.get("extra"))
+    extra = _merged_extra(parameters.get("extra"))
     return {**extra, **top} if isinstance(extra, dict) else dict(parameters)
 
 
-def _folded(extra: Any) -> Any:
+def _merged_extra(extra: Any) -> Any:
     if extra is None:
         return {}
     while isinstance(extra, dict) and isinstance(extra.get("extra"), dict):
@@ -40,11 +40,11 @@ def _folded(extra: Any) -> Any:
     return extra
 
 
-#: Stands in every answer for a secret that was given.
+#: Replaces secrets in every response.
 MASK = "•••"
 
-#: How the names of secrets end, whatever the job type: handlers from outside have theirs, and
-#: clients send what nobody asked for.
+#: Suffixes of parameter names that mark a secret, for all job types: custom handlers declare their
+#: own parameters, and clients send undeclared ones.
 SECRET_SUFFIXES = (
     "password", "passwd", "passphrase", "secret", "token", "apikey", "authorization",
     "credential", "credentials",
@@ -59,31 +59,31 @@ def has_secrets(parameters: dict[str, Any]) -> bool:
 
 
 def mask_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
-    """As they are shown: who may read a job is not thereby trusted with its secrets."""
-    return _treated(parameters, shown=MASK) if has_secrets(parameters) else parameters
+    """Parameters as responses show them: reading a job does not reveal its secrets."""
+    return _replace_secrets(parameters, shown=MASK) if has_secrets(parameters) else parameters
 
 
 def remove_secrets(parameters: dict[str, Any]) -> dict[str, Any]:
-    """As they are kept once the job has done its work, which is what they were for."""
-    return _treated(parameters, shown=None) if has_secrets(parameters) else parameters
+    """Parameters as they are stored once the job has finished."""
+    return _replace_secrets(parameters, shown=None) if has_secrets(parameters) else parameters
 
 
 def drop_masked(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what a client has read and sends back: it does not know the secret."""
+    """Without masked values that a client has read and sends back."""
     return {name: value for name, value in parameters.items() if value != MASK}
 
 
-def _treated(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]:
-    """Also those under `extra`, where what nobody declared is kept. With None they are left out."""
+def _replace_secrets(parameters: dict[str, Any], *, shown: str | None) -> dict[str, Any]:
+    """Replace secrets with `shown`, or remove them if it is None; those under `extra` too."""
     secrets = {name for name, value in parameters.items() if _is_secret(name, value)}
-    told = {name: value for name, value in parameters.items() if name not in secrets}
-    if isinstance(extra := told.get("extra"), dict):
-        told["extra"] = _treated(extra, shown=shown)
-    return told if shown is None else told | dict.fromkeys(sorted(secrets), shown)
+    result = {name: value for name, value in parameters.items() if name not in secrets}
+    if isinstance(extra := result.get("extra"), dict):
+        result["extra"] = _replace_secrets(extra, shown=shown)
+    return result if shown is None else result | dict.fromkeys(sorted(secrets), shown)
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    # Asked for each parameter of each job: a pattern would take ten times as long.
+    # Called for each parameter of each job: a regular expression takes ten times as long.
     if not name.replace("_", "").lower().endswith(SECRET_SUFFIXES):
         return False
     return value is not None and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Process trees: who is below a process, how much memory they hold, and how to end them all."""
+"""Process trees: finding, measuring and killing them, and running external programs."""
 
 import contextlib
 import os
@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: The environment variable by which the processes of a sandbox are known, whoever their parent is.
+#: Environment variable that identifies the processes of a sandbox, whatever their parent.
 SANDBOX_VARIABLE = "SECRETARY_SANDBOX"
 
-#: Orphans move up in the tree while we walk down; so we look again until there is no one new.
+#: Orphans move up the tree while we walk down, so walks are repeated until nothing is new.
 _MAX_PASSES = 100
 
 
 class Process(NamedTuple):
     pid: int
     parent: int
-    #: Clock ticks since boot; together with the pid this names one process for ever.
+    #: Clock ticks since boot; unique together with the pid.
     started: int
     rss_bytes: int
 
@@ -30,15 +30,15 @@ class Process(NamedTuple):
 def spawn(
     arguments: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int | None]
 ) -> int:
-    """Starts Python as the leader of a session of its own, with these as its descriptors 0, 1, …
+    """Start Python as the leader of a new session, with these as file descriptors 0, 1, …
 
     None stands for /dev/null.
     """
     actions: list[tuple[object, ...]] = [
-        (os.POSIX_SPAWN_OPEN, theirs, os.devnull, os.O_RDWR, 0)
-        if ours is None
-        else (os.POSIX_SPAWN_DUP2, ours, theirs)
-        for theirs, ours in enumerate(descriptors)
+        (os.POSIX_SPAWN_OPEN, target, os.devnull, os.O_RDWR, 0)
+        if source is None
+        else (os.POSIX_SPAWN_DUP2, source, target)
+        for target, source in enumerate(descriptors)
     ]
     command = [sys.executable, *arguments]
     return os.posix_spawn(
@@ -47,11 +47,11 @@ def spawn(
 
 
 def find(pid: int) -> Process | None:
-    """The process if it lives: a zombie holds nothing and runs nothing, so it is none."""
+    """The process if it is alive; None for a zombie, which holds and runs nothing."""
     stat = _read(f"/proc/{pid}/stat")
     if stat is None:
         return None
-    # The name in parentheses may hold spaces and parentheses of its own.
+    # The name in parentheses may itself contain spaces and parentheses.
     fields = stat[stat.rindex(b")") + 2 :].split()
     if fields[0] in b"ZX":
         return None
@@ -68,7 +68,7 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def descendants(pid: int) -> list[Process]:
-    """Everyone below `pid`, parents before their children."""
+    """All descendants of `pid`, parents before children."""
     found: dict[int, Process] = {}
     unvisited = [pid]
     while unvisited:
@@ -86,7 +86,7 @@ def tree(pid: int) -> list[Process]:
 
 
 def processes_with_token(token: str) -> list[Process]:
-    """Everyone who was started with this token in MARK, or with one below it (`token.3`)."""
+    """Processes started with this token in SANDBOX_VARIABLE, or a sub-token (`token.3`)."""
     entry = f"{SANDBOX_VARIABLE}={token}".encode()
     found = []
     for pid in _all_pids():
@@ -104,23 +104,23 @@ def signal_tree(pid: int, number: signal.Signals) -> None:
 
 
 def kill_tree(pid: int) -> list[Process]:
-    """Kills `pid` and everyone below it; says who they were, as they need a moment to be gone."""
+    """Kill `pid` and its descendants; return them, as they take a moment to exit."""
     if not _has_proc():
         _signal_group(pid, signal.SIGKILL)
     root = find(pid)
     if root is None:
         return []
-    # All of its group at once: a fork bomb would outrun the walk from one to the next.
+    # The whole group at once: a fork bomb would outrun a walk over the tree.
     _signal_group(pid, signal.SIGSTOP)
     _signal(pid, signal.SIGSTOP)
     killed = kill_below(pid)
-    # The root goes last: while it lives, orphans fall to it (if it is a subreaper), not to init.
+    # The root goes last: while it is alive, orphans are reparented to it (a subreaper), not init.
     _signal(pid, signal.SIGKILL)
     return [root, *killed]
 
 
 def kill_below(pid: int) -> list[Process]:
-    """Stops everyone below `pid` before it kills the first: none can fork in between."""
+    """Stop all descendants of `pid` before killing any, so that none can fork meanwhile."""
     stopped: dict[int, Process] = {}
     for _ in range(_MAX_PASSES):
         before = len(stopped)
@@ -133,11 +133,11 @@ def kill_below(pid: int) -> list[Process]:
 
 
 def watchdog(token: str, patience: float) -> None:
-    """Kills all that bear `token` when whoever holds the other end of stdin is gone, and when it
-    has once shown that it lives but has not for `patience` seconds: it is stopped, others take
-    its work for abandoned, and nothing may be done twice at once.
+    """Kill all processes with `token` when the worker at the other end of stdin is gone, or when
+    its heartbeat stops for `patience` seconds: it hangs, other workers take over its jobs, and no
+    job may run twice at a time.
 
-    A process of its own, as the processes of a sandbox may be stuck in native code when their
+    Runs as a separate process, because sandbox processes may be stuck in native code when their
     worker is killed.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -145,19 +145,19 @@ def watchdog(token: str, patience: float) -> None:
     wait: float | None = None
     while True:
         if not select.select([0], [], [], wait)[0]:
-            _kill_marked(token)
+            _kill_with_token(token)
             wait = None
         elif os.read(0, 4096):
             wait = patience
         else:
-            _kill_marked(token)
+            _kill_with_token(token)
             return
 
 
-def _kill_marked(token: str) -> None:
+def _kill_with_token(token: str) -> None:
     deadline = time.monotonic() + 10
-    while (left := processes_with_token(token)) and time.monotonic() < deadline:
-        for process in left:
+    while (remaining := processes_with_token(token)) and time.monotonic() < deadline:
+        for process in remaining:
             kill_tree(process.pid)
         time.sleep(0.01)
 
@@ -166,7 +166,7 @@ def _stop_below(pid: int, stopped: dict[int, Process]) -> None:
     visited = {pid}
     unvisited = [pid]
     while unvisited:
-        # Whose children are listed has been stopped: it has no more of them after that.
+        # Its parent is stopped already, so it gets no more siblings.
         for child in _children(unvisited.pop()):
             process = find(child)
             if process is None or child in visited:
@@ -188,7 +188,7 @@ def _children(pid: int) -> Iterator[int]:
         if children:
             yield from map(int, children.split())
     if not os.path.exists("/proc/thread-self/children"):
-        # A kernel without CONFIG_PROC_CHILDREN: ask everyone for their parent.
+        # A kernel without CONFIG_PROC_CHILDREN: check the parent of every process.
         yield from (other for other in _all_pids() if (p := find(other)) and p.parent == pid)
 
 
@@ -215,7 +215,7 @@ def _read(path: str) -> bytes | None:
         with open(path, "rb", buffering=0) as file:
             return file.read()
     except OSError:
-        # Gone since it was listed, not ours to see, or no Linux.
+        # Exited meanwhile, not permitted, or not Linux.
         return None
 
 
@@ -227,12 +227,8 @@ def _page_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE")
 
 
-if __name__ == "__main__":
-    watchdog(sys.argv[1], float(sys.argv[2]))
-
-
 def boot_id() -> str:
-    """Which start of the machine this is: its monotonic clock counts from there."""
+    """Identifies the current boot of the machine, to which its monotonic clock refers."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux
@@ -240,12 +236,12 @@ def boot_id() -> str:
 
 
 def process_identity(pid: int) -> str:
-    """Names a process for ever: where its pid counts, and when it started."""
+    """Identifies a process uniquely: pid namespace and start time."""
     return f"{_pid_namespace()}/{start_time(pid)}"
 
 
 def has_died(pid: int, identity: str) -> bool:
-    """Whether that process is known to be gone. Of other machines nothing is known."""
+    """Whether the process is known to be gone; False for processes of other machines."""
     namespace, _, started = identity.rpartition("/")
     if namespace == _pid_namespace() and started.isdigit():
         return not is_alive(pid, int(started))
@@ -253,7 +249,7 @@ def has_died(pid: int, identity: str) -> bool:
 
 
 def _pid_namespace() -> str:
-    """Pids count within a process namespace (a container has its own) of one boot."""
+    """Boot id and pid namespace; each container has its own."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -261,28 +257,27 @@ def _pid_namespace() -> str:
     return f"{boot_id()}/{namespace}"
 
 
-#: Programs map far more memory than they touch. Too little makes them crash by themselves, before
-#: whoever looks after the sandbox can say that it was the memory.
+#: Programs map far more memory than they use. A tight limit would crash them before the sandbox can
+#: report that they ran out of memory.
 _MAPPED_TO_RESIDENT_RATIO = 4
 
 
 def inherited_environment(*names: str) -> dict[str, str]:
-    """What a program gets of our environment: these, and the mark of the sandbox, by which its
-    processes are found, whoever their parent is by then."""
+    """The environment of an external program: these variables, and the sandbox's own."""
     return {name: os.environ[name] for name in (SANDBOX_VARIABLE, *names) if name in os.environ}
 
 
 @contextlib.contextmanager
 def running_program(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """The running program; when this is left, it and all it started are gone."""
+    """Run a program; at exit, kill it and everything it started."""
     with _raised_data_limit():
-        process = subprocess.Popen(  # nosec B603  # no shell, and names of files are ours
+        process = subprocess.Popen(  # nosec B603  # no shell, and we choose the file names
             command, stdin=subprocess.DEVNULL, start_new_session=True, **options
         )
     try:
         yield process
     finally:
-        # The program we started may be only the parent of the one that works.
+        # The program may be only a wrapper for another process.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -293,16 +288,20 @@ def running_program(command: Sequence[str], **options: Any) -> Iterator[subproce
 
 @contextlib.contextmanager
 def _raised_data_limit() -> Iterator[None]:
-    """What is started now may map more than this process may."""
+    """Raise the data limit for programs started inside."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if soft == resource.RLIM_INFINITY:
         yield
         return
-    more = soft * _MAPPED_TO_RESIDENT_RATIO
+    raised = soft * _MAPPED_TO_RESIDENT_RATIO
     if hard != resource.RLIM_INFINITY:
-        more = min(more, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (more, hard))
+        raised = min(raised, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (raised, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+if __name__ == "__main__":
+    watchdog(sys.argv[1], float(sys.argv[2]))

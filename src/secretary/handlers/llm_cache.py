@@ -91,8 +91,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _load(place: RecordRef) -> list[Any]:
+def _load(record: RecordRef) -> list[Any]:
     try:
-        return [json.loads(line) for line in append_log.read([place])]
+        return [json.loads(line) for line in append_log.read([record])]
     except OSError:  # the cache was emptied in the meantime
         return []

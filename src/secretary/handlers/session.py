@@ -32,7 +32,7 @@ from ..core.results import (
 )
 from ..documents.assembly import RESULTS_FILE
 from ..jobs.handler import JobContext, handles
-from ..llm.templates import Rendered, Template, render, without_model
+from ..llm.templates import Rendered, Template, fill_without_model, render
 from ..media.speech.engines import Transcription, Word
 from ..media.transcript import TEXT_FILE, Spoken, Transcript, record_of
 from ..storage import append_log
@@ -351,7 +351,7 @@ async def _render(
             ctx, text, template, context=context, target_language=talk.language
         )
         return rendered, True
-    filled = without_model(template.fields, context)
+    filled = fill_without_model(template.fields, context)
     rendered = await asyncio.to_thread(render, template, context, filled, text)
     for warning in rendered.warnings:
         await ctx.log(warning, "warning")

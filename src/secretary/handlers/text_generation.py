@@ -17,7 +17,7 @@ from ..core.results import FileResults, file_url
 from ..documents.text_chunking import estimate_tokens, split_text
 from ..documents.text_output import RESULT_FILE, update_text_output
 from ..jobs.handler import JobContext
-from ..llm.templates import Rendered, Template, messages, parse, render
+from ..llm.templates import Rendered, Template, parse, prompt_messages, render
 from ..llm.templates.template import schema
 from .llm_cache import LlmCache, open_llm_cache
 from .parameters import LanguageParameters
@@ -170,7 +170,7 @@ class _TemplateForm:
         )
 
     def _messages(self, text: str) -> Messages:
-        system, *others = messages(
+        system, *others = prompt_messages(
             self.template, self.values, text, target_language=self.target_language
         )
         if self.instructions:

@@ -185,9 +185,9 @@ async def _read_article(
 
 
 def _read_plain_text(path: str) -> str:
-    from ..documents.office.text import decoded, text_at
+    from ..documents.office.text import decode_text, read_limited
 
-    return _check_length(decoded(text_at(path)))
+    return _check_length(decode_text(read_limited(path)))
 
 
 async def _read_document(

@@ -1,4 +1,4 @@
-"""Makes the schedule of a conference one batch: a session job for each of its talks."""
+"""Turns a conference schedule into a batch with one session job per talk."""
 
 import asyncio
 import json
@@ -37,38 +37,38 @@ DOWNLOAD_LIMITS = DownloadLimits(
 PARSE_LIMITS = Limits(
     wall_time=timedelta(seconds=60), memory_bytes=1024 * MEBIBYTE, output_bytes=64 * MEBIBYTE
 )
-#: Read at the same time; each takes a process.
+#: Schedules parsed at a time; each takes a process.
 MAX_CONCURRENT = 2
 
 WHITESPACE = b"\xef\xbb\xbf \t\r\n"
-#: XML, JSON, and the mark that XML in UTF-16 begins with.
+#: XML, JSON, and the byte order marks of XML in UTF-16.
 FORMAT_PREFIXES = (b"<", b"{", b"\xff\xfe", b"\xfe\xff")
 
 Talks = list[dict[str, Any]]
 
 
-def _several(value: Any) -> Any:
-    """One, or several as a list; a form has only texts."""
+def _as_list(value: Any) -> Any:
+    """Accept one value or several; a form sends a list as JSON text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise ValueError("it must be a text, or a list of texts as JSON") from None
+            raise ValueError("it must be a text, or a JSON list of texts") from None
     return [] if value is None or value == "" else [value] if isinstance(value, str) else value
 
 
 TextFilter = Annotated[
     tuple[Annotated[str, Field(max_length=500)], ...],
     Field(max_length=100),
-    BeforeValidator(_several),
+    BeforeValidator(_as_list),
 ]
-#: What is said about each job alike.
+#: Fields of the request that apply to each job.
 JOB_FIELDS = ("priority", "run_at", "max_attempts", "timeout_s")
 
 
 class ScheduleRequest(Request):
-    """Which talks of a schedule are to become jobs. What nobody knows here is a parameter of each
-    session job: `template`, `target_language`, …"""
+    """Which talks of a schedule become jobs. Unknown fields, such as `template` and
+    `target_language`, are parameters of each session job."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
@@ -85,9 +85,9 @@ class ScheduleRequest(Request):
 
 
 def batch_request(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> BatchRequest:
-    """What a schedule tells of a talk is worth more than what is said about all of them."""
-    about = {name: getattr(request, name) for name in JOB_FIELDS}
-    about = {name: value for name, value in about.items() if value not in (None, "")}
+    """The batch for these talks. What the schedule says of a talk overrides the request."""
+    shared = {name: getattr(request, name) for name in JOB_FIELDS}
+    shared = {name: value for name, value in shared.items() if value not in (None, "")}
     return parse_request(
         BatchRequest,
         {
@@ -98,7 +98,7 @@ def batch_request(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> 
             "isActive": request.is_active,
             "jobs": [
                 {
-                    **about,
+                    **shared,
                     "job_type": "session",
                     "job_name": talk["session"][:500],
                     "parameters": {**(request.model_extra or {}), **talk},
@@ -111,14 +111,14 @@ def batch_request(request: ScheduleRequest, talks: Sequence[dict[str, Any]]) -> 
 
 @dataclass(frozen=True)
 class ConferenceImporter:
-    """Reads schedules of strangers in processes of their own, so that none can hold up another."""
+    """Parses untrusted schedules, each in its own sandbox process."""
 
     network: "Network | None" = None
     limits: DownloadLimits = DOWNLOAD_LIMITS
-    reading: Limits = PARSE_LIMITS
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
+    parse_limits: Limits = PARSE_LIMITS
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
-    async def at_url(self, url: str, request: ScheduleRequest) -> Talks:
+    async def fetch(self, url: str, request: ScheduleRequest) -> Talks:
         # Loaded here, because most processes that import this never download.
         from ..network.client import Network
         from ..network.downloads import download
@@ -128,26 +128,24 @@ class ConferenceImporter:
         with tempfile.TemporaryDirectory(prefix="schedule-") as directory:
             target = Path(directory) / "schedule"
             try:
-                done = await download(network, url, target, limits=self.limits)
+                downloaded = await download(network, url, target, limits=self.limits)
             except DownloadFailed as error:
                 raise InvalidParameters(f"url: {error.message}", **error.details) from None
             data = await asyncio.to_thread(target.read_bytes)
-        return await self.read(data, request, url=done.final_url)
+        return await self.read(data, request, url=downloaded.final_url)
 
     async def read(self, data: bytes, request: ScheduleRequest, *, url: str = "") -> Talks:
-        """The parameters of a session job for each talk that is asked for."""
-        if not data.lstrip(WHITESPACE).startswith(
-            FORMAT_PREFIXES
-        ):  # no process is needed to see that
+        """The parameters of a session job for each talk that matches the request."""
+        if not data.lstrip(WHITESPACE).startswith(FORMAT_PREFIXES):
             raise UnsupportedFile("The schedule is neither XML nor JSON")
-        asked = (data, url, request.event, request.track, request.day, request.title)
-        async with self._turns:
-            sandbox = Sandbox(1, limits=self.reading)
+        filters = (request.event, request.track, request.day, request.title)
+        async with self._slots:
+            sandbox = Sandbox(1, limits=self.parse_limits)
             await sandbox.open()
             try:
-                return await sandbox.run(PARSE_SCHEDULE, *asked)
+                return await sandbox.run(PARSE_SCHEDULE, data, url, *filters)
             except (ProcessingTimeout, ProcessDied):
-                text = "To read the schedule takes more time or memory than any should"
+                text = "Parsing the schedule exceeds the limits of time or memory"
                 raise FileCorrupt(text) from None
             finally:
                 await sandbox.close()

@@ -1,4 +1,4 @@
-"""Hands the changes of jobs to those in this process who wait for them."""
+"""Distributes changes of jobs to the subscribers in this process."""
 
 import asyncio
 import logging
@@ -15,34 +15,34 @@ from ..store import Change, Changes, JobQuery, JobStore
 
 logger = logging.getLogger(__name__)
 
-#: How long to wait before another look at what other processes changed: a twentieth of the time
-#: in which nothing did, within these bounds.
+#: Poll interval for changes by other processes: a twentieth of the time since the last change,
+#: within these bounds.
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5
-#: At least so long between two looks, so that changes are read many at a time.
+#: Minimum pause between two polls, so that changes are read in batches.
 BATCHING_SECONDS = 0.005
-#: Before another look when the store did not answer.
+#: Pause after the store was unavailable.
 RETRY_SECONDS = 1.0
 
 PAGE_SIZE = 1000
 
-#: A subscriber that is further behind has to ask the store what it missed.
+#: A subscriber that is further behind loses its backlog and has to query the store.
 MAX_PENDING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PendingChanges:
-    """What changed since the last time. `position` is behind it."""
+    """The changes since the last call; `position` is where the feed continues."""
 
     changes: list[Change]
     position: str
-    #: There was more than is listed here.
+    #: Changes were dropped.
     lost: bool = False
 
 
 class Subscription:
-    """What changed and was not taken yet: each job and batch once, however often it changed.
+    """Pending changes of one subscriber: each job and batch once, however often it changed.
 
-    Made by `Hub.subscription`; it hears of changes inside of `async with`.
+    Created by `EventHub.subscription`; active inside `async with`.
     """
 
     __slots__ = ("_hub", "_lost", "_pending", "_waiter", "batch_id", "closed", "job_id")
@@ -50,15 +50,15 @@ class Subscription:
     def __init__(self, hub: "EventHub", job_id: str | None, batch_id: str | None) -> None:
         self.job_id = job_id
         self.batch_id = batch_id
-        #: Nothing more will come: there is nobody to hear it, or nobody to tell it.
+        #: No more changes will come.
         self.closed = False
         self._hub = hub
-        self._pending: dict[Change, None] = {}  # as a set that keeps its order
+        self._pending: dict[Change, None] = {}  # an ordered set
         self._lost = False
         self._waiter: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> "Subscription":
-        await self._hub.join(self)
+        await self._hub.subscribe(self)
         return self
 
     async def __aexit__(
@@ -67,10 +67,10 @@ class Subscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._hub.leave(self)
+        self._hub.unsubscribe(self)
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until there is something to take, or it is closed; False when time is up."""
+        """Wait for a change or the end of the subscription; False after the timeout."""
         if self._pending or self._lost or self.closed:
             return True
         loop = asyncio.get_running_loop()
@@ -93,14 +93,15 @@ class Subscription:
         self.closed = True
         self._wake()
 
-    def note(self, change: Change) -> None:
+    def push(self, change: Change) -> None:
         if len(self._pending) >= MAX_PENDING:
-            self.lose()
+            self.drop()
         else:
             self._pending[change] = None
             self._wake()
 
-    def lose(self) -> None:
+    def drop(self) -> None:
+        """Discard the backlog."""
         self._pending.clear()
         self._lost = True
         self._wake()
@@ -116,7 +117,7 @@ def _settle(waiter: "asyncio.Future[None]") -> None:
 
 
 class EventHub:
-    """Reads the store's feed of changes once for all who wait, and only while somebody does."""
+    """Reads the store's change feed once for all subscribers, and only while there are any."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
@@ -124,11 +125,11 @@ class EventHub:
         self._of_batch: defaultdict[str, set[Subscription]] = defaultdict(set)
         self._of_all: set[Subscription] = set()
         self._count = 0
-        #: All changes up to here were handed out.
+        #: All changes up to here have been distributed.
         self.position = ""
         self._starting = asyncio.Lock()
         self._poller: asyncio.Task[None] | None = None
-        self._ended = False
+        self._stopped = False
 
     @property
     def subscribers(self) -> int:
@@ -137,15 +138,15 @@ class EventHub:
     def subscription(
         self, *, job_id: str | None = None, batch_id: str | None = None
     ) -> Subscription:
-        """To the changes of a job, of a batch and its jobs, or, with neither, to all."""
+        """Subscribe to a job, to a batch and its jobs, or, with neither, to everything."""
         return Subscription(self, job_id, batch_id)
 
-    async def ended(self, job_id: str, seconds: float) -> Job | None:
-        """Wait for the end of a job; None when it did not come in time."""
+    async def wait_until_final(self, job_id: str, seconds: float) -> Job | None:
+        """Wait until a job has finished; None after the timeout."""
         deadline = time.monotonic() + seconds
         async with self.subscription(job_id=job_id) as subscription:
             in_time = True
-            while not await self._has_ended(job_id):
+            while not await self._is_final(job_id):
                 if not in_time or subscription.closed:
                     return None
                 in_time = await subscription.wait(max(0.0, deadline - time.monotonic()))
@@ -153,9 +154,9 @@ class EventHub:
             return await self._store.get(job_id)
 
     def stop(self) -> None:
-        """Let everybody go who waits, and nobody wait from now on: the service stops."""
-        self._ended = True
-        for subscription in self._everybody():
+        """Close all subscriptions, current and future: the service is shutting down."""
+        self._stopped = True
+        for subscription in self._all():
             subscription.close()
 
     async def close(self) -> None:
@@ -164,19 +165,18 @@ class EventHub:
             self._poller.cancel()
             await asyncio.wait({self._poller})
 
-    async def join(self, subscription: Subscription) -> None:
-        """From now on it hears of all changes."""
+    async def subscribe(self, subscription: Subscription) -> None:
         self._count += 1
         self._group(subscription).add(subscription)
         try:
             await self._start()
         except BaseException:
-            self.leave(subscription)
+            self.unsubscribe(subscription)
             raise
-        if self._ended:
+        if self._stopped:
             subscription.close()
 
-    def leave(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
         self._count -= 1
         self._group(subscription).discard(subscription)
         if subscription.job_id is not None and not self._of_job[subscription.job_id]:
@@ -191,20 +191,20 @@ class EventHub:
             return self._of_batch[subscription.batch_id]
         return self._of_all
 
-    def _everybody(self) -> list[Subscription]:
+    def _all(self) -> list[Subscription]:
         groups = [self._of_all, *self._of_job.values(), *self._of_batch.values()]
         return [subscription for group in groups for subscription in group]
 
-    async def _has_ended(self, job_id: str) -> bool:
-        """Without its log and results; of a job that is not there too, as nothing will come."""
-        found = await self._store.find(JobQuery(job_id=job_id, limit=1))
-        return not found.items or found.items[0].status in FINAL_STATUSES
+    async def _is_final(self, job_id: str) -> bool:
+        """Also true for a job that does not exist. Reads neither log nor results."""
+        page = await self._store.find(JobQuery(job_id=job_id, limit=1))
+        return not page.items or page.items[0].status in FINAL_STATUSES
 
     async def _start(self) -> None:
         async with self._starting:
             if self._poller is None:
                 self.position = (await self._store.changes(None)).position
-                if not self._ended:
+                if not self._stopped:
                     self._poller = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -215,60 +215,62 @@ class EventHub:
 
     async def _poll(self) -> None:
         changed_at = time.monotonic()
-        while self._count and not self._ended:
-            quiet = time.monotonic() - changed_at
-            patience = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, quiet / 20))
+        while self._count and not self._stopped:
+            idle_seconds = time.monotonic() - changed_at
+            interval = min(MAX_POLL_SECONDS, max(MIN_POLL_SECONDS, idle_seconds / 20))
             try:
-                found = await self._store.changes(self.position, limit=PAGE_SIZE, seconds=patience)
+                changes = await self._store.changes(
+                    self.position, limit=PAGE_SIZE, seconds=interval
+                )
             except StoreUnavailable as error:
-                logger.error("Changes of jobs could not be read, will try again: %s", error)
+                logger.error("Could not read the change feed; retrying: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
-                logger.exception("Reading the changes of jobs broke, will try again")
+                logger.exception("Reading the change feed failed; retrying")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            self._hand_out(found)
-            if found.items:
+            self._distribute(changes)
+            if changes.items:
                 changed_at = time.monotonic()
-            if len(found.items) < PAGE_SIZE:
+            if len(changes.items) < PAGE_SIZE:
                 await asyncio.sleep(BATCHING_SECONDS)
 
-    def _hand_out(self, found: Changes) -> None:
-        self.position = found.position
-        for change in found.items:
-            for subscription in self._concerned(change):
-                subscription.note(change)
-        if found.gap:
-            for subscription in self._everybody():
-                subscription.lose()
+    def _distribute(self, changes: Changes) -> None:
+        self.position = changes.position
+        for change in changes.items:
+            for subscription in self._subscribers_of(change):
+                subscription.push(change)
+        if changes.gap:
+            for subscription in self._all():
+                subscription.drop()
 
-    def _concerned(self, change: Change) -> list[Subscription]:
-        found = [*self._of_all]
+    def _subscribers_of(self, change: Change) -> list[Subscription]:
+        subscribers = [*self._of_all]
         if change.job_id is not None:
-            found += self._of_job.get(change.job_id, ())
+            subscribers += self._of_job.get(change.job_id, ())
         if change.batch_id is not None:
-            found += self._of_batch.get(change.batch_id, ())
-        return found
+            subscribers += self._of_batch.get(change.batch_id, ())
+        return subscribers
 
 
-#: The parts of the results that are told, by job type: those that are always there, null if
-#: need be, and those that are there only if the job has made them.
-_TEXT = (("extracted_text", "metadata"), ("pages_archive_url", "images_archive_url"))
-_SPEECH = (("transcription",), ("subtitles",))
+#: The results that events contain, by job type: those always present (null if missing), and
+#: those present only if the job produced them.
+_TEXT_FIELDS = (("extracted_text", "metadata"), ("pages_archive_url", "images_archive_url"))
+_SPEECH_FIELDS = (("transcription",), ("subtitles",))
 EVENT_FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "pdf": _TEXT,
-    "office": _TEXT,
-    "imageocr": _TEXT,
-    "audio": _SPEECH,
-    "video": _SPEECH,
+    "pdf": _TEXT_FIELDS,
+    "office": _TEXT_FIELDS,
+    "imageocr": _TEXT_FIELDS,
+    "audio": _SPEECH_FIELDS,
+    "video": _SPEECH_FIELDS,
     "transformer": (("text", "structured_data"), ()),
     "session": (("markdown_content", "markdown_file"), ()),
 }
 
 
 def event_payload(job: Job) -> dict[str, Any] | None:
-    """The outcome of a completed job; None for any other."""
+    """The `data` of a completed job's event; None for other jobs."""
     if job.status is not JobStatus.COMPLETED:
         return None
     results = job.results or {}
@@ -276,6 +278,6 @@ def event_payload(job: Job) -> dict[str, Any] | None:
         return dict(results)
     always, sometimes = EVENT_FIELDS[job.job_type]
     data = {name: results.get(name) for name in always}
-    if data.get("text", "") is None:  # the shape that all results share calls it otherwise
+    if data.get("text", "") is None:  # results have it under the common name
         data["text"] = results.get("markdown_content")
     return data | {name: results[name] for name in sometimes if results.get(name) is not None}

@@ -1,4 +1,4 @@
-"""How a job type meets the code that does it: what a handler is, and what it may touch."""
+"""The handler API: what a handler is, and the context it runs in."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,25 +28,25 @@ Results = BaseModel | Mapping[str, Any] | None
 DEFAULT_MAX_ATTEMPTS = 3
 DEFAULT_DOCUMENTS = DocumentSettings()
 DEFAULT_MEDIA = MediaSettings()
-#: Behind the name of an attempt's directory.
+#: Suffix of the scratch directory of an attempt.
 SCRATCH_SUFFIX = ".scratch"
 
 
 class AnyParameters(BaseModel):
-    """Parameters nobody declared: whatever came in is kept, unchecked."""
+    """For handlers without a parameter model: everything is accepted."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Reporter(Protocol):
-    """Takes what a running job has to say. Never waits; what comes too fast is put together."""
+    """Receives progress and logs of a running job. Never blocks; frequent updates are merged."""
 
     def progress(self, progress: Progress) -> None: ...
     def log(self, entry: LogEntry) -> None: ...
 
 
 class Runner(Protocol):
-    """Runs heavy work where it can neither block nor take down the worker."""
+    """Runs heavy work where it can neither block nor crash the worker."""
 
     async def __call__(
         self,
@@ -58,37 +58,37 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext(Generic[P_co]):
-    """All a handler may touch while it runs one job. The store is not among it."""
+    """Everything a handler needs to run one job. It has no access to the store."""
 
     job: Job
     parameters: P_co
     resources: ResourceCalculator
     reporter: Reporter
-    #: `await ctx.run(function, *args)` for anything that computes or that may crash.
+    #: `await ctx.run(function, *args)` for CPU-bound work and for code that may crash.
     run: Runner
     attempt_directory: str
     sources: Sources
     cache: Cache
     documents: DocumentSettings = DEFAULT_DOCUMENTS
     media: MediaSettings = DEFAULT_MEDIA
-    #: So many calls of `run` are worked on at the same time.
+    #: How many calls of `run` are processed in parallel.
     processes: int = 1
-    #: Language models, as far as the settings name any.
+    #: The configured language models, if any.
     llm: Llm = field(default_factory=Llm)
     templates: Library = field(default_factory=Library)
-    #: Where several machines share their files.
+    #: Shares files with other machines, where there are any.
     artifact_sync: ArtifactSync | None = None
 
     @property
     def directory(self) -> Path:
-        """The files of this attempt. They are kept when the job completes, else removed."""
+        """For the artifacts of this attempt: kept if the job completes, otherwise removed."""
         directory = Path(self.attempt_directory)
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
     @property
     def scratch(self) -> Path:
-        """For files that nobody needs once this attempt has ended."""
+        """For temporary files, removed when the attempt ends."""
         directory = Path(self.attempt_directory + SCRATCH_SUFFIX)
         directory.mkdir(parents=True, exist_ok=True)
         return directory
@@ -97,14 +97,14 @@ class JobContext(Generic[P_co]):
         self.reporter.progress(Progress(step=step, percent=percent, message=message))
 
     async def source(self) -> SourceFile:
-        """The file that the job is to work on: uploaded, downloaded or local. Only to be read."""
-        named: Any = self.parameters
-        return await self.sources.fetch(named, job_id=self.job.job_id, into=self.scratch)
+        """The input file: uploaded, downloaded or local. Do not modify it."""
+        parameters: Any = self.parameters
+        return await self.sources.fetch(parameters, job_id=self.job.job_id, into=self.scratch)
 
     async def entry(
         self, kind: str, sha256: str, method: str, *, options: Mapping[str, Any], version: str
     ) -> CacheEntry:
-        """The place of this work in the cache, with what was done of it on other machines."""
+        """The cache entry for this work, including what other machines have stored in it."""
         entry = await asyncio.to_thread(
             self.cache.entry, kind, sha256, method, options=options, version=version
         )
@@ -116,22 +116,22 @@ class JobContext(Generic[P_co]):
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[P]):
-    """An async function, the job type it serves and the shape of its parameters."""
+    """An async function, the job type it handles and the model of its parameters."""
 
     job_type: str
     parameters: type[P]
     run: Callable[[JobContext[P]], Awaitable[Results]]
     timeout: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    #: In a process of its own, where it may block, crash or eat memory. Not isolated, it runs on
-    #: the worker's loop: for async code that only waits for others, and that is trusted.
+    #: Run in a sandbox process, where it may block, crash or use much memory. Otherwise it runs on
+    #: the worker's event loop: for trusted async code that only waits for I/O.
     isolated: bool = True
-    #: `module:function` that registered it: where the other process finds it again. Without it
-    #: (our own handlers, which send heavy work to the sandbox themselves) nothing is isolated.
+    #: The `module:function` that registered it, so that a sandbox process can load it. None for
+    #: built-in handlers, which send their heavy work to the sandbox themselves.
     origin: str | None = None
 
     def parse(self, parameters: Mapping[str, Any]) -> P:
-        """The API calls this on submission, the executor before a run: one set of rules."""
+        """Validate parameters, both on submission and before a run."""
         try:
             return self.parameters.model_validate(flatten_parameters(parameters))
         except ValidationError as error:
@@ -158,8 +158,8 @@ def _aliases(field: FieldInfo) -> Iterable[str]:
 
 
 def _sentence(problems: Iterable[Mapping[str, Any]]) -> str:
-    said = (f"{'.'.join(str(p) for p in problem['loc'])}: {problem['msg']}" for problem in problems)
-    return "The parameters do not fit: " + "; ".join(said)
+    texts = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+    return "Invalid parameters: " + "; ".join(texts)
 
 
 def handles(
@@ -170,7 +170,7 @@ def handles(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     isolated: bool = True,
 ) -> Callable[[Callable[[JobContext[P]], Awaitable[Results]]], Handler[P]]:
-    """Make a handler of an async function. Registers nothing: see `Registry`."""
+    """Turn an async function into a `Handler`; see `Registry` for how it is registered."""
 
     def wrap(run: Callable[[JobContext[P]], Awaitable[Results]]) -> Handler[P]:
         return Handler(job_type, parameters, run, timeout, max_attempts, isolated)
@@ -181,7 +181,7 @@ def handles(
 async def run_in_thread(
     function: Callable[..., T | Awaitable[T]], *args: Any, wall_time: timedelta | None = None
 ) -> T:
-    """The runner of a process that runs one job only: its loop stays free, no more is needed."""
+    """The `Runner` inside a sandbox process, which runs one job only."""
     seconds = wall_time.total_seconds() if wall_time else None
     try:
         async with asyncio.timeout(seconds):
@@ -190,7 +190,7 @@ async def run_in_thread(
     except TimeoutError:
         if seconds is None:
             raise
-        text = f"The work took longer than the {seconds:g} seconds it may take."
+        text = f"The work exceeded its limit of {seconds:g} seconds."
         raise ProcessingTimeout(text, limit_seconds=seconds) from None
 
 

@@ -1,4 +1,4 @@
-"""The handlers one process offers, by job type."""
+"""Which handler runs which job type, including handlers in the legacy form."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ LegacyHandler = Callable[[Any, Any, ResourceCalculator], Awaitable[None]]
 
 
 class LegacyParameters(dict[str, Any]):
-    """Parameters as those handlers read them: by key, by attribute, or under `extra`."""
+    """Parameters as legacy handlers read them: by key, by attribute, or under `extra`."""
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
@@ -29,9 +29,9 @@ class LegacyParameters(dict[str, Any]):
 
 
 class LegacyRepo:
-    """The repository calls such a handler makes, bound to the one job it runs.
+    """The repository that a legacy handler calls, bound to the job it runs.
 
-    It keeps progress, results and error; the status itself is the executor's to set.
+    It records progress, results and error; the executor alone sets the status.
     """
 
     def __init__(self, ctx: JobContext[Any]) -> None:
@@ -65,9 +65,11 @@ class LegacyRepo:
 
 
 def _failure(error: JobError | Mapping[str, Any] | None) -> JobFailed:
-    told = JobError.model_validate(error or {"code": "INTERNAL_ERROR", "message": "It failed"})
-    failure = JobFailed(told.message, **(told.details or {}))
-    failure.code = told.code
+    job_error = JobError.model_validate(
+        error or {"code": "INTERNAL_ERROR", "message": "The handler failed"}
+    )
+    failure = JobFailed(job_error.message, **(job_error.details or {}))
+    failure.code = job_error.code
     return failure
 
 
@@ -79,7 +81,7 @@ def adapt_legacy_handler(
         job = ctx.job.model_copy(update={"parameters": LegacyParameters(ctx.job.parameters)})
         if asyncio.iscoroutinefunction(handler):
             await handler(job, repo, ctx.resources)
-        else:  # written without `async`, but returning something to wait for
+        else:  # not declared `async`, but returns an awaitable
             await (await asyncio.to_thread(handler, job, repo, ctx.resources))
         if repo.failure is not None:
             raise repo.failure
@@ -109,8 +111,8 @@ class Registry:
         self.add(Handler(job_type, AnyParameters, adapt_legacy_handler(handler), timeout))
 
     def load(self, origin: str) -> None:
-        """Let `module:function` register its handlers: the function gets this registry. A
-        `module` alone has a `register`, or each handler in it is taken."""
+        """Load custom handlers. `module:function` is called with this registry; a `module` alone
+        has a function `register`, or all handlers defined in it are added."""
         module_name, _, name = origin.partition(":")
         self._origin = origin
         try:
@@ -122,15 +124,15 @@ class Registry:
                 getattr(module, name or "register")(self)
         except InvalidSettings:
             raise
-        except Exception as error:  # it is someone else's code: it can fail in any way
+        except Exception as error:  # third-party code can fail in any way
             text = f"handlers: {origin!r} cannot be loaded: {type(error).__name__}: {error}"
             raise InvalidSettings(text) from error
         finally:
             self._origin = None
 
     def limit_time(self, default: timedelta, by_type: Mapping[str, timedelta]) -> None:
-        """How long jobs may take that do not say themselves. `by_type` is the operator's word and
-        wins over a handler's own; `default` is for handlers that say nothing."""
+        """Set the timeouts: `by_type` overrides those of the handlers, `default` is for handlers
+        without one."""
         for job_type, handler in self._handlers.items():
             timeout = by_type.get(job_type) or handler.timeout or default
             self._handlers[job_type] = replace(handler, timeout=timeout)
@@ -153,5 +155,5 @@ class Registry:
 
 
 def _handlers_in(module: ModuleType) -> list[Handler[Any]]:
-    found = [value for value in vars(module).values() if isinstance(value, Handler)]
-    return list({id(handler): handler for handler in found}.values())  # one may have two names
+    handlers = [value for value in vars(module).values() if isinstance(value, Handler)]
+    return list({id(handler): handler for handler in handlers}.values())  # one may have two names

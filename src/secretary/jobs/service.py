@@ -1,4 +1,4 @@
-"""What clients may ask of jobs and batches, the same for every way in: HTTP or command line."""
+"""What any client can do with jobs and batches, over HTTP or on the command line."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,17 +32,18 @@ from .submission import (
     parse_request,
 )
 
-#: The ways to name what a job works on: who names another one means that one only.
+#: The parameters that name the source of a job. Naming one of them replaces the others.
 SOURCE_PARAMETERS = frozenset({"url", "file_path", "file_source"})
 
 
 def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> JobRequest:
-    """Who asks is the owner. Without the webhook: nobody waits for news of this job."""
+    """The request that runs a job again for this user. Without its webhook: no receiver expects
+    events of the new job."""
     return parse_request(
         JobRequest,
         {
             "job_type": job.job_type,
-            "parameters": _changed(job.parameters, changes),
+            "parameters": _overridden(job.parameters, changes),
             "job_name": job.job_name,
             "user_id": user or job.user_id,
             "access_control": job.access_control,
@@ -53,21 +54,21 @@ def rerun_request(job: Job, changes: Mapping[str, Any], *, user: str | None) -> 
     )
 
 
-def _changed(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A null takes a parameter back."""
+def _overridden(parameters: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with the changes; null removes a parameter."""
     changes = drop_masked(changes)
-    gone = {name for name, value in changes.items() if value is None}
-    if SOURCE_PARAMETERS & (changes.keys() - gone):
-        gone |= SOURCE_PARAMETERS - changes.keys()
-    changed = {name: value for name, value in parameters.items() if name not in gone}
-    extra = changed.get("extra")
+    removed = {name for name, value in changes.items() if value is None}
+    if SOURCE_PARAMETERS & (changes.keys() - removed):
+        removed |= SOURCE_PARAMETERS - changes.keys()
+    result = {name: value for name, value in parameters.items() if name not in removed}
+    extra = result.get("extra")
     if isinstance(extra, dict):
-        changed["extra"] = {k: v for k, v in extra.items() if k not in changes}
-    return changed | {name: value for name, value in changes.items() if value is not None}
+        result["extra"] = {k: v for k, v in extra.items() if k not in changes}
+    return result | {name: value for name, value in changes.items() if value is not None}
 
 
 def uploaded_source(job: Job) -> dict[str, Any] | None:
-    """How the parameters name what came with the job; None if nothing came with it."""
+    """The `file_source` of a job that came with an upload, else None."""
     source = flatten_parameters(job.parameters).get("file_source")
     if not isinstance(source, dict) or source.get("type") != "upload" or not source.get("name"):
         return None
@@ -80,17 +81,17 @@ Q = TypeVar("Q", JobQuery, BatchQuery)
 PAGE_SIZE = 1000
 RESULTS = frozenset({"results"})
 
-#: To pass over so many jobs takes some three seconds; a cursor takes none.
+#: Skipping this many jobs takes about three seconds; a cursor takes no time.
 MAX_SKIP = 100_000
-#: Lists that are counted are counted to here, and as far as they were asked for. To read a
-#: batch is to count its jobs, so it costs more.
+#: Totals are exact up to here, or up to the requested page. Reading a batch counts its jobs, so
+#: batches cost more.
 MAX_JOBS_COUNTED = 10_000
 MAX_BATCHES_COUNTED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetPage(Generic[T]):
-    """Some of a list, and how long the list is, or at least is."""
+    """A page of a list; `total` is a lower bound unless `is_exact`."""
 
     items: list[T]
     total: int
@@ -99,17 +100,20 @@ class OffsetPage(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class JobService:
-    """`user` is the one who asks, None for an operator, who may do everything. What a user may
-    not read does not exist for them; what they may read but not change is `AccessDenied`."""
+    """Everything a client can do.
+
+    `user` is the caller; None is an operator, who may do everything. What users may not read is
+    `NotFound` for them; what they may read but not change is `AccessDenied`.
+    """
 
     store: Store
     registry: Registry
     files: JobFiles
-    #: Raises AddressRefused for the URL of a webhook that may not be reached.
+    #: Raises AddressRefused for a webhook URL that must not be reached.
     check_url: UrlCheck = accept_any_url
-    #: Called when a webhook may have to be told something.
+    #: Called when a webhook event may be due.
     on_event: Callable[[], None] = lambda: None
-    #: A list has no more long results than this: all of it is in memory when it is sent.
+    #: A list holds results up to this size: all of it is in memory when it is sent.
     max_results_bytes: int = 32 * 1024 * 1024
 
     # Jobs
@@ -123,8 +127,8 @@ class JobService:
         job_id: str | None = None,
         upload: Upload | None = None,
     ) -> Job:
-        """`upload` came with the request and is kept under `job_id`. When the key is known, the
-        job that came of the first request is given back."""
+        """Add a job. `upload` came with the request and is stored under `job_id`. If the
+        idempotency key was used before, return the job of that request."""
         job = make_job(request, self.registry, user=user, check_url=self.check_url)
         if job_id is not None:
             job = job.model_copy(update={"job_id": job_id})
@@ -133,11 +137,11 @@ class JobService:
         return await self._got(added.job_ids[0]) if added.replayed else job
 
     async def job(self, job_id: str, *, user: str | None = None) -> Job:
-        """A job with all that is known about it."""
+        """A job with all of its results."""
         return await self.with_results(await self.get_without_results(job_id, user=user))
 
     async def get_without_results(self, job_id: str, *, user: str | None = None) -> Job:
-        """A job without those of its results that are in its files."""
+        """A job without the results that are stored in a file."""
         job = await self.store.get(job_id)
         if not job.may_read(user):
             raise NotFound(f"There is no job {job_id}")
@@ -147,28 +151,28 @@ class JobService:
         return await self.with_results(await self.store.get(job_id))
 
     async def with_results(self, job: Job) -> Job:
-        """With those of its results that are in its files."""
+        """The job including results that are stored in a file."""
         return await self.files.filled(job) if job.has_results_file else job
 
     async def peek(self, job_id: str, *, user: str | None = None) -> Job | None:
-        """A job as it is now, without its log; None if there is none that this user may read."""
-        found = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
-        job = next((job for job in found.items if job.may_read(user)), None)
+        """A job without its log; None if there is none that this user may read."""
+        page = await self.store.find(JobQuery(job_id=job_id, include=RESULTS, limit=1))
+        job = next((job for job in page.items if job.may_read(user)), None)
         return await self.with_results(job) if job else None
 
     async def jobs(self, query: JobQuery, *, user: str | None = None) -> Page[Job]:
         try:
-            found = await self.store.find(query.model_copy(update={"visible_to": user}))
+            page = await self.store.find(query.model_copy(update={"visible_to": user}))
         except ValueError:
-            raise InvalidParameters("The cursor is not one that a list gave out") from None
-        if not any(job.has_results_file for job in found.items):
-            return found
-        if (few := await self._as_many_as_fit(found.items)) < len(found.items):
-            return await self.jobs(query.model_copy(update={"limit": few}), user=user)
-        return replace(found, items=[await self.with_results(job) for job in found.items])
+            raise InvalidParameters("Invalid cursor") from None
+        if not any(job.has_results_file for job in page.items):
+            return page
+        if (fitting := await self._count_fitting(page.items)) < len(page.items):
+            return await self.jobs(query.model_copy(update={"limit": fitting}), user=user)
+        return replace(page, items=[await self.with_results(job) for job in page.items])
 
-    async def _as_many_as_fit(self, jobs: Sequence[Job]) -> int:
-        """Of so many the results can be held at once; of one they can, however long they are."""
+    async def _count_fitting(self, jobs: Sequence[Job]) -> int:
+        """How many of the jobs fit in memory with their results; at least one."""
         size = 0
         for number, job in enumerate(jobs):
             size += await self.files.more_bytes(job)
@@ -179,13 +183,13 @@ class JobService:
     async def jobs_by_offset(
         self, skip: int, query: JobQuery, *, user: str | None = None
     ) -> OffsetPage[Job]:
-        """For clients that count what they have seen instead of following a cursor."""
-        return await _part(
+        """For clients that page by offset instead of by cursor."""
+        return await _offset_page(
             partial(self.jobs, user=user), query, skip=skip, count_to=MAX_JOBS_COUNTED
         )
 
     async def cancel(self, job_id: str, *, user: str | None = None) -> Job:
-        """Asked twice it does no harm; a job that ended otherwise is a `Conflict`."""
+        """Idempotent; `Conflict` for a job that has completed or failed."""
         await self._writable_job(job_id, user)
         await self.store.cancel(JobQuery(job_id=job_id))
         self.on_event()
@@ -210,27 +214,29 @@ class JobService:
         user: str | None = None,
         key: str | None = None,
     ) -> Job:
-        """Another job like this one but for these parameters; what was uploaded goes with it."""
+        """Submit the job again with changed parameters; its upload is reused."""
         job = await self._writable_job(job_id, user)
         request = rerun_request(job, changes, user=user)
         source = None if SOURCE_PARAMETERS & changes.keys() else uploaded_source(job)
         if source is None:
             return await self.submit(request, user=user, key=key)
-        other = new_id("job")
+        new_job_id = new_id("job")
         try:
-            upload = await self.files.hand_on(job, source, other)
+            upload = await self.files.hand_on(job, source, new_job_id)
         except NotFound as error:
             raise Conflict(str(error)) from None
         try:
-            made = await self.submit(request, user=user, key=key, job_id=other, upload=upload)
+            new_job = await self.submit(
+                request, user=user, key=key, job_id=new_job_id, upload=upload
+            )
         except SecretaryError as error:
-            # A store that broke off may have the job all the same; then it needs its file.
+            # If the store failed, it may have stored the job, which then needs its upload.
             if not isinstance(error, StoreUnavailable):
-                await self.files.uploads.remove(other)
+                await self.files.uploads.remove(new_job_id)
             raise
-        if made.job_id != other:  # the same request came before
-            await self.files.uploads.remove(other)
-        return made
+        if new_job.job_id != new_job_id:  # the idempotency key was used before
+            await self.files.uploads.remove(new_job_id)
+        return new_job
 
     async def archive(self, job_id: str, *, user: str | None = None, archived: bool = True) -> Job:
         await self._writable_job(job_id, user)
@@ -245,15 +251,15 @@ class JobService:
             raise Conflict(f"The job {job_id} is {job.status}; cancel it before you delete it")
 
     async def _require_upload(self, job: Job) -> None:
-        """What came with a request is removed when its job has completed, if a moment later."""
+        """`Conflict` if the upload is gone. It is removed shortly after its job has completed."""
         source = uploaded_source(job)
         if source is not None:
-            gone = job.status is JobStatus.COMPLETED
-            if gone or not await self.files.uploads.is_there(job.job_id, source):
+            is_removed = job.status is JobStatus.COMPLETED
+            if is_removed or not await self.files.uploads.is_there(job.job_id, source):
                 raise Conflict(UPLOAD_IS_GONE)
 
     async def replay(self, job_id: str, n: int, *, user: str | None = None) -> Delivery:
-        """Tell the job's webhook once more how it ended."""
+        """Deliver a final webhook event once more."""
         await self._writable_job(job_id, user)
         return await self._replay(job_id, n)
 
@@ -267,7 +273,7 @@ class JobService:
         key: str | None = None,
         uploads: Sequence[Upload | None] = (),
     ) -> tuple[Batch, list[str]]:
-        """`uploads` came with the request: one for each job, None for a job without."""
+        """Add a batch of jobs. `uploads` has one entry per job, None for a job without."""
         batch, jobs = make_batch(request, self.registry, user=user, check_url=self.check_url)
         if uploads:
             jobs = [_with_upload(*pair) for pair in zip(jobs, uploads, strict=True)]
@@ -291,7 +297,7 @@ class JobService:
         try:
             return await self.store.find_batches(query.model_copy(update={"visible_to": user}))
         except ValueError:
-            raise InvalidParameters("The cursor is not one that a list gave out") from None
+            raise InvalidParameters("Invalid cursor") from None
 
     async def batches_by_offset(
         self,
@@ -301,9 +307,11 @@ class JobService:
         user: str | None = None,
         wanted: Callable[[Batch], bool] = lambda _: True,
     ) -> OffsetPage[Batch]:
-        """Of the batches that a query finds only the `wanted` ones are given and counted."""
+        """Page by offset through the batches for which `wanted` is true."""
         find = partial(self.batches, user=user)
-        return await _part(find, query, skip=skip, count_to=MAX_BATCHES_COUNTED, wanted=wanted)
+        return await _offset_page(
+            find, query, skip=skip, count_to=MAX_BATCHES_COUNTED, wanted=wanted
+        )
 
     async def jobs_of_batch(self, batch_id: str, *, user: str | None = None) -> list[Job]:
         query = JobQuery(batch_id=batch_id, visible_to=user, limit=PAGE_SIZE)
@@ -312,7 +320,7 @@ class JobService:
     async def set_batch_active(
         self, batch_id: str, active: bool | None = None, *, user: str | None = None
     ) -> Batch:
-        """With None the other way round than it is now."""
+        """Pause or resume a batch; None toggles it."""
         batch = await self._writable_batch(batch_id, user)
         active = not batch.is_active if active is None else active
         return await self.store.change_batch(batch_id, is_active=active)
@@ -324,7 +332,7 @@ class JobService:
         return await self.store.change_batch(batch_id, archived=archived)
 
     async def cancel_batch(self, batch_id: str, *, user: str | None = None) -> list[str]:
-        """The ids of the jobs that ended or will end because of this."""
+        """Cancel all unfinished jobs and return their ids."""
         await self._writable_batch(batch_id, user)
         ended = await self._on_all(JobQuery(batch_id=batch_id, limit=PAGE_SIZE), self.store.cancel)
         self.on_event()
@@ -364,7 +372,7 @@ class JobService:
         return _writable(await self.get_without_results(job_id, user=user), user)
 
     async def _writable_batch(self, batch_id: str, user: str | None) -> Batch:
-        """What is done to it is done to its jobs, which may be of others: an operator chose."""
+        """Changing a batch changes its jobs, so the user needs write access to all of them."""
         batch = _writable(await self.batch(batch_id, user=user), user)
         if user is not None:
             async for jobs, _ in self._pages(JobQuery(batch_id=batch_id, limit=PAGE_SIZE)):
@@ -375,20 +383,20 @@ class JobService:
     async def _on_all(
         self, query: JobQuery, change: Callable[[JobQuery], Awaitable[list[str]]]
     ) -> list[str]:
-        """Each job once: a restarted job that fails again at once must not keep us here."""
-        return [job_id async for _, part in self._pages(query) for job_id in await change(part)]
+        """Change each job once, even if a restarted job matches the query again."""
+        return [job_id async for _, page in self._pages(query) for job_id in await change(page)]
 
     async def _pages(self, query: JobQuery) -> AsyncIterator[tuple[list[Job], JobQuery]]:
-        """All jobs of a query, page by page, each with the query that finds just that page."""
-        part: JobQuery | None = query
-        while part is not None:
-            page = await self.store.find(part)
-            yield page.items, part
+        """The jobs of a query page by page, each with the query for exactly that page."""
+        page_query: JobQuery | None = query
+        while page_query is not None:
+            page = await self.store.find(page_query)
+            yield page.items, page_query
             cursor = page.next_cursor
-            part = query.model_copy(update={"cursor": cursor}) if cursor else None
+            page_query = query.model_copy(update={"cursor": cursor}) if cursor else None
 
 
-async def _part(
+async def _offset_page(
     find: Callable[[Q], Awaitable[Page[T]]],
     query: Q,
     *,
@@ -396,17 +404,17 @@ async def _part(
     count_to: int,
     wanted: Callable[[T], bool] = lambda _: True,
 ) -> OffsetPage[T]:
-    """A store goes on behind a cursor only, so the way to the start is walked."""
+    """Stores page by cursor only, so everything before the offset is read too."""
     if skip > MAX_SKIP:
-        raise InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters instead")
+        raise InvalidParameters(f"skip: {skip:,} is more than {MAX_SKIP:,}; use filters")
     end = skip + query.limit
-    enough = max(count_to, end + 1)  # who asks again while `skip` is below the total sees it all
+    enough = max(count_to, end + 1)  # so that paging while `skip < total` reaches the end
     items: list[T] = []
-    total = looked_at = 0
+    total = examined = 0
     async for item in _walk(find, query):
-        looked_at += 1
-        if looked_at > MAX_SKIP + 2 * PAGE_SIZE:
-            raise InvalidParameters("The list is too long to look through; use more filters")
+        examined += 1
+        if examined > MAX_SKIP + 2 * PAGE_SIZE:
+            raise InvalidParameters("The list is too long to page through; use more filters")
         if not wanted(item):
             continue
         if total == enough:
@@ -429,7 +437,7 @@ async def _walk(find: Callable[[Q], Awaitable[Page[T]]], query: Q) -> AsyncItera
 
 
 def _with_upload(job: Job, upload: Upload | None) -> Job:
-    """The job that its upload was kept for."""
+    """The job with the id and the source of its upload."""
     if upload is None:
         return job
     source = {**upload.source(), "path": upload.path}
@@ -439,7 +447,7 @@ def _with_upload(job: Job, upload: Upload | None) -> Job:
 
 def _writable(owned: T, user: str | None) -> T:
     if not owned.may_write(user):
-        raise AccessDenied("You may read this, but not change it")
+        raise AccessDenied("You have read access only")
     return owned
 
 

@@ -1,4 +1,4 @@
-"""What a client asks to have done: checked, and made into jobs."""
+"""Validates requests and turns them into jobs."""
 
 import json
 import math
@@ -35,19 +35,19 @@ from ..core.parameters import normalize_parameters
 from .registry import Registry
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: A line break in a header would let a client write further ones.
+#: A line break in a header would let a client inject further headers.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-#: Raises AddressRefused for a URL that may not be reached.
+#: Raises AddressRefused for a URL that must not be reached.
 UrlCheck = Callable[[str], None]
 
 
 def accept_any_url(url: str) -> None:
-    """For those who check URLs elsewhere."""
+    """For callers that check URLs elsewhere."""
 
 
 def webhook_problems(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[str, str]]:
-    """What would keep every event from being sent. Says nothing of what is in secret fields."""
+    """Field and message of whatever would make every delivery fail. Reveals no secret values."""
     try:
         check_url(webhook.url)
     except AddressRefused as error:
@@ -55,7 +55,7 @@ def webhook_problems(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[st
     if unknown := set(webhook.events or ()) - EVENT_NAMES.keys():
         yield "events", f"{', '.join(sorted(unknown))} is none of {', '.join(EVENT_NAMES)}"
     if not all(HEADER_NAME.fullmatch(name) for name in webhook.headers):
-        yield "headers", "A name of a header has characters that are not allowed there"
+        yield "headers", "A header name contains characters that are not allowed"
     if any(CONTROL.search(value) for value in webhook.headers.values()):
         yield "headers", "A header may not contain line breaks or other control characters"
     if CONTROL.search(webhook.token or ""):
@@ -65,13 +65,13 @@ def webhook_problems(webhook: Webhook, check_url: UrlCheck) -> Iterator[tuple[st
 R = TypeVar("R", bound=BaseModel)
 
 MAX_BATCH_JOBS = 10_000
-#: MongoDB takes no more than this; no parameter of a sane client comes near.
+#: Close to MongoDB's limit of 100 levels.
 MAX_DEPTH = 80
 INT_64 = 2**63
 
 
 def _otherwise(default: Any) -> BeforeValidator:
-    """Clients send `null` or an empty text for what they leave open."""
+    """Clients send null or an empty text for fields they leave open."""
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
 
@@ -83,22 +83,22 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError("it lies before the first or behind the last year") from None
+        raise ValueError("it is out of range") from None
 
 
-#: Clients write times with any offset and read them in UTC.
+#: Clients send times with any offset and receive them in UTC.
 UtcDatetime = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
 class Request(BaseModel):
-    """Keys nobody knows are kept and end up under `parameters.extra`."""
+    """Base of the requests. Unknown keys are kept and end up under `parameters.extra`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     user_id: Annotated[str | None, Field(max_length=200), _otherwise(None)] = None
     access_control: Annotated[AccessControl, _otherwise(OWNER_ONLY)] = OWNER_ONLY
     webhook: Webhook | None = None
-    #: A malformed one is ignored, as the standard asks.
+    #: A malformed one is ignored, as the W3C standard requires.
     traceparent: Annotated[str | None, BeforeValidator(_readable_trace)] = None
 
     @model_validator(mode="before")
@@ -136,7 +136,7 @@ BATCH_EXAMPLE: dict[str, Any] = {
 
 
 class JobRequest(Request):
-    """One job to be done."""
+    """A job to be added."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [PDF_EXAMPLE, SESSION_EXAMPLE]})
 
@@ -168,7 +168,7 @@ class BatchRequest(Request):
 
 
 def parse_request(kind: type[R], document: Any) -> R:
-    """A request from a document that came from outside; says for each field what is wrong."""
+    """Validate a client's document; the error has one problem per invalid field."""
     try:
         return kind.model_validate(document)
     except ValidationError as error:
@@ -176,20 +176,19 @@ def parse_request(kind: type[R], document: Any) -> R:
 
 
 def invalid_request(problems: Iterable[Mapping[str, Any]]) -> InvalidParameters:
-    told = [
+    fields = [
         {
             "field": ".".join(str(part) for part in problem["loc"]),
             "problem": problem["msg"].removeprefix("Value error, "),
         }
         for problem in problems
     ]
-    said = "; ".join(": ".join(filter(None, one.values())) for one in told)
-    return InvalidParameters(f"The request does not fit: {said}", problems=told)
+    text = "; ".join(": ".join(filter(None, field.values())) for field in fields)
+    return InvalidParameters(f"Invalid request: {text}", problems=fields)
 
 
 def fingerprint(request: Request) -> str:
-    """Tells whether two requests with the same idempotency key ask for the same."""
-    # Whoever sends a request again does so in a span of its own.
+    """Equal for two requests with the same content, whatever their trace context."""
     traces: Any = {"traceparent": True, "jobs": {"__all__": {"traceparent"}}}
     document = request.model_dump(mode="json", by_alias=True, exclude=traces)
     text = json.dumps([type(request).__name__, document], sort_keys=True)
@@ -205,7 +204,7 @@ def make_job(
     at: tuple[str | int, ...] = (),
     default_webhook: Webhook | None = None,
 ) -> Job:
-    """The job that is asked for. An unknown type is let through: it fails when it is run."""
+    """The job of a request. An unknown job type is accepted: the job fails when it runs."""
     parameters, webhook = _parameters(request, at, check_url)
     if request.job_type in registry:
         handler = registry[request.job_type]
@@ -238,7 +237,7 @@ def make_batch(
     user: str | None,
     check_url: UrlCheck = accept_any_url,
 ) -> tuple[Batch, list[Job]]:
-    """The batch and its jobs; what a job does not say itself it has from the batch."""
+    """The batch and its jobs, which inherit what they do not set themselves."""
     if request.webhook is not None:
         _check_webhook(request.webhook, ("webhook",), check_url)
     batch = Batch(
@@ -250,27 +249,27 @@ def make_batch(
     )
     jobs = [
         make_job(
-            _completed(asked, request),
+            _inherit(job_request, request),
             registry,
             user=user,
             check_url=check_url,
             at=("jobs", number),
             default_webhook=batch.webhook,
         )
-        for number, asked in enumerate(request.jobs)
+        for number, job_request in enumerate(request.jobs)
     ]
     return batch, [job.model_copy(update={"batch_id": batch.batch_id}) for job in jobs]
 
 
-def _completed(asked: JobRequest, batch: BatchRequest) -> JobRequest:
-    unknown = {**(batch.model_extra or {}), **(asked.model_extra or {})}
-    said = asked.model_fields_set
-    return asked.model_copy(
+def _inherit(job: JobRequest, batch: BatchRequest) -> JobRequest:
+    unknown = {**(batch.model_extra or {}), **(job.model_extra or {})}
+    has_access_control = "access_control" in job.model_fields_set
+    return job.model_copy(
         update={
             **unknown,
-            "user_id": asked.user_id or batch.user_id,
-            "traceparent": asked.traceparent or batch.traceparent,
-            "access_control": (asked if "access_control" in said else batch).access_control,
+            "user_id": job.user_id or batch.user_id,
+            "traceparent": job.traceparent or batch.traceparent,
+            "access_control": (job if has_access_control else batch).access_control,
         }
     )
 
@@ -284,8 +283,8 @@ def _owner(request: Request, user: str | None) -> str | None:
 def _parameters(
     request: JobRequest, at: tuple[str | int, ...], check_url: UrlCheck
 ) -> tuple[dict[str, Any], Webhook | None]:
-    """The parameters, and the webhook that some clients put among them: it may hold a token,
-    and parameters can be read by everybody who may read the job."""
+    """The parameters, and the webhook that some clients put among them: it may contain a token,
+    which readers of the job must not see."""
     parameters, webhook = dict(request.parameters), request.webhook
     if webhook is not None:
         _check_webhook(webhook, (*at, "webhook"), check_url)
@@ -296,9 +295,9 @@ def _parameters(
         extra = parameters["extra"] = dict(request.model_extra)
     elif request.model_extra:
         parameters = {**request.model_extra, **parameters}
-    for place in (parameters, extra):
-        if isinstance(place, dict) and place.get("webhook") is not None:
-            inner = place.pop("webhook")
+    for container in (parameters, extra):
+        if isinstance(container, dict) and container.get("webhook") is not None:
+            inner = container.pop("webhook")
             try:
                 webhook = webhook or Webhook.model_validate(inner)
             except ValidationError as error:
@@ -307,20 +306,20 @@ def _parameters(
     return parameters, webhook
 
 
-def _check_webhook(webhook: Webhook, place: tuple[str | int, ...], check_url: UrlCheck) -> None:
+def _check_webhook(webhook: Webhook, path: tuple[str | int, ...], check_url: UrlCheck) -> None:
     problems = list(webhook_problems(webhook, check_url))
     if problems:
-        raise _within(place, ({"loc": (field,), "msg": text} for field, text in problems))
+        raise _within(path, ({"loc": (field,), "msg": text} for field, text in problems))
 
 
 def _within(
-    place: tuple[str | int, ...], problems: Iterable[Mapping[str, Any]]
+    path: tuple[str | int, ...], problems: Iterable[Mapping[str, Any]]
 ) -> InvalidParameters:
-    return invalid_request({**problem, "loc": (*place, *problem["loc"])} for problem in problems)
+    return invalid_request({**problem, "loc": (*path, *problem["loc"])} for problem in problems)
 
 
 def _require_plain_json(value: Any, depth: int = 0) -> None:
-    """What no store and no answer could hold is refused at the door."""
+    """Reject what no store and no response can represent."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
     match value:
@@ -328,9 +327,9 @@ def _require_plain_json(value: Any, depth: int = 0) -> None:
             if not value.isascii():
                 value.encode()  # a lone surrogate is a ValueError
         case float() if not math.isfinite(value):
-            raise ValueError("NaN and Infinity are no JSON")
+            raise ValueError("NaN and Infinity are not JSON")
         case int() if not -INT_64 <= value < INT_64:
-            raise ValueError("a whole number is too large for 64 bits")
+            raise ValueError("an integer exceeds 64 bits")
         case dict():
             for key, item in value.items():
                 _require_plain_json(key, depth + 1)

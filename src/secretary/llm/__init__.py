@@ -1,4 +1,4 @@
-"""Language models behind any endpoint that speaks OpenAI's protocol."""
+"""Language models behind any endpoint with OpenAI's API."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from ..media.speech.engines import Transcription
 from .endpoints import Endpoints
 from .options import LlmOptions, Model, Provider, Purpose, Usage
 from .structured import fill
-from .transcription import Piece, transcribe
+from .transcription import AudioClip, transcribe
 from .translation import translate
-from .vision import page_markdown, picture_messages, without_fence
+from .vision import image_messages, page_markdown, without_fence
 
 __all__ = ["Endpoints", "Llm", "LlmOptions", "Model", "Price", "Provider", "Purpose"]
 
 
 class Llm:
-    """What one job asks of language models: each request is counted for it."""
+    """The language models as one job uses them. Its requests are counted for `llm_info`."""
 
     def __init__(
         self, endpoints: Endpoints | None = None, resources: ResourceCalculator | None = None
@@ -31,14 +31,14 @@ class Llm:
         return self._endpoints.options
 
     def model(self, purpose: Purpose) -> str:
-        """The name of the model; EngineUnavailable, before any work, when none is set."""
+        """The name of the model. Raises `EngineUnavailable` if none is configured."""
         return self._endpoints.model(purpose).name
 
     async def read_picture(
         self, jpeg: bytes, *, language: str | None = None, context: str | None = None
     ) -> str:
-        """The page in a picture as Markdown; "" when nothing is on it."""
-        messages = picture_messages(jpeg, language=language, context=context)
+        """Read the page in an image as Markdown; "" for a blank page."""
+        messages = image_messages(jpeg, language=language, context=context)
         return page_markdown(await self._endpoints.chat("vision", messages, self._usage))
 
     async def transcribe(
@@ -50,29 +50,29 @@ class Llm:
         language: str | None = None,
         prompt: str | None = None,
     ) -> Transcription:
-        """What is said in a file of sound that is `seconds` long; nothing, where nothing is.
-        The name tells its format, like `piece.wav`; `prompt` is what was said before, or names."""
-        piece = Piece(file_name=file_name, sound=sound, seconds=seconds)
+        """Transcribe a sound file that is `seconds` long. Its name tells the format, such as
+        `chunk.wav`; `prompt` is the preceding text, or names that occur."""
+        clip = AudioClip(file_name=file_name, sound=sound, seconds=seconds)
         return await transcribe(
-            self._endpoints, self._usage, piece, language=language, prompt=prompt
+            self._endpoints, self._usage, clip, language=language, prompt=prompt
         )
 
     async def complete(self, messages: Sequence[Mapping[str, Any]], **parameters: Any) -> str:
-        """What the model for chat answers; `parameters` are sent along, like `max_tokens`."""
-        asked = [dict(message) for message in messages]
-        return await self._endpoints.chat("chat", asked, self._usage, **parameters)
+        """Send messages to the chat model. `parameters`, such as `max_tokens`, are sent along."""
+        copies = [dict(message) for message in messages]
+        return await self._endpoints.chat("chat", copies, self._usage, **parameters)
 
     async def write(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Markdown by the model for chat, without the fence that some put round it."""
-        written = without_fence(await self.complete(messages)).strip()
-        if not written:
+        """Markdown by the chat model, without the code fence that some models put around it."""
+        markdown = without_fence(await self.complete(messages)).strip()
+        if not markdown:
             raise UpstreamFailed("The language model gave an empty answer")
-        return written
+        return markdown
 
     async def fill(
         self, messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """An object that fits the JSON Schema, by the model for chat; never a half of one."""
+        """Have the chat model answer with an object that matches the JSON Schema."""
         return await fill(self._endpoints, self._usage, messages, schema)
 
     async def translate(
@@ -83,9 +83,8 @@ class Llm:
         target: str,
         instructions: str | None = None,
     ) -> list[str]:
-        """Each text in the language `target`, in their order, by the model for chat; from any
-        language where no `source` is given, and without a request where both are the same.
-        `instructions` are the client's own, like how to address the reader."""
+        """Translate texts with the chat model, in order. Without `source` the model detects the
+        language. `instructions` are the client's, such as how to address the reader."""
         return await translate(
             self._endpoints,
             self._usage,
@@ -96,5 +95,5 @@ class Llm:
         )
 
     def info(self) -> dict[str, Any]:
-        """For `llm_info` of the results: the requests so far and their tokens."""
+        """`llm_info` of the results: the requests so far and their tokens."""
         return self._usage.info()

@@ -1,4 +1,4 @@
-"""Which language model serves which purpose, and where: plain data that may travel."""
+"""Settings of the language models, and the usage of one job."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,7 +22,7 @@ class Provider(LlmProviderSettings):
 class Model:
     provider: Provider
     name: str
-    #: Sent with each request as they are.
+    #: Sent with each request.
     parameters: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None
 
@@ -59,13 +59,13 @@ class LlmOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
-    """What an endpoint says that a request took."""
+class Consumption:
+    """The consumption of one request, as the endpoint reports it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     sound_seconds: float | None = None
-    #: Some endpoints tell it; the others have a price in the settings, or none that is known.
+    #: Reported by some endpoints; for others it is computed from the price in the settings.
     cost: float | None = None
 
 
@@ -76,28 +76,29 @@ class LlmRequest:
     input_tokens: int
     output_tokens: int
     duration_ms: int
-    #: Of transcriptions only.
+    #: Set for transcriptions only.
     sound_seconds: float | None = None
-    #: Where it is known.
     cost: float | None = None
 
 
 class Usage:
-    """Every request of one job, also for `llm_info` in its results."""
+    """Counts the requests of one job."""
 
     def __init__(self, resources: ResourceCalculator) -> None:
         self._resources = resources
         self._requests: list[LlmRequest] = []
 
-    def record(self, model: Model, purpose: Purpose, used: Used, *, seconds: float) -> None:
+    def record(
+        self, model: Model, purpose: Purpose, consumption: Consumption, *, seconds: float
+    ) -> None:
         request = LlmRequest(
             model=model.name,
             purpose=purpose,
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
+            input_tokens=consumption.input_tokens,
+            output_tokens=consumption.output_tokens,
             duration_ms=round(seconds * 1000),
-            sound_seconds=used.sound_seconds,
-            cost=_cost(model, used),
+            sound_seconds=consumption.sound_seconds,
+            cost=_cost(model, consumption),
         )
         self._requests.append(request)
         self._resources.add("llm_requests", 1)
@@ -109,19 +110,23 @@ class Usage:
             self._resources.add("llm_cost", request.cost)
 
     def info(self) -> dict[str, Any]:
-        """As the answers of the API show it."""
+        """`llm_info` of the results."""
         tokens = sum(each.input_tokens + each.output_tokens for each in self._requests)
-        info = {"requests": [_told(each) for each in self._requests], "total_tokens": tokens}
+        info = {
+            "requests": [_request_info(each) for each in self._requests],
+            "total_tokens": tokens,
+        }
         costs = [each.cost for each in self._requests if each.cost is not None]
         return {**info, "total_cost": round(sum(costs), 9)} if costs else info
 
 
-def _cost(model: Model, used: Used) -> float | None:
-    if used.cost is not None or model.price is None:
-        return used.cost
-    tokens = used.input_tokens * model.price.input + used.output_tokens * model.price.output
-    return round(tokens / 1e6 + (used.sound_seconds or 0) / 60 * model.price.minute, 9)
+def _cost(model: Model, consumption: Consumption) -> float | None:
+    price = model.price
+    if consumption.cost is not None or price is None:
+        return consumption.cost
+    tokens = consumption.input_tokens * price.input + consumption.output_tokens * price.output
+    return round(tokens / 1e6 + (consumption.sound_seconds or 0) / 60 * price.minute, 9)
 
 
-def _told(request: LlmRequest) -> dict[str, Any]:
+def _request_info(request: LlmRequest) -> dict[str, Any]:
     return {name: value for name, value in asdict(request).items() if value is not None}

@@ -1,144 +1,144 @@
-"""Speech by an endpoint: what is asked of it, also of one that knows no time stamps."""
+"""Transcription by an endpoint, with timestamps where it supports them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import UpstreamRefused
 from ..core.languages import language_code
 from ..media.speech.engines import Transcription, Word
-from .endpoints import Endpoints
+from .endpoints import Endpoints, TranscriptionResponse
 from .options import Usage
 
-if TYPE_CHECKING:
-    from .endpoints import Transcription as TranscriptionTranscription
-
-#: So far beyond the sound a time is a matter of rounding: whisper counts in windows.
-SLACK_SECONDS = 1.0
-
-Segment = tuple[float, float, str]
-
-
-def put_right(segments: Sequence[Segment], text: str, seconds: float) -> tuple[Word, ...]:
-    """Small faults are mended. Where the times make no sense, or there are none, the whole text
-    is one piece over the whole sound: no word is lost, and none stands where it was not said."""
-    spoken = [
-        (start, end, words) for start, end, said in segments if (words := " ".join(said.split()))
-    ]
-    whole = " ".join(text.split())
-    if spoken and _make_sense(spoken, seconds):
-        said = _filled(_in_order(spoken, seconds), seconds)
-        if all(each.start < each.end for each in said):
-            return tuple(said)
-    return (Word(0.0, seconds, whole),) if whole else ()
-
-
-def _make_sense(segments: Sequence[Segment], seconds: float) -> bool:
-    starts = [start for start, _, _ in segments]
-    return (
-        starts == sorted(starts)
-        and all(start <= end for start, end, _ in segments)
-        and starts[0] >= -SLACK_SECONDS
-        and starts[-1] < seconds + SLACK_SECONDS
-    )
-
-
-def _in_order(segments: Sequence[Segment], seconds: float) -> list[Word]:
-    """What begins before the last one has ended cuts it short; what begins with it joins it."""
-    said: list[Word] = []
-    for start, end, words in segments:
-        begin, until = (min(max(time, 0.0), seconds) for time in (start, end))
-        last = said[-1] if said else None
-        if last is not None and (begin <= last.start or begin >= seconds):
-            said[-1] = Word(last.start, max(last.end, until), f"{last.text} {words}")
-            continue
-        if last is not None and last.end > begin:
-            said[-1] = last._replace(end=begin)
-        said.append(Word(begin, until, words))
-    return said
-
-
-def _filled(said: list[Word], seconds: float) -> list[Word]:
-    """What has no length lasts until the next begins."""
-    following = [each.start for each in said[1:]] + [seconds]
-    return [
-        each if each.start < each.end else each._replace(end=begin)
-        for each, begin in zip(said, following, strict=True)
-    ]
-
-
-#: The answer with segments and their times. Some models and servers know only the bare text.
+#: The response format with segments and times. Some models and servers support plain text only.
 VERBOSE = "verbose_json"
-#: With these a server may mean that it does not know the format; it is asked for the bare text.
-UNKNOWN_FORMAT = frozenset({400, 415, 422})
-#: ISO 639-2 for a language that nobody told.
-UNTOLD = "und"
+#: Statuses by which a server may reject the format; then plain text is requested.
+REJECTS_FORMAT = frozenset({400, 415, 422})
+#: ISO 639-2 code of an undetermined language.
+UNDETERMINED = "und"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    #: Its ending tells the server the format.
+class AudioClip:
+    """A sound file; the suffix of its name tells the server the format."""
+
     file_name: str
     sound: bytes = field(repr=False)
     seconds: float
 
 
 async def transcribe(
-    endpoints: Endpoints, usage: Usage, piece: Piece, *, language: str | None, prompt: str | None
+    endpoints: Endpoints, usage: Usage, clip: AudioClip, *, language: str | None, prompt: str | None
 ) -> Transcription:
-    """The language is `und` where neither the caller nor the endpoint tells it; the confidence is
-    0 where the endpoint tells none."""
+    """The language is `und` if neither the caller nor the endpoint names it; the confidence is 0
+    if the endpoint reports none."""
     model = endpoints.model("transcription")
     code = (language_code(language) or language) if language else None
     form = {"language": code, "prompt": prompt}
     form = {name: value for name, value in form.items() if value}
     if endpoints.lacks(model, VERBOSE):
-        answer = await _asked(endpoints, usage, piece, form)
+        response = await _request(endpoints, usage, clip, form)
     else:
         try:
-            answer = await _asked(endpoints, usage, piece, {**form, **_with_times()})
+            response = await _request(endpoints, usage, clip, {**form, **_with_times()})
         except UpstreamRefused as error:
-            if error.details.get("status") not in UNKNOWN_FORMAT:
+            if error.details.get("status") not in REJECTS_FORMAT:
                 raise
-            answer = await _asked(endpoints, usage, piece, form)
-            endpoints.learn_lack(model, VERBOSE)  # it was the format indeed
-    return _heard(answer, piece.seconds, code)
+            response = await _request(endpoints, usage, clip, form)
+            endpoints.mark_unsupported(model, VERBOSE)  # it was the format
+    return _transcription(response, clip.seconds, code)
 
 
 def _with_times() -> dict[str, Any]:
     return {"response_format": VERBOSE, "timestamp_granularities": ["segment"]}
 
 
-async def _asked(
-    endpoints: Endpoints, usage: Usage, piece: Piece, form: dict[str, Any]
-) -> "TranscriptionTranscription":
-    sound = (piece.file_name, piece.sound)
-    asked = {"response_format": "json", **form}
-    return await endpoints.transcription(sound, asked, usage, seconds=piece.seconds)
+async def _request(
+    endpoints: Endpoints, usage: Usage, clip: AudioClip, form: dict[str, Any]
+) -> TranscriptionResponse:
+    file = (clip.file_name, clip.sound)
+    fields = {"response_format": "json", **form}
+    return await endpoints.transcription(file, fields, usage, seconds=clip.seconds)
 
 
-def _heard(
-    answer: "TranscriptionTranscription", seconds: float, asked: str | None
+def _transcription(
+    response: TranscriptionResponse, seconds: float, requested: str | None
 ) -> Transcription:
-    segments = answer.segments or []
-    text = answer.text or " ".join(segment.text.strip() for segment in segments)
-    said = put_right([(each.start, each.end, each.text) for each in segments], text, seconds)
+    segments = response.segments or []
+    text = response.text or " ".join(segment.text.strip() for segment in segments)
+    words = repair_timestamps(
+        [(segment.start, segment.end, segment.text) for segment in segments], text, seconds
+    )
     return Transcription(
-        # What was asked for is what it listened for, whatever it says.
-        language=asked or language_code(answer.language or "") or UNTOLD,
-        said=said,
-        confidence=_confidence(answer) if said else 0.0,
+        # The requested language was used, whatever the response says.
+        language=requested or language_code(response.language or "") or UNDETERMINED,
+        said=words,
+        confidence=_confidence(response) if words else 0.0,
     )
 
 
-def _confidence(answer: "TranscriptionTranscription") -> float:
-    """The mean over all words."""
-    words = likely = 0.0
-    for segment in answer.segments or []:
+def _confidence(response: TranscriptionResponse) -> float:
+    """The mean probability, weighted by words."""
+    words = probability = 0.0
+    for segment in response.segments or []:
         if segment.avg_logprob is None or math.isnan(segment.avg_logprob):
             continue
         count = len(segment.text.split())
         words += count
-        likely += count * math.exp(min(segment.avg_logprob, 0.0))
-    return likely / words if words else 0.0
+        probability += count * math.exp(min(segment.avg_logprob, 0.0))
+    return probability / words if words else 0.0
+
+
+#: Tolerated beyond the end of the sound: Whisper rounds times to windows.
+TOLERANCE_SECONDS = 1.0
+
+Segment = tuple[float, float, str]
+
+
+def repair_timestamps(segments: Sequence[Segment], text: str, seconds: float) -> tuple[Word, ...]:
+    """Small errors are corrected. Without plausible times the whole text becomes one segment, so
+    that no word is lost or misplaced."""
+    spoken = [
+        (start, end, line) for start, end, said in segments if (line := " ".join(said.split()))
+    ]
+    whole = " ".join(text.split())
+    if spoken and _are_plausible(spoken, seconds):
+        words = _fill_gaps(_resolve_overlaps(spoken, seconds), seconds)
+        if all(word.start < word.end for word in words):
+            return tuple(words)
+    return (Word(0.0, seconds, whole),) if whole else ()
+
+
+def _are_plausible(segments: Sequence[Segment], seconds: float) -> bool:
+    starts = [start for start, _, _ in segments]
+    return (
+        starts == sorted(starts)
+        and all(start <= end for start, end, _ in segments)
+        and starts[0] >= -TOLERANCE_SECONDS
+        and starts[-1] < seconds + TOLERANCE_SECONDS
+    )
+
+
+def _resolve_overlaps(segments: Sequence[Segment], seconds: float) -> list[Word]:
+    """A segment ends where the next begins; one that begins with the previous is joined to it."""
+    words: list[Word] = []
+    for start, end, text in segments:
+        begin, until = (min(max(time, 0.0), seconds) for time in (start, end))
+        last = words[-1] if words else None
+        if last is not None and (begin <= last.start or begin >= seconds):
+            words[-1] = Word(last.start, max(last.end, until), f"{last.text} {text}")
+            continue
+        if last is not None and last.end > begin:
+            words[-1] = last._replace(end=begin)
+        words.append(Word(begin, until, text))
+    return words
+
+
+def _fill_gaps(words: list[Word], seconds: float) -> list[Word]:
+    """A segment without length lasts until the next begins."""
+    following = [word.start for word in words[1:]] + [seconds]
+    return [
+        word if word.start < word.end else word._replace(end=begin)
+        for word, begin in zip(words, following, strict=True)
+    ]

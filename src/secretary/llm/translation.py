@@ -1,4 +1,4 @@
-"""Many texts into another language in a few requests, none lost, swapped or merged."""
+"""Translates many texts in a few requests, and checks that none is lost, swapped or merged."""
 
 import asyncio
 import json
@@ -9,11 +9,11 @@ from ..core.errors import ContextExceeded, UpstreamFailed
 from ..core.languages import english_name, is_same_language
 from .endpoints import Endpoints, Messages
 from .options import Usage
-from .structured import Unfit, ask_json, read_object
+from .structured import InvalidAnswer, ask_json, parse_object
 
-#: Of one request. More would be fewer requests, but models grow careless in long answers.
-MOST_CHARACTERS = 4000
-MOST_TEXTS = 50
+#: Per request. Models become careless in longer answers.
+MAX_CHARACTERS = 4000
+MAX_TEXTS = 50
 
 PROMPT = """\
 You translate {source}into {target}. You are given a JSON object; its values are consecutive \
@@ -26,7 +26,7 @@ and under each key the translation of exactly that piece.
 - Answer with the JSON object alone: no introduction, no remarks, no fence around it.
 """
 
-#: By their places in what is to be translated.
+#: Texts by their index.
 Texts = dict[int, str]
 
 
@@ -39,58 +39,58 @@ async def translate(
     target: str,
     instructions: str | None = None,
 ) -> list[str]:
-    """Each text in the target language, in the same order; all of them, or an error."""
+    """The translation of each text, in the same order; all of them, or an error."""
     if is_same_language(source, target):
         return list(texts)
-    known = f"from {english_name(source)} " if source else ""
-    prompt = PROMPT.format(source=known, target=english_name(target))
+    origin = f"from {english_name(source)} " if source else ""
+    prompt = PROMPT.format(source=origin, target=english_name(target))
     if instructions:
         prompt += f"\nHow to translate, as the client wishes:\n{instructions}\n"
-    work = _Translation(endpoints, usage, prompt)
-    tasks = [asyncio.ensure_future(work.done(batch)) for batch in _batches(texts)]
+    translator = _Translator(endpoints, usage, prompt)
+    tasks = [asyncio.ensure_future(translator.translate(batch)) for batch in _batches(texts)]
     try:
         parts = await asyncio.gather(*tasks)
     finally:
-        for task in tasks:  # after a failure nobody needs the others
+        for task in tasks:  # after an error the others are not needed
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    translated = {place: text for part in parts for place, text in part.items()}
-    return [translated.get(place, text) for place, text in enumerate(texts)]
+    translated = {index: text for part in parts for index, text in part.items()}
+    return [translated.get(index, text) for index, text in enumerate(texts)]
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Texts]:
     batch: Texts = {}
     size = 0
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not text.strip():
             continue
-        if batch and (size + len(text) > MOST_CHARACTERS or len(batch) == MOST_TEXTS):
+        if batch and (size + len(text) > MAX_CHARACTERS or len(batch) == MAX_TEXTS):
             yield batch
             batch, size = {}, 0
-        batch[place] = text
+        batch[index] = text
         size += len(text)
     if batch:
         yield batch
 
 
-class _Translation:
+class _Translator:
     def __init__(self, endpoints: Endpoints, usage: Usage, prompt: str) -> None:
         self._endpoints = endpoints
         self._usage = usage
         self._prompt = prompt
 
-    async def done(self, batch: Texts) -> Texts:
-        translated = await self._asked(batch)
+    async def translate(self, batch: Texts) -> Texts:
+        translated = await self._request(batch)
         doubtful = _doubtful(batch, translated)
-        again = await self._asked(doubtful) if doubtful else {}
+        again = await self._request(doubtful) if doubtful else {}
         missing = doubtful.keys() - again.keys()
         if missing:
             text = f"The language model left {len(missing)} of {len(batch)} texts untranslated"
             raise UpstreamFailed(text)
         return {**translated, **again}
 
-    async def _asked(self, batch: Texts) -> Texts:
-        """What was translated of it; in halves, where it is too much for the model."""
+    async def _request(self, batch: Texts) -> Texts:
+        """The texts that were translated. A batch that exceeds the context is halved."""
         keys = dict(zip(_keys(len(batch)), batch, strict=True))
         try:
             answer = await ask_json(
@@ -99,17 +99,17 @@ class _Translation:
         except ContextExceeded:
             if len(batch) == 1:
                 raise
-            places = list(batch)
-            middle = len(places) // 2
+            indexes = list(batch)
+            middle = len(indexes) // 2
             halves = [
-                await self._asked({place: batch[place] for place in half})
-                for half in (places[:middle], places[middle:])
+                await self._request({index: batch[index] for index in half})
+                for half in (indexes[:middle], indexes[middle:])
             ]
             return {**halves[0], **halves[1]}
-        return _read(answer, keys)
+        return _parse(answer, keys)
 
     def _messages(self, keys: Mapping[str, int], batch: Texts) -> Messages:
-        pieces = {key: batch[place] for key, place in keys.items()}
+        pieces = {key: batch[index] for key, index in keys.items()}
         return [
             {"role": "system", "content": self._prompt},
             {"role": "user", "content": json.dumps(pieces, ensure_ascii=False, indent=0)},
@@ -117,7 +117,7 @@ class _Translation:
 
 
 def _keys(count: int) -> list[str]:
-    """Not counted up: a model that lost its place would go on counting, and nobody would see."""
+    """Not consecutive: a model that skips a text would just go on counting, unnoticed."""
     return [f"t{(11 + 37 * number) % 101:02d}" for number in range(count)]
 
 
@@ -130,12 +130,12 @@ def _schema(keys: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _read(answer: str, keys: Mapping[str, int]) -> Texts:
+def _parse(answer: str, keys: Mapping[str, int]) -> Texts:
     try:
-        fields = read_object(answer)
-    except Unfit:
+        fields = parse_object(answer)
+    except InvalidAnswer:
         return {}
-    if fields.keys() - keys.keys():  # keys of its own: which text is where, it does not know
+    if fields.keys() - keys.keys():  # unknown keys: the model confused the texts
         return {}
     return {
         keys[key]: text.strip()
@@ -145,8 +145,8 @@ def _read(answer: str, keys: Mapping[str, int]) -> Texts:
 
 
 def _doubtful(batch: Texts, translated: Texts) -> Texts:
-    """What is missing, and what stands beside it: that may hold the words of what is missing."""
-    places = list(batch)
-    missing = {number for number, place in enumerate(places) if place not in translated}
-    again = sorted({near for number in missing for near in (number - 1, number, number + 1)})
-    return {places[number]: batch[places[number]] for number in again if 0 <= number < len(places)}
+    """The missing texts and their neighbours, which may contain the words of the missing ones."""
+    indexes = list(batch)
+    missing = {position for position, index in enumerate(indexes) if index not in translated}
+    again = {near for position in missing for near in (position - 1, position, position + 1)}
+    return {index: batch[index] for position, index in enumerate(indexes) if position in again}

@@ -1,10 +1,10 @@
-"""What a vision model is asked about a page, and what of its answer is the page."""
+"""Reading pages with a vision model: the prompt, and the Markdown in its answer."""
 
 import base64
 import re
 from typing import Any
 
-#: What the model shall say of a page with nothing on it: an empty answer would be a failure.
+#: The answer for a page without content: an empty answer would be an error.
 BLANK = "(blank page)"
 
 PROMPT = f"""\
@@ -25,10 +25,10 @@ FENCED = re.compile(r"\A```[ \t]*(\w*)[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 FENCE = re.compile(r"^\s*```", re.MULTILINE)
 
 
-def picture_messages(
+def image_messages(
     jpeg: bytes, *, language: str | None = None, context: str | None = None
 ) -> list[dict[str, Any]]:
-    """`language` is what the page is thought to be in, `context` what is known about it."""
+    """`language` is the expected language, `context` what is known about the document."""
     text = PROMPT
     if language:
         text += f"\nThe text is probably in this language: {language}\n"
@@ -43,20 +43,20 @@ def picture_messages(
 
 
 def page_markdown(answer: str) -> str:
-    """The page, without the wrapping that some models cannot leave off."""
+    """The Markdown of the page, without a code fence around it."""
     text = without_fence(answer.strip())
     return "" if text.strip(" .*_`").lower() == BLANK else text
 
 
 def without_fence(text: str) -> str:
-    """What is inside of a fence round the whole answer."""
-    found = FENCED.match(text)
-    if found is None:
+    """Remove a code fence around the whole answer."""
+    match = FENCED.match(text)
+    if match is None:
         return text
-    kind, inner = found.groups()
+    language, inner = match.groups()
     inside = len(FENCE.findall(inner))
-    if kind.lower() in ("markdown", "md"):
+    if language.lower() in ("markdown", "md"):
         wraps_all = inside % 2 == 0
-    else:  # may as well be a page that begins and ends with code
-        wraps_all = kind == "" and inside == 0
+    else:  # it may be a page that begins and ends with code
+        wraps_all = language == "" and inside == 0
     return inner.strip("\n") if wraps_all else text

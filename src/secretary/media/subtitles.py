@@ -115,13 +115,13 @@ def clock(seconds: float, point: str = ".") -> str:
 
 
 def load_subtitles(path: str) -> list[Word]:
-    from ..documents.office.text import decoded
+    from ..documents.office.text import decode_text
 
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise FileTooLarge("The subtitles are too large", limit_bytes=MAX_BYTES)
-    return read_subtitles(decoded(content))
+    return read_subtitles(decode_text(content))
 
 
 def language_of(said: Iterable[Word]) -> str | None:

@@ -104,7 +104,7 @@ class JobFiles:
         if self.blob_store is None:
             return await self.uploads.hand_on(self._given(job, source), source, other)
         names = [f"uploads/{job.job_id}/{safe_name(str(source['name']))}"]
-        names += [_prefix(job) + job.kept_recording] if job.kept_recording else []
+        names += [_prefix(job) + job.recording_name] if job.recording_name else []
         found = [kept for name in names if (kept := await self.blob_store.find(name)) is not None]
         if not found:
             raise NotFound(UPLOAD_IS_GONE)
@@ -118,9 +118,9 @@ class JobFiles:
         try:
             return self.uploads.path_of(job.job_id, source)
         except NotFound:
-            if job.kept_recording is None:
+            if job.recording_name is None:
                 raise
-            return self.locate(job, job.kept_recording)
+            return self.locate(job, job.recording_name)
 
     async def find(self, job: Job, name: str) -> Found:
         """A file that the job's last attempt made, wherever it is."""
@@ -359,4 +359,4 @@ def _has_upload(job: Job) -> bool:
 def _not_packed(job: Job, results: Mapping[str, Any]) -> frozenset[str]:
     """Texts that other files have as well, and the recording: who sent it has it."""
     pages = PurePosixPath(str(results.get("page_markdown_file") or "")).name
-    return frozenset({str(results[RESULTS_FILE_KEY]), pages, job.kept_recording or ""})
+    return frozenset({str(results[RESULTS_FILE_KEY]), pages, job.recording_name or ""})

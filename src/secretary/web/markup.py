@@ -10,7 +10,7 @@ from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge
 from ..documents.office.blocks import Block, Picture
-from ..documents.office.html import blocks_of, is_hidden, parsed_html
+from ..documents.office.html import html_blocks, is_hidden, parse_html
 from ..documents.office.markdown import to_markdown
 from .links import absolute, line
 
@@ -39,7 +39,7 @@ def page_at(path: str) -> bytes:
 
 def parsed_page(data: bytes, url: str) -> Element:
     _require_short_tags(data)
-    root = parsed_html(_with_ended_headings(data))
+    root = parse_html(_with_ended_headings(data))
     if sum(1 for _ in zip(root.iter(), range(MAX_ELEMENTS + 1), strict=False)) > MAX_ELEMENTS:
         raise FileTooLarge("The page has more elements than allowed", max_elements=MAX_ELEMENTS)
     base = root.find(".//base[@href]")
@@ -124,7 +124,7 @@ def markdown_of(elements: Iterable[Element]) -> str:
     """What they say, one after the other; pictures are left out."""
     blocks: list[Block] = []
     for element in elements:
-        blocks += blocks_of(element, lambda source, alt: Picture("", None))
+        blocks += html_blocks(element, lambda source, alt: Picture("", None))
     try:
         return bounded(to_markdown(blocks))
     except RecursionError:
@@ -136,7 +136,7 @@ def markdown_of_html(html: str) -> str:
     if not html.strip():
         return ""
     data = f"<html><body><div>{html[:MAX_TEXT]}</div></body></html>".encode("utf-8", "replace")
-    root = parsed_html(b"\xef\xbb\xbf" + data)
+    root = parse_html(b"\xef\xbb\xbf" + data)
     without_scripts(root)
     return markdown_of([root])
 
@@ -194,7 +194,7 @@ def _by_trafilatura(root: Element) -> str:
     )
     if not found:
         return ""
-    return bounded(markdown_of([parsed_html(b"\xef\xbb\xbf" + found.encode("utf-8", "replace"))]))
+    return bounded(markdown_of([parse_html(b"\xef\xbb\xbf" + found.encode("utf-8", "replace"))]))
 
 
 def _without_frame(region: Element) -> Element:

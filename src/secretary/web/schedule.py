@@ -13,7 +13,7 @@ from typing import Any
 from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
-from ..documents.office.containers import Element, parsed
+from ..documents.office.containers import Element, parse_xml
 from .links import (
     PLAIN_VALUES_LONGEST_TITLE,
     Link,
@@ -191,7 +191,7 @@ def read_xml(data: bytes, base: str) -> tuple[str, Iterator[Entry]]:
 
 def _parsed(data: bytes) -> Element:
     try:
-        return parsed(data)
+        return parse_xml(data)
     except etree.XMLSyntaxError as error:
         where = f" (line {error.lineno})" if error.lineno else ""
         raise FileCorrupt(f"The schedule is no XML that can be read{where}") from None

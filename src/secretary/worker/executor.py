@@ -1,4 +1,4 @@
-"""Runs one claimed job to its outcome. The only module that decides how a job ends."""
+"""Runs one claimed job and records its outcome. Only this module decides how a job ends."""
 
 import asyncio
 import logging
@@ -50,6 +50,7 @@ from ..jobs.handler import (
     Runner,
     results_as_json,
 )
+from ..jobs.observer import Observer
 from ..jobs.registry import Registry
 from ..llm import Endpoints, Llm
 from ..llm.templates import Library
@@ -58,87 +59,24 @@ from ..storage.artifacts import JobFiles
 from ..storage.sources import Sources
 from ..store import Store
 from .isolation import isolated
-from .observer import Observer, Unobserved
 from .sandbox import RemoteError, Sandbox, SandboxInterrupted
-
-#: How long progress and logs are gathered before they are written together.
-REPORT_EVERY = 0.2
-
-
-class StoreReporter:
-    """A `Reporter` for one attempt; `on_lost` is called when the job is another worker's now."""
-
-    def __init__(
-        self, store: Store, job: Job, observer: Observer, *, on_lost: Callable[[], None]
-    ) -> None:
-        self._store = store
-        self._job = job
-        self._observer = observer
-        self._on_lost = on_lost
-        self._progress: Progress | None = None
-        self._logs: list[LogEntry] = []
-        self._writing: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
-
-    def progress(self, progress: Progress) -> None:
-        self._observer.progressed(self._job, progress)
-        self._progress = progress
-        self._write_soon()
-
-    def log(self, entry: LogEntry) -> None:
-        self._logs.append(entry)
-        self._write_soon()
-
-    def _write_soon(self) -> None:
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_later())
-
-    async def _write_later(self) -> None:
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(REPORT_EVERY):
-                    await self._hurry.wait()
-            await self._write()
-        except LeaseLost:
-            self._on_lost()
-        except StoreUnavailable as error:
-            logger.warning("Cannot report progress: %s", error)
-        finally:
-            self._writing = None
-
-    async def _write(self) -> None:
-        progress, logs = self._progress, self._logs
-        self._progress, self._logs = None, []
-        try:
-            await self._store.report(self._job, progress, logs)
-        except StoreUnavailable:
-            self._progress = self._progress or progress
-            # A job keeps no more of them; a store may be away for hours.
-            self._logs = (logs + self._logs)[-MAX_LOG_ENTRIES:]
-            raise
-
-    async def flush(self) -> None:
-        """Write what is left, now."""
-        if self._writing is not None:
-            self._hurry.set()
-            await self._writing
-        if self._progress is not None or self._logs:
-            await self._write()
-
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_BACKOFF = timedelta(minutes=15)
+MAX_BACKOFF = timedelta(minutes=15)
+
+#: How long progress and log entries are buffered before they are written together.
+REPORT_EVERY = 0.2
 
 
 class Stop(Enum):
-    """Why a job is stopped before it is done."""
+    """Why a running job is stopped."""
 
-    CANCELLED = auto()  # someone asked for it
-    INTERRUPTED = auto()  # the worker shuts down
-    LOST = auto()  # the job is another worker's now
+    CANCELLED = auto()  # by a client
+    INTERRUPTED = auto()  # the worker is shutting down
+    LOST = auto()  # the lease expired; another worker may own the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +91,8 @@ class Executor:
     llm: Endpoints = field(default_factory=Endpoints)
     templates: Library = field(default_factory=Library)
     max_crashes: int = 2
-    observer: Observer = field(default_factory=Unobserved)
-    #: Called with the id of a job whose webhook may have to be told that it ended.
+    observer: Observer = field(default_factory=Observer)
+    #: Called with the id of an ended job that has a webhook.
     on_ended: Callable[[str], None] = lambda job_id: None
 
     def start(self, job: Job) -> "Execution":
@@ -163,7 +101,7 @@ class Executor:
 
 
 class Execution:
-    """One claimed job on its way to its outcome."""
+    """One claimed job, from start to recorded outcome."""
 
     def __init__(self, executor: Executor, job: Job) -> None:
         self.job = job
@@ -176,7 +114,7 @@ class Execution:
         self.task = asyncio.create_task(self._run(), name=job.job_id)
 
     def stop(self, why: Stop) -> None:
-        """Stop the work. What is recorded depends on the reason; a lost job records nothing."""
+        """Stop the work. The reason decides the outcome; a lost job records none."""
         if not self._worked and self._stop is None:
             self._stop = why
             self.task.cancel()
@@ -194,18 +132,18 @@ class Execution:
             observer.ended(self.job, outcome)
         else:
             observer.lost(self.job)
-        await self._tidy_files(outcome)
+        await self._clean_up_files(outcome)
 
     async def _outcome(self) -> Outcome | None:
-        """How the job ends; None when it is not ours to say."""
+        """Run the handler and map its result or error to an outcome; None if the lease was lost."""
         try:
             results = await self._work()
             await self._executor.files.clear_scratch(self.job)
             return Completed(results)
         except asyncio.CancelledError:
-            if self._stop is None:  # not one job is stopped, but everything
+            if self._stop is None:  # the whole worker is being cancelled
                 raise
-            _go_on()
+            _clear_cancellation()
             return _stopped(self._stop)
         except LeaseLost:
             return None
@@ -215,7 +153,7 @@ class Execution:
             return self._failed(error)
         except Exception as error:
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
-                return self._failed(DiskFull("There is no room on the disk for the work"))
+                return self._failed(DiskFull("The disk is full"))
             return _unexpected(error)
 
     async def _work(self) -> dict[str, Any] | None:
@@ -239,18 +177,20 @@ class Execution:
             artifact_sync=artifact_sync,
         )
         if artifact_sync is None:
-            return await self._handled(handler, ctx)
-        carry = partial(_patiently, "The files cannot be carried")
-        await carry(lambda: executor.files.bring_upload(job))
-        shipping = asyncio.create_task(artifact_sync.run())
+            return await self._run_handler(handler, ctx)
+        transfer = partial(_retry_until_available, "Could not transfer files")
+        await transfer(lambda: executor.files.bring_upload(job))
+        syncing = asyncio.create_task(artifact_sync.run())
         try:
-            results = await self._handled(handler, ctx)
+            results = await self._run_handler(handler, ctx)
         finally:
-            shipping.cancel()
-        await carry(artifact_sync.ship)  # before the end is told: then its files are there
+            syncing.cancel()
+        await transfer(artifact_sync.ship)  # artifacts must be there before the job is completed
         return results
 
-    async def _handled(self, handler: Handler[Any], ctx: JobContext[Any]) -> dict[str, Any] | None:
+    async def _run_handler(
+        self, handler: Handler[Any], ctx: JobContext[Any]
+    ) -> dict[str, Any] | None:
         job = self.job
         seconds = job.timeout_s or (handler.timeout.total_seconds() if handler.timeout else None)
         limit = asyncio.timeout(seconds)
@@ -260,12 +200,12 @@ class Execution:
         except TimeoutError:
             if not limit.expired():
                 raise
-            text = f"The job ran longer than its limit of {seconds:g} s"
+            text = f"The job exceeded its time limit of {seconds:g} s"
             raise ProcessingTimeout(text, limit_seconds=seconds) from None
 
     def _runner(self, handler: Handler[Any]) -> Callable[[JobContext[Any]], Awaitable[Results]]:
-        apart = handler.isolated and handler.origin is not None
-        return isolated(handler, self._executor.sandbox) if apart else handler.run
+        runs_in_sandbox = handler.isolated and handler.origin is not None
+        return isolated(handler, self._executor.sandbox) if runs_in_sandbox else handler.run
 
     async def _run_in_sandbox(
         self,
@@ -279,15 +219,15 @@ class Execution:
         return await run(function, *args)
 
     def _failed(self, error: JobFailed) -> Failed:
-        details = _plain(error.details) if error.details else None
+        details = _to_json(error.details) if error.details else None
         job_error = JobError(code=error.code, message=error.message, details=details)
         if isinstance(error, ProcessDied):
-            again = self.job.crashes + 1 < self._executor.max_crashes
-            tries = self.job.crashes
+            retry = self.job.crashes + 1 < self._executor.max_crashes
+            failures = self.job.crashes
         else:
-            again = error.retryable and self.job.failures + 1 < self._max_attempts()
-            tries = self.job.failures
-        retry_at = utc_now() + backoff(error, tries) if again else None
+            retry = error.retryable and self.job.failures + 1 < self._max_attempts()
+            failures = self.job.failures
+        retry_at = utc_now() + backoff(error, failures) if retry else None
         return Failed(job_error, retry_at, crashed=isinstance(error, ProcessDied))
 
     def _max_attempts(self) -> int:
@@ -295,20 +235,19 @@ class Execution:
         return self.job.max_attempts or handler.max_attempts
 
     async def _record(self, outcome: Outcome) -> Outcome | None:
-        """Write the outcome down. What was written is given back; None when the job was not ours
-        any more."""
+        """Store the outcome. Returns what was stored; None if the lease was lost."""
         used = self._resources.used
         while True:
             try:
-                complaint = "Cannot record the end of the job"
-                await _patiently(complaint, partial(self._finish, outcome, used))
+                finish = partial(self._finish, outcome, used)
+                await _retry_until_available("Could not record the outcome", finish)
                 break
             except LeaseLost:
                 if isinstance(outcome, Completed) and await self._was_completed():
                     break
-                logger.warning("Lost the job while it ran; its new owner will finish it")
+                logger.warning("The lease expired while the job ran; its new owner will finish it")
                 return None
-            except Exception as error:  # what a handler gave cannot be stored
+            except Exception as error:  # the handler's results cannot be stored
                 if not isinstance(outcome, Failed):
                     outcome = _unexpected(error)
                 elif not used:
@@ -323,12 +262,12 @@ class Execution:
         await self._executor.store.finish(self.job, outcome, resources=used)
 
     async def _was_completed(self) -> bool:
-        """A store that broke off may have written the end all the same: then the job is not lost,
-        and its files must stay. What it tells may be older than that for a moment."""
+        """Whether the outcome was stored although the store reported an error. If so, the job is
+        not lost and its artifacts must stay. Reads may lag behind for a moment."""
         look = partial(self._executor.store.get, self.job.job_id)
         while True:
             try:
-                stored = await _patiently("Cannot see what became of the job", look)
+                stored = await _retry_until_available("Could not read the job back", look)
             except NotFound:
                 return False
             if _claim_of(stored) != _claim_of(self.job):
@@ -337,7 +276,7 @@ class Execution:
                 return stored.status is JobStatus.COMPLETED
             await asyncio.sleep(0.1)
 
-    async def _tidy_files(self, outcome: Outcome | None) -> None:
+    async def _clean_up_files(self, outcome: Outcome | None) -> None:
         files = self._executor.files
         try:
             if isinstance(outcome, Completed):
@@ -345,22 +284,82 @@ class Execution:
             else:
                 await files.discard(self.job)
         except StoreUnavailable as error:
-            logger.warning("Files that nobody needs stay until upkeep removes them: %s", error)
+            logger.warning("Could not remove unneeded files; maintenance will: %s", error)
+
+
+class StoreReporter:
+    """Buffers the progress and logs of one attempt; calls `on_lost` once its lease is lost."""
+
+    def __init__(
+        self, store: Store, job: Job, observer: Observer, *, on_lost: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._job = job
+        self._observer = observer
+        self._on_lost = on_lost
+        self._progress: Progress | None = None
+        self._logs: list[LogEntry] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._flush_now = asyncio.Event()
+
+    def progress(self, progress: Progress) -> None:
+        self._observer.progressed(self._job, progress)
+        self._progress = progress
+        self._schedule_write()
+
+    def log(self, entry: LogEntry) -> None:
+        self._logs.append(entry)
+        self._schedule_write()
+
+    def _schedule_write(self) -> None:
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_later())
+
+    async def _write_later(self) -> None:
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_EVERY):
+                    await self._flush_now.wait()
+            await self._write()
+        except LeaseLost:
+            self._on_lost()
+        except StoreUnavailable as error:
+            logger.warning("Could not report progress: %s", error)
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        progress, logs = self._progress, self._logs
+        self._progress, self._logs = None, []
+        try:
+            await self._store.report(self._job, progress, logs)
+        except StoreUnavailable:
+            self._progress = self._progress or progress
+            # Bounded by what a job stores: the outage may last for hours.
+            self._logs = (logs + self._logs)[-MAX_LOG_ENTRIES:]
+            raise
+
+    async def flush(self) -> None:
+        """Write everything buffered now."""
+        if self._writing is not None:
+            self._flush_now.set()
+            await self._writing
+        if self._progress is not None or self._logs:
+            await self._write()
 
 
 def _claim_of(job: Job) -> tuple[object, ...]:
     return job.attempt, job.worker_id, job.processing_started_at
 
 
-async def _patiently(complaint: str, call: Callable[[], Awaitable[T]]) -> T:
-    """Until the store or the depot takes it, however long it is away: the work must not be
-    lost."""
+async def _retry_until_available(problem: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Retry while the store or the blob store is down, however long: no work may be lost."""
     wait = 0.1
     while True:
         try:
             return await call()
         except StoreUnavailable as error:
-            logger.error("%s, will try again: %s", complaint, error)
+            logger.error("%s; retrying: %s", problem, error)
             await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
 
@@ -375,16 +374,16 @@ def _stopped(why: Stop) -> Outcome | None:
             return None
 
 
-def backoff(error: JobFailed, tries: int) -> timedelta:
-    """How long to wait before the next try: doubled each time, and never the same for all."""
+def backoff(error: JobFailed, failures: int) -> timedelta:
+    """How long to wait before the next attempt: exponential, with jitter."""
     if error.retry_after is not None:
         return error.retry_after
-    wait: timedelta = min(error.backoff * 2**tries, LONGEST_BACKOFF)
+    wait: timedelta = min(error.backoff * 2**failures, MAX_BACKOFF)
     return wait * random.uniform(0.5, 1.5)
 
 
-def _plain(details: dict[str, Any]) -> dict[str, Any] | None:
-    """As JSON has them: what a handler put there must not keep the job from ending."""
+def _to_json(details: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert error details to plain JSON, so that they can always be stored."""
     try:
         plain: dict[str, Any] = to_jsonable_python(
             replace_lone_surrogates(details),
@@ -392,25 +391,25 @@ def _plain(details: dict[str, Any]) -> dict[str, Any] | None:
             inf_nan_mode="null",
             fallback=lambda value: type(value).__name__,
         )
-    except (ValueError, RecursionError):  # they are a part of themselves
+    except (ValueError, RecursionError):  # they contain themselves
         return None
     return plain
 
 
 def _unexpected(error: Exception) -> Failed:
-    """The traceback goes to the log; a client gets the kind of error and no more."""
+    """Log the traceback; the client sees only the exception's type."""
     if isinstance(error, RemoteError):
-        logger.error("The handler broke:\n%s", error.remote_traceback)
-        kind = str(error)
+        logger.error("Unexpected error in the handler:\n%s", error.remote_traceback)
+        error_type = str(error)
     else:
-        logger.error("The handler broke", exc_info=error)
-        kind = type(error).__name__
-    details = {"type": kind}
+        logger.error("Unexpected error in the handler", exc_info=error)
+        error_type = type(error).__name__
+    details = {"type": error_type}
     return Failed(JobError(code="INTERNAL_ERROR", message="Internal error", details=details))
 
 
-def _go_on() -> None:
-    """The cancellation has done its duty; what is left to do must not be cancelled too."""
+def _clear_cancellation() -> None:
+    """The cancellation has been handled; what remains to be done must not be cancelled too."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()

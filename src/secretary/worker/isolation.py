@@ -1,4 +1,4 @@
-"""Runs a handler that comes from outside in a sandbox process, as if it ran here."""
+"""Runs user-supplied handlers in sandbox processes, with the same `JobContext` as in process."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from .sandbox.child_main import send
 def isolated(
     handler: Handler[Any], sandbox: Sandbox
 ) -> Callable[[JobContext[Any]], Awaitable[Results]]:
-    """A function that does in a sandbox process what `handler.run` would do here."""
+    """Wrap `handler.run` so that it runs in a sandbox process."""
     assert handler.origin is not None
 
     async def run(ctx: JobContext[Any]) -> Results:
@@ -33,7 +33,7 @@ def isolated(
         results, used = await sandbox.run(
             run_handler,
             handler.origin,
-            ctx.job.model_dump_json(by_alias=True),  # pickling a model takes ten times as long
+            ctx.job.model_dump_json(by_alias=True),  # ten times faster than pickling the model
             ctx.attempt_directory,
             ctx.sources,
             ctx.cache,
@@ -61,7 +61,7 @@ async def run_handler(
     llm: LlmOptions,
     templates: Path | None,
 ) -> tuple[dict[str, Any] | None, dict[str, float]]:
-    """In the sandbox process: find the handler again and run it."""
+    """Runs in the sandbox process: load the handler and call it."""
     job = Job.model_validate_json(job_document)
     handler = _registry(origin)[job.job_type]
     resources = ResourceCalculator()
@@ -70,7 +70,7 @@ async def run_handler(
         job=job,
         parameters=handler.parse(job.parameters),
         resources=resources,
-        reporter=_Messages(),
+        reporter=_RemoteReporter(),
         run=run_in_thread,
         attempt_directory=attempt_directory,
         sources=sources,
@@ -87,8 +87,8 @@ async def run_handler(
     return results, dict(resources.used)
 
 
-class _Messages:
-    """Sends what the job has to say to the worker."""
+class _RemoteReporter:
+    """A `Reporter` that sends progress and logs to the worker."""
 
     def progress(self, progress: Progress) -> None:
         send(progress)

@@ -1,4 +1,4 @@
-"""The periodic duties: rescue jobs of vanished workers, remove what is too old, tidy the store."""
+"""Periodic maintenance: rescue jobs of lost workers, enforce retention, clean up files."""
 
 import asyncio
 import logging
@@ -10,14 +10,199 @@ from datetime import datetime, timedelta
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Job, JobStatus, utc_now
 from ..core.processes import has_died
+from ..jobs.observer import Observer
 from ..storage.artifacts import JobFiles
 from ..storage.blob_store import BlobStore
 from ..store import JobQuery, Store
-from .observer import Observer, Unobserved
 
-#: Entries used since then may belong to a job that runs. Their use is noted once an hour.
+logger = logging.getLogger(__name__)
+
+#: Cache entries used this recently may belong to a running job. Use is recorded once an hour.
 IN_USE = timedelta(hours=3)
 CACHE, JOBS = "cache/", "jobs/"
+PRUNE_BATCH = 200
+#: Uploads without a job after this time are abandoned: no upload takes that long.
+MAX_UPLOAD_TIME = timedelta(hours=6)
+#: Files in the blob store without a job are orphaned once they are this old.
+ORPHAN_AGE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceOptions:
+    sweep_every: timedelta = timedelta(seconds=1)
+    tidy_every: timedelta = timedelta(minutes=1)
+    #: After a store outage, how long workers have to renew their leases before jobs are rescued.
+    rescue_grace: timedelta = timedelta(seconds=5)
+    max_crashes: int = 2
+    #: Retention of ended jobs by status; a status that is missing is blob forever.
+    retention: Mapping[JobStatus, timedelta] = field(default_factory=dict)
+    #: How long the upload of a failed or cancelled job is blob, so that it can be restarted.
+    upload_retention: timedelta = timedelta(days=1)
+    #: Interval of the sweeps that list every file.
+    sweep_files_every: timedelta = timedelta(minutes=10)
+    sweep_blob_store_every: timedelta = timedelta(hours=1)
+
+
+class Maintenance:
+    """Any number of processes may run this at once: every task is idempotent."""
+
+    def __init__(
+        self,
+        store: Store,
+        files: JobFiles,
+        options: MaintenanceOptions,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
+        self._store = store
+        self._files = files
+        self._options = options
+        self._no_rescue_before = 0.0
+        self._sweep_files_at = 0.0
+        # Not right at the start: processes that start together need not all sweep.
+        self._sweep_blob_store_at = (
+            time.monotonic() + options.sweep_blob_store_every.total_seconds()
+        )
+
+    async def run(self) -> None:
+        tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+        while True:
+            try:
+                await self.rescue()
+                if time.monotonic() >= tidy_at:
+                    tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
+                    await self.prune()
+                    await self._store.tidy()
+                    await self._sweep_if_due()
+            except StoreUnavailable as error:
+                # Nobody could renew a lease meanwhile: give the live workers time to do so.
+                self._no_rescue_before = (
+                    time.monotonic() + self._options.rescue_grace.total_seconds()
+                )
+                logger.error("Maintenance failed; retrying: %s", error)
+            except Exception:
+                logger.exception("Unexpected error in maintenance; retrying")
+            await asyncio.sleep(self._options.sweep_every.total_seconds())
+
+    async def sweep_local_uploads(self) -> None:
+        """For processes without a worker: remove what aborted uploads left on this machine."""
+        while True:
+            await asyncio.sleep(self._options.sweep_files_every.total_seconds())
+            try:
+                await self.sweep_uploads()
+            except StoreUnavailable as error:
+                logger.error("Could not sweep uploads; retrying: %s", error)
+            except Exception:
+                logger.exception("Unexpected error while sweeping uploads; retrying")
+
+    async def rescue(self) -> None:
+        """Requeue the jobs of workers whose lease expired or whose local process died."""
+        if time.monotonic() < self._no_rescue_before:
+            return
+        workers = await self._store.workers()
+        dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
+        rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
+        self._observer.rescued(rescued)
+        for job in rescued:
+            outcome = "failed: its worker was lost too often" if job.failed else "queued again"
+            outcome = "cancelled, as requested" if job.cancelled else outcome
+            logger.warning("Worker %s was lost; %s is %s", job.worker_id, job.job_id, outcome)
+        for job in rescued:
+            await self._files.abandon(job.job_id, job.attempt)
+
+    async def prune(self) -> int:
+        """Delete jobs past their retention. Files go first: a job without files can be deleted
+        again, files without a job would stay forever."""
+        now = utc_now()
+        older_than = {status: now - age for status, age in self._options.retention.items()}
+        removed = 0
+        while ids := await self._store.expired(older_than, limit=PRUNE_BATCH):
+            for job_id in ids:
+                await self._files.remove(job_id)
+                removed += len(await self._store.delete(JobQuery(job_id=job_id)))
+            await asyncio.sleep(0.01)  # let other writers through
+        if removed:
+            logger.info("Deleted %d jobs past their retention", removed)
+        return removed
+
+    async def _sweep_if_due(self) -> None:
+        if time.monotonic() >= self._sweep_files_at:
+            self._sweep_files_at = (
+                time.monotonic() + self._options.sweep_files_every.total_seconds()
+            )
+            await self.sweep_uploads()
+            await self.prune_cache()
+            await self.clear_local_files()
+        if self._files.blob_store is not None and time.monotonic() >= self._sweep_blob_store_at:
+            self._sweep_blob_store_at = (
+                time.monotonic() + self._options.sweep_blob_store_every.total_seconds()
+            )
+            await self.sweep_blob_store(self._files.blob_store)
+
+    async def prune_cache(self) -> int:
+        removed = await asyncio.to_thread(self._files.cache.prune)
+        if removed:
+            logger.info("Evicted %d least recently used cache entries", removed)
+        return removed
+
+    async def clear_local_files(self) -> int:
+        """With a shared blob store: remove local files that a process left behind when it died."""
+        removed = 0
+        for job_id in await asyncio.to_thread(self._files.left_here, MAX_UPLOAD_TIME):
+            try:
+                job = await self._store.get(job_id)
+            except NotFound:
+                job = None
+            if job is None or job.status is not JobStatus.PROCESSING:
+                await self._files.clear(job_id)
+                removed += 1
+        return removed
+
+    async def sweep_blob_store(self, blob_store: BlobStore) -> None:
+        """Evict cache entries and remove orphans: a worker that lost its lease may have uploaded
+        files after the job was deleted."""
+        await blob_store.tidy()
+        entries = await prune_cache(blob_store, self._files.cache.max_bytes)
+        orphans = 0
+        async for job_id in job_ids_in(blob_store, older_than=ORPHAN_AGE):
+            try:
+                await self._store.get(job_id)
+            except NotFound:
+                await self._files.remove(job_id)
+                orphans += 1
+        if entries or orphans:
+            logger.info(
+                "Removed %d cache entries and %d orphaned jobs from the blob store",
+                entries,
+                orphans,
+            )
+
+    async def sweep_uploads(self) -> int:
+        """Remove uploads that no job will read: the process died, the job failed for good, or the
+        request was aborted."""
+        uploads, retention = self._files.uploads, self._options.upload_retention
+        removed = 0
+        for job_id in await uploads.stale(MAX_UPLOAD_TIME):
+            try:
+                job = await self._store.get(job_id)
+            except NotFound:
+                needed = False
+            else:
+                needed = _may_need_upload(job, utc_now() - retention)
+            if not needed:
+                await uploads.remove(job_id)
+                removed += 1
+        if removed:
+            logger.info("Removed %d unneeded uploads", removed)
+        return removed
+
+
+def _may_need_upload(job: Job, ended_after: datetime) -> bool:
+    if job.status not in FINAL_STATUSES:
+        return True
+    if job.status is JobStatus.COMPLETED or job.completed_at is None:
+        return False
+    return job.completed_at > ended_after
 
 
 @dataclass(slots=True)
@@ -27,12 +212,12 @@ class _Entry:
 
 
 async def prune_cache(blob_store: BlobStore, max_bytes: int) -> int:
-    """Remove what was not used for longest until the rest fits. The number of entries."""
+    """Evict the least recently used cache entries until the rest fits; returns how many."""
     entries: dict[str, _Entry] = {}
-    async for kept in blob_store.below(CACHE):
-        entry = entries.setdefault("/".join(kept.key.split("/")[:4]) + "/", _Entry())
-        entry.used_at = max(entry.used_at, kept.kept_at)
-        entry.size += kept.size
+    async for blob in blob_store.below(CACHE):
+        entry = entries.setdefault("/".join(blob.key.split("/")[:4]) + "/", _Entry())
+        entry.used_at = max(entry.used_at, blob.kept_at)
+        entry.size += blob.size
     surplus = sum(entry.size for entry in entries.values()) - max_bytes
     before = time.time() - IN_USE.total_seconds()
     removed = 0
@@ -45,190 +230,12 @@ async def prune_cache(blob_store: BlobStore, max_bytes: int) -> int:
     return removed
 
 
-async def jobs_of(blob_store: BlobStore, *, older_than: timedelta) -> AsyncIterator[str]:
-    """The ids of jobs that have files which were put there that long ago."""
+async def job_ids_in(blob_store: BlobStore, *, older_than: timedelta) -> AsyncIterator[str]:
+    """The ids of jobs with files of at least this age."""
     before = time.time() - older_than.total_seconds()
     seen = ""
-    async for kept in blob_store.below(JOBS):
-        job_id = kept.key.split("/")[1]
-        if job_id != seen and kept.kept_at < before:
+    async for blob in blob_store.below(JOBS):
+        job_id = blob.key.split("/")[1]
+        if job_id != seen and blob.kept_at < before:
             seen = job_id
             yield job_id
-
-
-logger = logging.getLogger(__name__)
-
-PRUNE_BATCH = 200
-#: No upload takes as long as this, so one without a job by then will not get one.
-UPLOAD_TIME = timedelta(hours=6)
-#: Files in a depot without a job belong to none when they are as old as this.
-STRAY = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceOptions:
-    sweep_every: timedelta = timedelta(seconds=1)
-    tidy_every: timedelta = timedelta(minutes=1)
-    #: After the store was away, no lease is taken for lapsed for so long.
-    pardon: timedelta = timedelta(seconds=5)
-    max_crashes: int = 2
-    #: How long ended jobs are kept, by state; a state that is missing is kept for ever.
-    keep: Mapping[JobStatus, timedelta] = field(default_factory=dict)
-    #: How long an upload is kept whose job failed or was cancelled: for a restart.
-    keep_uploads: timedelta = timedelta(days=1)
-    #: For what takes a look at every file.
-    look_through_every: timedelta = timedelta(minutes=10)
-    look_through_depot_every: timedelta = timedelta(hours=1)
-
-
-class Maintenance:
-    """Any number of processes may do this at once: each duty is harmless when done twice."""
-
-    def __init__(
-        self,
-        store: Store,
-        files: JobFiles,
-        options: MaintenanceOptions,
-        observer: Observer | None = None,
-    ) -> None:
-        self._observer = observer or Unobserved()
-        self._store = store
-        self._files = files
-        self._options = options
-        self._rescue_from = 0.0
-        self._sweep_at = 0.0
-        # Not at the start: many that start together need not all look.
-        self._depot_at = time.monotonic() + options.look_through_depot_every.total_seconds()
-
-    async def run(self) -> None:
-        tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
-        while True:
-            try:
-                await self.rescue()
-                if time.monotonic() >= tidy_at:
-                    tidy_at = time.monotonic() + self._options.tidy_every.total_seconds()
-                    await self.prune()
-                    await self._store.tidy()
-                    await self._sweep_in_time()
-            except StoreUnavailable as error:
-                # Leases lapsed while no one could renew them: let the living do so first.
-                self._rescue_from = time.monotonic() + self._options.pardon.total_seconds()
-                logger.error("Upkeep could not be done, will try again: %s", error)
-            except Exception:
-                logger.exception("Upkeep broke, will try again")
-            await asyncio.sleep(self._options.sweep_every.total_seconds())
-
-    async def sweep_this_machine(self) -> None:
-        """For a process without a worker: what requests that broke off have left here."""
-        while True:
-            await asyncio.sleep(self._options.look_through_every.total_seconds())
-            try:
-                await self.sweep_uploads()
-            except StoreUnavailable as error:
-                logger.error("Uploads could not be looked through, will try again: %s", error)
-            except Exception:
-                logger.exception("Looking through uploads broke, will try again")
-
-    async def rescue(self) -> None:
-        """Leases lapse after seconds; of a process on this machine we know at once."""
-        if time.monotonic() < self._rescue_from:
-            return
-        workers = await self._store.workers()
-        dead = [worker.worker_id for worker in workers if has_died(worker.pid, worker.birth)]
-        rescued = await self._store.rescue(dead=dead, max_crashes=self._options.max_crashes)
-        self._observer.rescued(rescued)
-        for job in rescued:
-            end = "failed: it took its worker down too often" if job.failed else "queued again"
-            end = "cancelled, as was asked for" if job.cancelled else end
-            logger.warning("Worker %s vanished; %s is %s", job.worker_id, job.job_id, end)
-        for job in rescued:
-            await self._files.abandon(job.job_id, job.attempt)
-
-    async def prune(self) -> int:
-        """Remove jobs that are too old, files first: a job without files can be removed again,
-        files without a job would stay for ever."""
-        now = utc_now()
-        older_than = {status: now - age for status, age in self._options.keep.items()}
-        removed = 0
-        while ids := await self._store.expired(older_than, limit=PRUNE_BATCH):
-            for job_id in ids:
-                await self._files.remove(job_id)
-                removed += len(await self._store.delete(JobQuery(job_id=job_id)))
-            await asyncio.sleep(0.01)  # others want to write too
-        if removed:
-            logger.info("Removed %d jobs that were kept long enough", removed)
-        return removed
-
-    async def _sweep_in_time(self) -> None:
-        if time.monotonic() >= self._sweep_at:
-            self._sweep_at = time.monotonic() + self._options.look_through_every.total_seconds()
-            await self.sweep_uploads()
-            await self.prune_cache()
-            await self.clear_this_machine()
-        if self._files.blob_store is not None and time.monotonic() >= self._depot_at:
-            self._depot_at = (
-                time.monotonic() + self._options.look_through_depot_every.total_seconds()
-            )
-            await self.look_through_depot(self._files.blob_store)
-
-    async def prune_cache(self) -> int:
-        removed = await asyncio.to_thread(self._files.cache.prune)
-        if removed:
-            logger.info("Removed %d entries of the cache, those not used for longest", removed)
-        return removed
-
-    async def clear_this_machine(self) -> int:
-        """Where files are kept in a depot: remove those from this machine whose work a process
-        left behind that died."""
-        removed = 0
-        for job_id in await asyncio.to_thread(self._files.left_here, UPLOAD_TIME):
-            try:
-                job = await self._store.get(job_id)
-            except NotFound:
-                job = None
-            if job is None or job.status is not JobStatus.PROCESSING:
-                await self._files.clear(job_id)
-                removed += 1
-        return removed
-
-    async def look_through_depot(self, blob_store: BlobStore) -> None:
-        """Remove what is too much there, and what belongs to no job: a worker that had lost its
-        job may have carried files there after the job was deleted."""
-        await blob_store.tidy()
-        entries = await prune_cache(blob_store, self._files.cache.max_bytes)
-        strays = 0
-        async for job_id in jobs_of(blob_store, older_than=STRAY):
-            try:
-                await self._store.get(job_id)
-            except NotFound:
-                await self._files.remove(job_id)
-                strays += 1
-        if entries or strays:
-            logger.info("Removed %d entries of the depot's cache, %d strays", entries, strays)
-
-    async def sweep_uploads(self) -> int:
-        """Remove uploads that no job will read: a process died before it could, a job failed for
-        good, a request ended half-way."""
-        uploads, keep = self._files.uploads, self._options.keep_uploads
-        removed = 0
-        for job_id in await uploads.stale(UPLOAD_TIME):
-            try:
-                job = await self._store.get(job_id)
-            except NotFound:
-                needed = False
-            else:
-                needed = _may_need_upload(job, utc_now() - keep)
-            if not needed:
-                await uploads.remove(job_id)
-                removed += 1
-        if removed:
-            logger.info("Removed %d uploads that no job needs", removed)
-        return removed
-
-
-def _may_need_upload(job: Job, ended_after: datetime) -> bool:
-    if job.status not in FINAL_STATUSES:
-        return True
-    if job.status is JobStatus.COMPLETED or job.completed_at is None:
-        return False
-    return job.completed_at > ended_after

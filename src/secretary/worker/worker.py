@@ -231,7 +231,7 @@ class Worker:
     async def _send_heartbeats(self) -> None:
         """Keep sandbox processes alive: without heartbeats they stop, so none outlives a worker."""
         while True:
-            self._executor.sandbox.show_life()
+            self._executor.sandbox.heartbeat()
             await asyncio.sleep(HEARTBEAT_INTERVAL)
 
     async def _register_again(self) -> None:

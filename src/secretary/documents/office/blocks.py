@@ -1,10 +1,13 @@
-"""What every format is read into: paragraphs, headings, items, tables and what is in them."""
+"""The document model that every office format is read into: blocks and their inline content."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 from ...core.errors import FileTooLarge
+from ..page_store import Page
 
 
 class Style(NamedTuple):
@@ -29,7 +32,7 @@ PLAIN = Style()
 
 
 class Run(NamedTuple):
-    """Text of one style; a line feed in it is a line break."""
+    """Text in one style; a line feed in it is a line break."""
 
     text: str
     style: Style = PLAIN
@@ -37,17 +40,17 @@ class Run(NamedTuple):
 
 class Picture(NamedTuple):
     alt: str
-    #: Its name in the document's directory, None if it is not kept.
+    #: Its file name in the document's directory, None if it was not saved.
     file: str | None = None
 
 
-class NoteMark(NamedTuple):
-    """Where a note belongs; the note of the same label follows somewhere."""
+class NoteReference(NamedTuple):
+    """The reference to a note; the note with the same label follows."""
 
     label: str
 
 
-Inline: TypeAlias = Run | Picture | NoteMark
+Inline: TypeAlias = Run | Picture | NoteReference
 Inlines: TypeAlias = Sequence[Inline]
 
 
@@ -64,10 +67,10 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a list. Levels begin with 0."""
+    """One list item. Levels start at 0."""
 
     level: int
-    #: `-`, or a number with its full stop; empty for a further paragraph of the item before.
+    #: `-`, or a number with a full stop; empty for a further paragraph of the previous item.
     marker: str
     content: Inlines
 
@@ -85,14 +88,14 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose cells hold blocks. Its first row becomes the head."""
+    """A table whose cells contain blocks. Its first row becomes the header."""
 
     rows: "Sequence[Sequence[Cell]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table whose cells are texts: a sheet can have a million of them."""
+    """A table whose cells are strings: a sheet can have a million of them."""
 
     rows: Sequence[Sequence[str]]
     #: By row and column.
@@ -116,18 +119,18 @@ Block: TypeAlias = Heading | Paragraph | Item | Code | Quote | Table | Grid | No
 Cell: TypeAlias = Sequence[Block]
 
 
-def words(content: Inlines) -> str:
-    """The bare text of what is in a line."""
+def plain_text(content: Inlines) -> str:
+    """Return the plain text of inline content."""
     return "".join(inline.text for inline in content if isinstance(inline, Run))
 
 
 def is_blank(content: Inlines) -> bool:
-    """Neither a letter nor anything else to be seen."""
-    return not words(content).strip() and all(isinstance(inline, Run) for inline in content)
+    """Return whether there is nothing visible."""
+    return not plain_text(content).strip() and all(isinstance(inline, Run) for inline in content)
 
 
-def signed(blocks: "list[Block]", author: str | None) -> "list[Block]":
-    """A comment that begins with the name of who wrote it."""
+def with_author(blocks: "list[Block]", author: str | None) -> "list[Block]":
+    """Put the name of its author in front of a comment."""
     if not author or not blocks or not isinstance(blocks[0], Paragraph):
         return blocks
     name = Run(f"{author}:", Style(italic=True))
@@ -135,21 +138,21 @@ def signed(blocks: "list[Block]", author: str | None) -> "list[Block]":
 
 
 MAX_CELLS = 1_000_000
-#: What is longer, or more than text, would only swell the table.
+#: Longer or more complex cells are not repeated where they span rows.
 REPEATED_CHARACTERS = 200
 _MAX_ACROSS = 1000
 
 
-class Spanning(NamedTuple):
+class SpannedCell(NamedTuple):
     cell: Cell
     across: int = 1
     down: int = 1
 
 
-def laid_out(rows: Iterable[Sequence[Spanning]]) -> list[list[Cell]]:
-    """Rows as HTML has them: cells that are covered by others are not among them."""
+def lay_out_cells(rows: Iterable[Sequence[SpannedCell]]) -> list[list[Cell]]:
+    """Lay out rows as HTML has them, without the cells that others cover."""
     grid: list[list[Cell]] = []
-    #: Column -> what reaches down into it, and for how many more rows.
+    #: Column -> the cell that spans down into it, and for how many more rows.
     reaching: dict[int, tuple[Cell, int]] = {}
     count = 0
     for row in rows:
@@ -158,19 +161,19 @@ def laid_out(rows: Iterable[Sequence[Spanning]]) -> list[list[Cell]]:
             _fill(line, reaching)
             across = min(max(spanning.across, 1), _MAX_ACROSS)
             if spanning.down > 1:
-                reaching[len(line)] = (repeated(spanning.cell), spanning.down - 1)
+                reaching[len(line)] = (repeatable_cell(spanning.cell), spanning.down - 1)
                 for further in range(1, across):
                     reaching[len(line) + further] = ((), spanning.down - 1)
             line.append(spanning.cell)
             line.extend([()] * (across - 1))
         _fill(line, reaching)
         count += max(len(line), 1)
-        refuse_beyond(count)
+        check_cell_count(count)
         grid.append(line)
     return grid
 
 
-def refuse_beyond(cells: int) -> None:
+def check_cell_count(cells: int) -> None:
     if cells > MAX_CELLS:
         raise FileTooLarge(f"A table has more than {MAX_CELLS:,} cells", limit=MAX_CELLS)
 
@@ -183,12 +186,80 @@ def _fill(line: list[Cell], reaching: dict[int, tuple[Cell, int]]) -> None:
         line.append(cell)
 
 
-def repeated(cell: Cell) -> Cell:
+def repeatable_cell(cell: Cell) -> Cell:
     size = 0
     for block in cell:
         if not isinstance(block, Paragraph | Item):
             return ()
         if not all(isinstance(inline, Run) for inline in block.content):
             return ()
-        size += len(words(block.content))
+        size += len(plain_text(block.content))
     return cell if size <= REPEATED_CHARACTERS else ()
+
+
+MAX_PICTURES = 5000
+
+#: Detected by content, since file names inside a document are not trustworthy.
+_BEGINNINGS: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\x00", "tiff"),
+    (b"MM\x00*", "tiff"),
+    (b"\xd7\xcd\xc6\x9a", "wmf"),
+    (b"\x01\x00\x09\x00", "wmf"),
+)
+
+
+class Pictures:
+    """Saves the pictures of a document; without a directory none is saved."""
+
+    def __init__(self, directory: str | None) -> None:
+        self._directory = Path(directory) if directory is not None else None
+        self._names: dict[bytes, str] = {}
+        self._on_page: dict[str, None] = {}
+
+    @property
+    def are_kept(self) -> bool:
+        return self._directory is not None
+
+    def keep(self, data: bytes) -> str | None:
+        """Save a picture and return its file name; None if it is not saved or not an image."""
+        extension = _extension(data)
+        if self._directory is None or extension is None:
+            return None
+        digest = hashlib.sha256(data).digest()
+        name = self._names.get(digest)
+        if name is None:
+            if len(self._names) >= MAX_PICTURES:
+                text = f"The document has more than {MAX_PICTURES} pictures"
+                raise FileTooLarge(text, limit=MAX_PICTURES)
+            name = f"image_{len(self._names) + 1:03}.{extension}"
+            (self._directory / name).write_bytes(data)
+            self._names[digest] = name
+        self._on_page[name] = None
+        return name
+
+    def turn_page(self) -> tuple[str, ...]:
+        """Return the pictures of the page that ends here."""
+        names = tuple(self._on_page)
+        self._on_page.clear()
+        return names
+
+
+def _extension(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    if data[40:44] == b" EMF":
+        return "emf"
+    if b"<svg" in data[:1024]:
+        return "svg"
+    return next((name for start, name in _BEGINNINGS if data.startswith(start)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfficeDocument:
+    pages: list[Page]
+    #: Title, author and the like, as far as the file contains them.
+    facts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Members of a zip, read within a budget that lies about their size cannot stretch."""
+"""Reads ZIP and XML containers of office files safely, and identifies OLE files."""
 
 import re
 import zipfile
@@ -13,20 +13,20 @@ from lxml import etree
 from ...core.errors import FileCorrupt, FileEncrypted, FileTooLarge, UnsupportedFile
 
 MIB = 1024 * 1024
-#: Of a member that is held in memory as a whole.
+#: Of a member that is read into memory as a whole.
 MAX_PART_BYTES = 128 * MIB
-#: XML of honest documents shrinks to a fiftieth at the best, deflate ends at a thousandth.
+#: XML of real documents compresses 50:1 at best; deflate is limited to about 1000:1.
 MAX_RATIO = 250
-#: Below this the ratio does no harm: a blank sheet or picture shrinks to almost nothing.
-RATIO_MATTERS_BYTES = 8 * MIB
+#: Below this size any ratio is harmless: a blank sheet or image compresses to almost nothing.
+MIN_RATIO_BYTES = 8 * MIB
 _CHUNK = 256 * 1024
 _IS_ENCRYPTED = 1
-#: The formats know no others, and damage to those ends in errors of their own.
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+#: The formats allow no others.
+_COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Archive:
-    """Names are looked up as OOXML wants it: whatever their case."""
+    """A ZIP archive with a limit on its expanded size. Names are case-insensitive, as in OOXML."""
 
     def __init__(self, archive: zipfile.ZipFile, max_expanded_bytes: int) -> None:
         self._archive = archive
@@ -49,16 +49,16 @@ class Archive:
         return b"".join(parts)
 
     @contextmanager
-    def stream(self, name: str) -> "Iterator[_Metered]":
+    def stream(self, name: str) -> "Iterator[_CountingStream]":
         member = self._members.get(name.lower())
         if member is None:
             raise FileCorrupt("A part of the document is missing")
         if member.flag_bits & _IS_ENCRYPTED:
             raise FileEncrypted("The document is protected by a password")
-        if member.compress_type not in _PACKINGS:
-            raise FileCorrupt("A part of the document is packed as no office program does it")
+        if member.compress_type not in _COMPRESSION_METHODS:
+            raise FileCorrupt("A part of the document is packed with an unsupported method")
         with self._archive.open(member) as stream:
-            yield _Metered(stream, member, self)
+            yield _CountingStream(stream, member, self)
 
     @property
     def declared_bytes(self) -> int:
@@ -71,75 +71,75 @@ class Archive:
             raise FileTooLarge(text, limit_bytes=self._max_expanded_bytes)
 
 
-#: What a damaged zip makes its reader raise; the last is for names that are no UTF-8.
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError)
+#: Errors of the ZIP reader on damaged files; the last one is for names that are not UTF-8.
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError)
 
 
 @contextmanager
-def opened_archive(path: str, max_expanded_bytes: int) -> Iterator[Archive]:
+def open_archive(path: str, max_expanded_bytes: int) -> Iterator[Archive]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield Archive(archive, max_expanded_bytes)
-    except DAMAGE as error:
+    except _ZIP_ERRORS as error:
         raise FileCorrupt("The document is damaged and cannot be unpacked") from error
 
 
-class _Metered(RawIOBase):
-    """Counts what really comes out, as the table of contents says what it likes."""
+class _CountingStream(RawIOBase):
+    """Counts the bytes that are really read, whatever the archive's directory claims."""
 
     def __init__(self, stream: IO[bytes], member: zipfile.ZipInfo, archive: Archive) -> None:
         self._stream = stream
         self._archive = archive
         self._bytes = 0
-        self._max_bytes = max(member.compress_size * MAX_RATIO, RATIO_MATTERS_BYTES)
+        self._max_bytes = max(member.compress_size * MAX_RATIO, MIN_RATIO_BYTES)
 
     def read(self, size: int = -1) -> Any:
         chunk = self._stream.read(size if 0 <= size < _CHUNK else _CHUNK)
         self._bytes += len(chunk)
         if self._bytes > self._max_bytes:
-            raise FileTooLarge("The document is packed so tightly that it cannot be an honest one")
+            raise FileTooLarge("The document is packed so tightly that it looks like a zip bomb")
         self._archive.count(len(chunk))
         return chunk
 
 
 def declared_bytes(path: str) -> int:
-    """What a zip says it expands to: enough to refuse, not to trust."""
-    with opened_archive(path, 0) as archive:
+    """Return the expanded size a ZIP archive claims: enough to reject it, not to trust it."""
+    with open_archive(path, 0) as archive:
         return archive.declared_bytes
 
 
 #: lxml has no types.
 Element: TypeAlias = Any
 
-#: Dublin Core: what many formats call titles, authors and the like.
+#: Dublin Core, the namespace of titles, authors and the like in many formats.
 DUBLIN = "{http://purl.org/dc/elements/1.1/}"
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 
-#: What nobody counts or measures; to write it down may take more digits than Python writes.
-_ABSURD = 10**18
-_GUARDED: dict[str, Any] = {
+#: Larger numbers are not plausible counts or lengths, and may have too many digits to print.
+_MAX_INT = 10**18
+_PARSER_OPTIONS: dict[str, Any] = {
     "resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False,
     "remove_comments": True, "remove_pis": True,
 }  # fmt: skip
 
 
-def parsed(data: bytes) -> Element:
+def parse_xml(data: bytes) -> Element:
     if b"purl.oclc.org/ooxml" in data[:8192]:
-        # "Strict" files are the same under other names.
+        # "Strict" files differ in their namespaces only.
         data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", data)
-    # A parser for each part: it keeps the names of all that it has seen.
-    root = etree.fromstring(data, etree.XMLParser(**_GUARDED))
-    _refuse_entities(root.getroottree())
+    # A new parser for each part: a parser keeps all names it has seen.
+    root = etree.fromstring(data, etree.XMLParser(**_PARSER_OPTIONS))
+    _reject_entities(root.getroottree())
     return root
 
 
-def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
-    """Each element of these names when it is complete; what is before it is forgotten."""
-    events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_GUARDED)
+def iter_elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
+    """Yield each element with one of these tags once it is complete, and free what precedes it."""
+    events = etree.iterparse(stream, events=("end",), tag=tuple(tags), **_PARSER_OPTIONS)
     is_first = True
     for _, element in events:
         if is_first and element.getroottree().docinfo.internalDTD is not None:
-            raise FileCorrupt("A part of the document has a DTD, as no office program makes one")
+            raise FileCorrupt("A part of the document has a DTD, which office programs never write")
         is_first = False
         yield element
         element.clear(keep_tail=False)
@@ -147,8 +147,8 @@ def elements(stream: Any, tags: Iterable[str]) -> Iterator[Element]:
             del element.getparent()[0]
 
 
-def integer(text: str | None, default: int = 0) -> int:
-    """Numbers in attributes, some of which are written as decimals or not at all."""
+def parse_int(text: str | None, default: int = 0) -> int:
+    """Parse a number in an attribute, which may be a decimal, invalid or missing."""
     if not text:
         return default
     try:
@@ -158,62 +158,62 @@ def integer(text: str | None, default: int = 0) -> int:
             number = int(float(text))
         except (ValueError, OverflowError):
             return default
-    return number if abs(number) < _ABSURD else default
+    return number if abs(number) < _MAX_INT else default
 
 
-def is_true(text: str | None) -> bool:
+def parse_bool(text: str | None) -> bool:
     return text in ("1", "true")
 
 
-def texts_in(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
-    """The texts of its children that have a name of ours, by that name."""
+def child_texts(holder: Element, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the children, by the names given for their tags."""
     found = {names[each.tag]: (each.text or "").strip() for each in holder if each.tag in names}
     return {name: text for name, text in found.items() if text}
 
 
-def _refuse_entities(tree: Any) -> None:
+def _reject_entities(tree: Any) -> None:
     dtd = tree.docinfo.internalDTD
     if dtd is None:
         return
     declared = next(iter(dtd.iterentities()), None)
     used = next(tree.getroot().iter(etree.Entity), None)
     if declared is not None or used is not None:
-        raise FileCorrupt("The document has entities of its own, as no honest program makes them")
+        raise FileCorrupt("The document declares XML entities, which office programs never do")
 
 
-#: The streams that tell, in the order in which they are looked for.
+#: Streams that identify the format, in order of precedence.
 _STREAMS = {"WordDocument": "doc", "PowerPoint Document": "ppt", "Workbook": "xls", "Book": "xls"}
-#: Streams of new documents that were encrypted as a whole.
+#: Streams of OOXML documents that were encrypted as a whole.
 _ENCRYPTED = ("EncryptedPackage", "EncryptionInfo")
 _SECTOR = 512
 _ENTRY = 128
 
 
-def ole_kind(path: str) -> str:
-    """`doc`, `xls` or `ppt`; what is encrypted or something else is refused."""
-    names = _names(path)
+def detect_ole_type(path: str) -> str:
+    """Return `doc`, `xls` or `ppt`; encrypted and other files are rejected."""
+    names = _ole_stream_names(path)
     if any(name in names for name in _ENCRYPTED):
         raise FileEncrypted("The document is protected by a password")
     kind = next((kind for name, kind in _STREAMS.items() if name in names), None)
     if kind is None:
-        raise UnsupportedFile("The file is of an old Microsoft format that is not read here")
+        raise UnsupportedFile("The file has an unsupported legacy Microsoft format")
     return kind
 
 
-def refuse_ole(path: str) -> None:
-    kind = ole_kind(path)
-    raise UnsupportedFile(f"The old format .{kind} is read by way of a PDF only: use via_pdf")
+def reject_ole(path: str) -> None:
+    kind = detect_ole_type(path)
+    raise UnsupportedFile(f"The legacy format .{kind} can only be read as a PDF: use via_pdf")
 
 
-def _names(path: str) -> set[str]:
-    """Entries of directories, found by their form: it needs no walk along chains of sectors."""
+def _ole_stream_names(path: str) -> set[str]:
+    """Return the names of directory entries, found by their form without following sectors."""
     names: set[str] = set()
     with open(path, "rb") as file:
         while sector := file.read(_SECTOR):
             for start in range(0, len(sector), _ENTRY):
                 entry = sector[start : start + _ENTRY]
                 size = int.from_bytes(entry[64:66], "little")
-                # The size counts two bytes for the end; the kind of an entry is 1, 2 or 5.
+                # The size includes two bytes for the terminator; the entry type is 1, 2 or 5.
                 if 4 <= size <= 64 and not size % 2 and entry[66:67] in (b"\x01", b"\x02", b"\x05"):
                     names.add(entry[: size - 2].decode("utf-16-le", "replace"))
     return names

@@ -1,4 +1,4 @@
-"""Numbers of lists in the ways that office programs write them."""
+"""Conventions of office programs: list numbering, symbol fonts, style names and fields."""
 
 import re
 
@@ -7,19 +7,19 @@ _ROMAN = (
     (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
 )  # fmt: skip
 _LARGEST = 10_000
-#: As HTML and OpenDocument call them, in the words of OOXML.
-LETTERED = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+#: Numbering types of HTML and OpenDocument, as OOXML calls them.
+NUMBER_FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _COUNTED = re.compile(r"\(?(\d+)[.)]?")
 
 
-def counted(label: str) -> str | None:
-    """`(3)` and `3` as Markdown counts, `3.`; None for what is more than a number."""
+def decimal_marker(label: str) -> str | None:
+    """Return `(3)` or `3` as a Markdown list marker, `3.`; None if the label is more."""
     found = _COUNTED.fullmatch(label)
     return f"{found[1]}." if found else None
 
 
-def numeral(number: int, form: str) -> str:
-    """`form` in the words of OOXML; those that are not known are written as decimals."""
+def format_number(number: int, form: str) -> str:
+    """Format a number; unknown OOXML formats are written as decimals."""
     if not 0 < number < _LARGEST:
         return str(number)
     match form:
@@ -56,20 +56,20 @@ _RAISED = dict(zip(_PLAIN, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ", stri
 _LOWERED = dict(zip(_PLAIN, "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₙ", strict=True))
 
 
-def raised(text: str) -> str:
-    return _written(text, _RAISED)
+def superscript(text: str) -> str:
+    return _translate(text, _RAISED)
 
 
-def lowered(text: str) -> str:
-    return _written(text, _LOWERED)
+def subscript(text: str) -> str:
+    return _translate(text, _LOWERED)
 
 
-def _written(text: str, signs: dict[str, str]) -> str:
-    """As it is, where not all of it can be written so."""
+def _translate(text: str, signs: dict[str, str]) -> str:
+    """Return the text unchanged if it cannot be written completely."""
     return "".join(signs[c] for c in text) if all(c in signs for c in text) else text
 
 
-#: In Wingdings and its like, by the last byte of the code.
+#: Wingdings and similar fonts, by the last byte of the code.
 _WINGDINGS = {
     0x6C: "●", 0x6E: "■", 0x6F: "☐", 0x71: "☐", 0x72: "☐", 0x9F: "•", 0xA7: "▪", 0xA8: "☐",
     0xD8: "➢", 0xDF: "←", 0xE0: "→", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒",
@@ -84,8 +84,8 @@ _SYMBOL = {
 }  # fmt: skip
 
 
-def symbol(font: str, code: int) -> str:
-    """Empty for a sign we do not know: a wrong one would be worse."""
+def symbol_character(font: str, code: int) -> str:
+    """Return an empty string for an unknown symbol: a wrong one would be worse."""
     byte = code & 0xFF if 0xF000 <= code <= 0xF0FF else code
     font = font.lower()
     if "wingdings" in font or "webdings" in font:
@@ -108,7 +108,7 @@ _CODE = re.compile(
     r"|html (?:code|keyboard|typewriter|sample)|html schreibmaschine)(?: char| zchn| block)?",
     re.IGNORECASE,
 )
-#: Word tells the levels of these by their indent alone.
+#: Word marks the levels of these by indentation alone.
 _LIST = re.compile(
     r"(?:list (?:bullet|number|continue)|aufzählungszeichen|listennummer|listenfortsetzung)"
     r"\s*([2-5])",
@@ -125,22 +125,22 @@ def heading_level(name: str) -> int | None:
     return int(found[1]) if found else 1 if _TITLE.fullmatch(name) else None
 
 
-def contents_level(name: str) -> int | None:
-    """Of a line in a table of contents."""
+def toc_level(name: str) -> int | None:
+    """Return the level of an entry in a table of contents."""
     found = _CONTENTS.fullmatch(name)
     return int(found[1]) if found else None
 
 
-def list_depth(name: str) -> int:
+def list_style_depth(name: str) -> int:
     found = _LIST.fullmatch(name)
     return int(found[1]) - 1 if found else 0
 
 
-def code_like(name: str) -> bool:
+def is_code_style(name: str) -> bool:
     return bool(_CODE.fullmatch(name))
 
 
-def quote_like(name: str) -> bool:
+def is_quote_style(name: str) -> bool:
     return bool(_QUOTE.fullmatch(name))
 
 
@@ -148,12 +148,12 @@ _HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]*)"|(?!\\)(\S+))', re.IGNORECA
 _BUTTON = re.compile(r"\s*MACROBUTTON\s+\S+\s+(.+)", re.IGNORECASE | re.DOTALL)
 
 
-def link_of(instruction: str) -> str | None:
+def hyperlink_target(instruction: str) -> str | None:
     found = _HYPERLINK.match(instruction)
     return (found[1] or found[2]) if found else None
 
 
-def text_of(instruction: str) -> str | None:
-    """Of a field that has no result because it shows its instruction: `[click here]`."""
+def button_text(instruction: str) -> str | None:
+    """Return the text of a field without a result that shows its instruction: `[click here]`."""
     found = _BUTTON.match(instruction)
     return found[1].strip() if found else None

@@ -1,5 +1,6 @@
-"""Word documents (docx), as one page: where their pages end is known only once they are set."""
+"""Reads Word documents (docx) as one page: page breaks depend on rendering."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,48 +14,288 @@ from .blocks import (
     Inline,
     Item,
     Note,
-    NoteMark,
+    NoteReference,
+    OfficeDocument,
     Paragraph,
+    Pictures,
     Quote,
     Run,
     Style,
     Table,
+    check_cell_count,
     is_blank,
-    refuse_beyond,
-    repeated,
-    signed,
-    words,
+    plain_text,
+    repeatable_cell,
+    with_author,
 )
-from .containers import Archive, Element, integer, is_true
-from .conventions import link_of, lowered, raised, symbol, text_of
-from .document import OfficeDocument, Pictures, page_of
-from .docx_styles import Label, Meaning, Numbering, Styles, W, heading_of, is_on, styled, value
+from .containers import Archive, Element, parse_bool, parse_int
+from .conventions import (
+    button_text,
+    decimal_marker,
+    format_number,
+    heading_level,
+    hyperlink_target,
+    is_code_style,
+    is_quote_style,
+    list_style_depth,
+    subscript,
+    superscript,
+    symbol_character,
+    toc_level,
+)
+from .markdown import build_page
 from .ooxml import (
     CHART,
     MARKUP,
-    RELATION,
+    RELATIONSHIP,
     M,
     Part,
-    alternative,
     chart_blocks,
-    facts_of,
-    latex,
+    choose_alternative,
+    core_properties,
     main_part,
+    to_latex,
 )
 from .pptx import DIAGRAM, diagram_blocks
 
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_VALUE = f"{W}val"
+#: The outline level of body text.
+_BODY_TEXT = 9
+_MAX_BASES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _ParagraphStyle:
+    """What a paragraph style means."""
+
+    heading: int | None = None
+    contents: int | None = None
+    is_code: bool = False
+    is_quote: bool = False
+    #: The list id, and the level in it.
+    numbering: tuple[str, int] | None = None
+    #: The nesting depth that the name of a list style implies.
+    depth: int = 0
+
+
+class _Styles:
+    def __init__(self, root: Element | None) -> None:
+        elements = root.iterchildren(f"{W}style") if root is not None else ()
+        self._styles = {style.get(f"{W}styleId", ""): style for style in elements}
+        self._defaults = {
+            style.get(f"{W}type"): key
+            for key, style in self._styles.items()
+            if parse_bool(style.get(f"{W}default"))
+        }
+        self._paragraph_styles: dict[str | None, _ParagraphStyle] = {}
+        self._characters: dict[str, Style] = {}
+
+    def paragraph_style(self, identity: str | None) -> _ParagraphStyle:
+        identity = identity or self._defaults.get("paragraph")
+        if identity not in self._paragraph_styles:
+            self._paragraph_styles[identity] = _paragraph_style(self._with_bases(identity))
+        return self._paragraph_styles[identity]
+
+    def character(self, identity: str) -> Style:
+        if identity not in self._characters:
+            style = Style()
+            for element in reversed(self._with_bases(identity)):
+                style = _apply_properties(element.find(f"{W}rPr"), style)
+                style = style._replace(code=style.code or is_code_style(_name(element)))
+            self._characters[identity] = style
+        return self._characters[identity]
+
+    def _with_bases(self, identity: str | None) -> list[Element]:
+        """Return the style followed by the styles it is based on."""
+        chain: list[Element] = []
+        while identity in self._styles and len(chain) < _MAX_BASES:
+            element = self._styles[identity]
+            chain.append(element)
+            identity = _property(element, "basedOn")
+        return chain
+
+
+def _paragraph_style(chain: list[Element]) -> _ParagraphStyle:
+    names = [_name(element) for element in chain]
+    contents = next(filter(None, map(toc_level, names)), None)
+    return _ParagraphStyle(
+        heading=None if contents else _style_heading(chain),
+        contents=contents,
+        is_code=any(map(is_code_style, names)),
+        is_quote=any(map(is_quote_style, names)),
+        numbering=_numbering(chain),
+        depth=max(map(list_style_depth, names), default=0),
+    )
+
+
+def _style_heading(chain: list[Element]) -> int | None:
+    for element in chain:
+        outline = _property(element.find(f"{W}pPr"), "outlineLvl")
+        if outline is not None:
+            return _outline_heading(outline)
+        if level := heading_level(_name(element)):
+            return level
+    return None
+
+
+def _outline_heading(outline: str) -> int | None:
+    """Return the heading level of an outline level, None for body text."""
+    level = parse_int(outline, _BODY_TEXT)
+    return level + 1 if level < _BODY_TEXT else None
+
+
+def _numbering(chain: list[Element]) -> tuple[str, int] | None:
+    """Return list and level: often the list comes from a base style, the level from its child."""
+    level = None
+    for element in chain:
+        numbering_properties = element.find(f"{W}pPr/{W}numPr")
+        level = level or _property(numbering_properties, "ilvl")
+        identity = _property(numbering_properties, "numId")
+        if identity is not None:
+            return identity, parse_int(level)
+    return None
+
+
+def _name(style: Element) -> str:
+    return (_property(style, "name") or "").strip()
+
+
+def _property(element: Element | None, name: str) -> str | None:
+    """Return the value of a property, None if it is not set."""
+    child = element.find(f"{W}{name}") if element is not None else None
+    return child.get(_VALUE) if child is not None else None
+
+
+def _is_on(element: Element | None, name: str, inherited: bool = False) -> bool:
+    child = element.find(f"{W}{name}") if element is not None else None
+    return inherited if child is None else child.get(_VALUE) not in ("0", "false", "off", "none")
+
+
+def _apply_properties(properties: Element | None, style: Style) -> Style:
+    if properties is None or not len(properties):
+        return style
+    return style._replace(
+        bold=_is_on(properties, "b", style.bold),
+        italic=_is_on(properties, "i", style.italic),
+        strike=_is_on(properties, "strike", style.strike) or _is_on(properties, "dstrike"),
+    )
+
+
+_MAX_LEVELS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """`marker` starts an item in Markdown; `text` is what Word displays, except bullets."""
+
+    marker: str
+    text: str
+
+
+@dataclass(slots=True)
+class _List:
+    levels: dict[int, Element]
+    counts: list[int | None] = field(default_factory=lambda: [None] * _MAX_LEVELS)
+
+
+class _Numbering:
+    def __init__(self, root: Element | None) -> None:
+        self._lists: dict[str, _List] = {}
+        #: List number -> its list, and the levels that restart when it is first used.
+        self._numbers: dict[str, tuple[_List, dict[int, int]]] = {}
+        if root is not None:
+            self._read(root)
+
+    def label(self, number: str, level: int) -> _Label | None:
+        """Return the next label of a list; None if the paragraph is not in a list."""
+        if number not in self._numbers:
+            return None
+        list_, restarts = self._numbers[number]
+        level = min(max(level, 0), _MAX_LEVELS - 1)
+        if level in restarts:
+            list_.counts[level] = restarts.pop(level) - 1
+        element = list_.levels.get(level)
+        form = _property(element, "numFmt") or "decimal"
+        if form == "bullet":
+            return _Label("-", "")
+        self._count(list_, level)
+        text = _label_text(list_, level)
+        if form == "none" and not text:
+            return None
+        return _Label(decimal_marker(text) or "-", text)
+
+    def _count(self, list_: _List, level: int) -> None:
+        counts = list_.counts
+        before = counts[level]
+        counts[level] = _start(list_, level) if before is None else before + 1
+        for deeper in range(level + 1, _MAX_LEVELS):
+            counts[deeper] = None
+
+    def _read(self, root: Element) -> None:
+        by_style: dict[str, str] = {}
+        linked: dict[str, str] = {}
+        for element in root.iterchildren(f"{W}abstractNum"):
+            key = element.get(f"{W}abstractNumId", "")
+            self._lists[key] = _List(_levels(element))
+            if style := _property(element, "styleLink"):
+                by_style[style] = key
+            if style := _property(element, "numStyleLink"):
+                linked[key] = style
+        for element in root.iterchildren(f"{W}num"):
+            key = _property(element, "abstractNumId") or ""
+            key = by_style.get(linked.get(key, ""), key)
+            if key in self._lists:
+                number = element.get(f"{W}numId", "")
+                self._numbers[number] = (self._lists[key], _restarts(element))
+
+
+def _levels(element: Element) -> dict[int, Element]:
+    return {parse_int(each.get(f"{W}ilvl")): each for each in element.iterchildren(f"{W}lvl")}
+
+
+def _restarts(element: Element) -> dict[int, int]:
+    restarts = {}
+    for override in element.iterchildren(f"{W}lvlOverride"):
+        start = _property(override, "startOverride")
+        if start is not None:
+            restarts[parse_int(override.get(f"{W}ilvl"))] = parse_int(start)
+    return restarts
+
+
+def _start(list_: _List, level: int) -> int:
+    return parse_int(_property(list_.levels.get(level), "start"), 1)
+
+
+def _label_text(list_: _List, level: int) -> str:
+    element = list_.levels.get(level)
+    pattern = _property(element, "lvlText")
+    if pattern is None:
+        pattern = f"%{level + 1}."
+    is_legal = element is not None and element.find(f"{W}isLgl") is not None
+
+    def shown(match: re.Match[str]) -> str:
+        other_level = int(match[1]) - 1
+        count = list_.counts[other_level]
+        number = _start(list_, other_level) if count is None else count
+        number_format = _property(list_.levels.get(other_level), "numFmt") or "decimal"
+        return format_number(number, "decimal" if is_legal else number_format)
+
+    return re.sub(r"%([1-9])", shown, pattern).strip()
+
+
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
-_PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+_WORD_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _VECTOR = "{urn:schemas-microsoft-com:vml}"
 _WORD_2010 = "{http://schemas.microsoft.com/office/word/2010/wordml}"
-#: What is longer is of no kind that we know.
-_INSTRUCTION = 10_000
+#: Longer field instructions are of no known type.
+_MAX_INSTRUCTION = 10_000
 _TICKED, _UNTICKED = "☒", "☐"
-#: Notes by how they are marked: the prefix of their labels.
-NOTES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
+#: Prefixes of note labels, by the element that refers to the note.
+_NOTE_PREFIXES = {"footnoteReference": "", "endnoteReference": "e", "commentReference": "c"}
 _BOXES = {f"{W}txbxContent", CHART, f"{DIAGRAM}relIds"}
 _SHAPES = {f"{W}drawing", f"{W}pict", f"{W}object"}
-_LEFT_OUT = {
+_SKIPPED = {
     f"{W}{name}" for name in ("pPr", "rPr", "del", "moveFrom", "delText", "rt", "sdtPr", "sdtEndPr")
 }
 
@@ -67,46 +308,46 @@ class _Field:
 
 
 @dataclass(slots=True)
-class TextReader:
+class _InlineReader:
     part: Part
-    styles: Styles
+    styles: _Styles
     pictures: Pictures
-    #: The label of a note, by what marks it and its id.
+    #: Returns the label of a note, given its reference element and id.
     label_of: Callable[[str, str], str | None]
-    #: Text boxes, charts and diagrams met in the paragraph; they follow it.
+    #: Text boxes, charts and diagrams found in the paragraph; they follow it.
     boxes: list[Element] = field(default_factory=list)
     _fields: list[_Field] = field(default_factory=list)
 
     def read(self, paragraph: Element) -> list[Inline]:
-        found: list[Inline] = []
-        self._read(paragraph, found, None)
-        return found
+        inlines: list[Inline] = []
+        self._read(paragraph, inlines, None)
+        return inlines
 
-    def _read(self, element: Element, found: list[Inline], link: str | None) -> None:
+    def _read(self, element: Element, inlines: list[Inline], link: str | None) -> None:
         for child in element:
             tag = child.tag
             if tag == f"{W}r":
-                self._read_run(child, found, link)
-            elif tag in _LEFT_OUT:
+                self._read_run(child, inlines, link)
+            elif tag in _SKIPPED:
                 continue
             elif tag == f"{W}hyperlink":
-                self._read(child, found, self.part.link(child.get(f"{RELATION}id")) or link)
+                self._read(child, inlines, self.part.link(child.get(f"{RELATIONSHIP}id")) or link)
             elif tag == f"{W}fldSimple":
-                self._read(child, found, link_of(child.get(f"{W}instr", "")) or link)
+                self._read(child, inlines, hyperlink_target(child.get(f"{W}instr", "")) or link)
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
-                found.append(Run(latex(child), Style(math=True)))
+                inlines.append(Run(to_latex(child), Style(math=True)))
             elif tag == f"{MARKUP}AlternateContent":
-                chosen = alternative(child)
+                chosen = choose_alternative(child)
                 if chosen is not None:
-                    self._read(chosen, found, link)
-            elif tag == f"{W}sdt" and (tick := _tick(child)):
-                found.append(Run(tick))
+                    self._read(chosen, inlines, link)
+            elif tag == f"{W}sdt" and (checkbox := _checkbox(child)):
+                inlines.append(Run(checkbox))
             elif tag in _SHAPES:
-                self._read_shapes(child, found)
+                self._read_shapes(child, inlines)
             else:
-                self._read(child, found, link)
+                self._read(child, inlines, link)
 
-    def _read_run(self, run: Element, found: list[Inline], link: str | None) -> None:
+    def _read_run(self, run: Element, inlines: list[Inline], link: str | None) -> None:
         properties = run.find(f"{W}rPr")
         style = self._style(properties)
         if style is None:
@@ -115,35 +356,35 @@ class TextReader:
         for child in run:
             name = child.tag.rpartition("}")[2]
             if name in ("fldChar", "instrText"):
-                self._follow_field(child, name, found)
+                self._follow_field(child, name, inlines)
             elif self._is_instruction:
                 continue
             elif (text := _text(child, name)) is not None:
                 if position in ("superscript", "subscript"):
-                    text = (raised if position == "superscript" else lowered)(text)
+                    text = (superscript if position == "superscript" else subscript)(text)
                 target = link or self._field_link
-                found.append(Run(text, style._replace(link=target) if target else style))
-            elif name in NOTES:
+                inlines.append(Run(text, style._replace(link=target) if target else style))
+            elif name in _NOTE_PREFIXES:
                 label = self.label_of(name, child.get(f"{W}id", ""))
                 if label is not None:
-                    found.append(NoteMark(label))
+                    inlines.append(NoteReference(label))
             elif child.tag in _SHAPES or child.tag == f"{MARKUP}AlternateContent":
-                self._read_shapes(child, found)
+                self._read_shapes(child, inlines)
             elif name == "ruby":
-                self._read(child, found, link)
+                self._read(child, inlines, link)
 
     def _style(self, properties: Element | None) -> Style | None:
-        """None for text that is not shown."""
+        """Return None for hidden text."""
         if properties is None:
             return PLAIN
-        if is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
+        if _is_on(properties, "vanish") or properties.find(f"{W}del") is not None:
             return None
-        named = value(properties, "rStyle")
-        return styled(properties, self.styles.character(named) if named else PLAIN)
+        named = _property(properties, "rStyle")
+        return _apply_properties(properties, self.styles.character(named) if named else PLAIN)
 
-    def _follow_field(self, child: Element, name: str, found: list[Inline]) -> None:
+    def _follow_field(self, child: Element, name: str, inlines: list[Inline]) -> None:
         if name == "instrText":
-            if self._fields and len(self._fields[-1].instruction) < _INSTRUCTION:
+            if self._fields and len(self._fields[-1].instruction) < _MAX_INSTRUCTION:
                 self._fields[-1].instruction += child.text or ""
             return
         match child.get(f"{W}fldCharType"):
@@ -151,16 +392,16 @@ class TextReader:
                 self._fields.append(_Field())
                 box = child.find(f"{W}ffData/{W}checkBox")
                 if box is not None:
-                    is_ticked = is_on(box, "checked", is_on(box, "default"))
-                    found.append(Run(_TICKED if is_ticked else _UNTICKED))
+                    is_ticked = _is_on(box, "checked", _is_on(box, "default"))
+                    inlines.append(Run(_TICKED if is_ticked else _UNTICKED))
             case "separate" if self._fields:
                 self._fields[-1].is_result = True
-                self._fields[-1].link = link_of(self._fields[-1].instruction)
+                self._fields[-1].link = hyperlink_target(self._fields[-1].instruction)
             case "end" if self._fields:
                 ended = self._fields.pop()
-                text = None if ended.is_result else text_of(ended.instruction)
+                text = None if ended.is_result else button_text(ended.instruction)
                 if text and not self._is_instruction:
-                    found.append(Run(text))
+                    inlines.append(Run(text))
 
     @property
     def _is_instruction(self) -> bool:
@@ -170,31 +411,31 @@ class TextReader:
     def _field_link(self) -> str | None:
         return next((each.link for each in reversed(self._fields) if each.link), None)
 
-    def _read_shapes(self, shape: Element, found: list[Inline]) -> None:
+    def _read_shapes(self, shape: Element, inlines: list[Inline]) -> None:
         alt = _alt(shape)
         for element in _outside_boxes(shape):
             if element.tag in _BOXES:
                 self.boxes.append(element)
             elif element.tag == f"{_PICTURE}pic":
-                found.append(self.part.drawn_picture(element, self.pictures, alt))
+                inlines.append(self.part.drawn_picture(element, self.pictures, alt))
             elif element.tag == f"{_VECTOR}imagedata":
-                identity = element.get(f"{RELATION}id")
-                found.append(self.part.picture(identity, alt, self.pictures))
+                identity = element.get(f"{RELATIONSHIP}id")
+                inlines.append(self.part.picture(identity, alt, self.pictures))
 
 
 def _position(properties: Element | None) -> str | None:
-    """Raised or lowered by name, or by a distance."""
-    named = value(properties, "vertAlign")
-    distance = integer(value(properties, "position"))
+    """Return whether the text is raised or lowered, by name or by distance."""
+    named = _property(properties, "vertAlign")
+    distance = parse_int(_property(properties, "position"))
     if named or not distance:
         return named
     return "superscript" if distance > 0 else "subscript"
 
 
 def _outside_boxes(shape: Element) -> Iterator[Element]:
-    """All that is in a shape; what is in a text box is the box's affair."""
+    """Yield all elements of a shape, except the content of text boxes."""
     if shape.tag == f"{MARKUP}AlternateContent":
-        shape = alternative(shape)
+        shape = choose_alternative(shape)
         if shape is None:
             return
     for child in shape:
@@ -204,7 +445,7 @@ def _outside_boxes(shape: Element) -> Iterator[Element]:
 
 
 def _alt(shape: Element) -> str | None:
-    for element in shape.iter(f"{_PLACED}docPr", f"{_VECTOR}shape"):
+    for element in shape.iter(f"{_WORD_DRAWING}docPr", f"{_VECTOR}shape"):
         text = element.get("descr") or element.get("alt") or element.get("title")
         if text:
             return str(text)
@@ -227,17 +468,17 @@ def _text(child: Element, name: str) -> str | None:
             return ""
         case "sym":
             code = int(child.get(f"{W}char", "0"), 16)
-            return symbol(child.get(f"{W}font", ""), code)
+            return symbol_character(child.get(f"{W}font", ""), code)
         case _:
             return None
 
 
-def _tick(control: Element) -> str | None:
+def _checkbox(control: Element) -> str | None:
     box = control.find(f"{W}sdtPr/{_WORD_2010}checkbox")
     if box is None:
         return None
     checked = box.find(f"{_WORD_2010}checked")
-    is_ticked = checked is not None and is_true(checked.get(f"{_WORD_2010}val"))
+    is_ticked = checked is not None and parse_bool(checked.get(f"{_WORD_2010}val"))
     return _TICKED if is_ticked else _UNTICKED
 
 
@@ -257,14 +498,14 @@ def read_docx(archive: Archive, pictures: Pictures) -> OfficeDocument:
     reader = _Reader(part, pictures)
     body = part.root.find(f"{W}body")
     blocks = reader.blocks(body if body is not None else part.root)
-    return OfficeDocument(pages=[page_of(1, blocks, pictures)], facts=facts_of(archive))
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=core_properties(archive))
 
 
 class _Context(NamedTuple):
-    """What the parts of a document (body, notes) have in common."""
+    """What the parts of a document (body, notes) share."""
 
-    styles: Styles
-    numbering: Numbering
+    styles: _Styles
+    numbering: _Numbering
     notes: "_Notes"
     pictures: Pictures
 
@@ -272,14 +513,14 @@ class _Context(NamedTuple):
 class _Reader:
     def __init__(self, part: Part, pictures: Pictures, context: _Context | None = None) -> None:
         if context is None:
-            styles = Styles(_root(part.related("styles")))
-            numbering = Numbering(_root(part.related("numbering")))
+            styles = _Styles(_root(part.related("styles")))
+            numbering = _Numbering(_root(part.related("numbering")))
             context = _Context(styles, numbering, _Notes(part), pictures)
         self._part = part
         self._context = context
-        self._text = TextReader(part, context.styles, pictures, context.notes.label)
-        #: Text before a paragraph mark that was deleted: it goes on in the next paragraph.
-        self._unfinished: list[Inline] = []
+        self._text = _InlineReader(part, context.styles, pictures, context.notes.label)
+        #: Text before a deleted paragraph mark: it continues in the next paragraph.
+        self._carried_over: list[Inline] = []
 
     def blocks(self, container: Element) -> list[Block]:
         return list(self._blocks(container))
@@ -290,9 +531,9 @@ class _Reader:
                 yield from self._paragraph(child)
             elif child.tag == f"{W}tbl":
                 yield Table(self._rows(child))
-                yield from self._context.notes.take(self._context)
+                yield from self._context.notes.pop_pending(self._context)
             elif child.tag == f"{MARKUP}AlternateContent":
-                chosen = alternative(child)
+                chosen = choose_alternative(child)
                 if chosen is not None:
                     yield from self._blocks(chosen)
             elif child.tag in _WRAPPERS:
@@ -300,51 +541,55 @@ class _Reader:
 
     def _paragraph(self, paragraph: Element) -> Iterator[Block]:
         properties = paragraph.find(f"{W}pPr")
-        meaning = self._context.styles.meaning(value(properties, "pStyle"))
-        content = self._unfinished + self._text.read(paragraph)
+        paragraph_style = self._context.styles.paragraph_style(_property(properties, "pStyle"))
+        content = self._carried_over + self._text.read(paragraph)
         boxes, self._text.boxes = self._text.boxes, []
         if properties is not None and properties.find(f"{W}rPr/{W}del") is not None:
-            self._unfinished = content
+            self._carried_over = content
         else:
-            self._unfinished = []
+            self._carried_over = []
             if content:
-                yield self._block(properties, meaning, content)
+                yield self._block(properties, paragraph_style, content)
         for box in boxes:
             if box.tag == f"{W}txbxContent":
                 yield from self._blocks(box)
             elif box.tag == f"{DIAGRAM}relIds":
-                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATION}dm")))
+                yield from diagram_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}dm")))
             else:
-                yield from chart_blocks(self._part.by_id(box.get(f"{RELATION}id")))
-        yield from self._context.notes.take(self._context)
+                yield from chart_blocks(self._part.by_id(box.get(f"{RELATIONSHIP}id")))
+        yield from self._context.notes.pop_pending(self._context)
 
-    def _block(self, properties: Element | None, meaning: Meaning, content: list[Inline]) -> Block:
-        level = _heading(properties, meaning)
+    def _block(
+        self, properties: Element | None, paragraph_style: _ParagraphStyle, content: list[Inline]
+    ) -> Block:
+        level = _heading(properties, paragraph_style)
         if is_blank(content):
             return Paragraph(())
-        label, depth = self._label(properties, meaning)
+        label, depth = self._label(properties, paragraph_style)
         if level is not None:
             prefix = [Run(f"{label.text} ")] if label and label.text else []
             return Heading(level, [*prefix, *content])
-        if meaning.contents:
-            return Item(meaning.contents - 1, "-", content)
+        if paragraph_style.contents:
+            return Item(paragraph_style.contents - 1, "-", content)
         if label is not None:
             is_shown = label.text and label.marker == "-"
             prefix = [Run(f"{label.text} ")] if is_shown else []
             return Item(depth, label.marker, [*prefix, *content])
-        if meaning.is_code:
-            return Code(words(content))
-        if meaning.is_quote:
+        if paragraph_style.is_code:
+            return Code(plain_text(content))
+        if paragraph_style.is_quote:
             return Quote([Paragraph(content)])
         return Paragraph(content)
 
-    def _label(self, properties: Element | None, meaning: Meaning) -> tuple[Label | None, int]:
-        numbered = properties.find(f"{W}numPr") if properties is not None else None
-        number, level = meaning.numbering or ("0", 0)
-        if numbered is not None:
-            number = value(numbered, "numId") or number
-            level = integer(value(numbered, "ilvl"), level)
-        return self._context.numbering.label(number, level), level + meaning.depth
+    def _label(
+        self, properties: Element | None, paragraph_style: _ParagraphStyle
+    ) -> tuple[_Label | None, int]:
+        numbering_properties = properties.find(f"{W}numPr") if properties is not None else None
+        number, level = paragraph_style.numbering or ("0", 0)
+        if numbering_properties is not None:
+            number = _property(numbering_properties, "numId") or number
+            level = parse_int(_property(numbering_properties, "ilvl"), level)
+        return self._context.numbering.label(number, level), level + paragraph_style.depth
 
     def _rows(self, table: Element) -> list[list[Cell]]:
         rows: list[list[Cell]] = []
@@ -354,33 +599,33 @@ class _Reader:
             properties = row.find(f"{W}trPr")
             if properties is not None and properties.find(f"{W}del") is not None:
                 continue
-            skipped = integer(value(properties, "gridBefore"))
+            skipped = parse_int(_property(properties, "gridBefore"))
             line: list[Cell] = [()] * min(skipped, 100)
             for cell in _children(row, f"{W}tc"):
                 line += self._cells(cell, above[len(line) :])
             count += len(line)
-            refuse_beyond(count)
+            check_cell_count(count)
             rows.append(line)
             above = line
         return rows
 
     def _cells(self, cell: Element, above: list[Cell]) -> list[Cell]:
         properties = cell.find(f"{W}tcPr")
-        span = min(max(integer(value(properties, "gridSpan"), 1), 1), 100)
+        span = min(max(parse_int(_property(properties, "gridSpan"), 1), 1), 100)
         merge = properties.find(f"{W}vMerge") if properties is not None else None
         content: Cell = self.blocks(cell)
         if merge is not None and merge.get(f"{W}val", "continue") == "continue":
-            content = repeated(above[0]) if above else ()
+            content = repeatable_cell(above[0]) if above else ()
         return [content, *[()] * (span - 1)]
 
 
-def _heading(properties: Element | None, meaning: Meaning) -> int | None:
-    outline = value(properties, "outlineLvl")
-    return meaning.heading if outline is None else heading_of(outline)
+def _heading(properties: Element | None, paragraph_style: _ParagraphStyle) -> int | None:
+    outline = _property(properties, "outlineLvl")
+    return paragraph_style.heading if outline is None else _outline_heading(outline)
 
 
 def _children(element: Element, tag: str) -> Iterator[Element]:
-    """Rows and cells, also those in content controls and insertions."""
+    """Yield rows or cells, including those in content controls and insertions."""
     for child in element:
         if child.tag == tag:
             yield child
@@ -393,7 +638,7 @@ def _root(part: Part | None) -> Element | None:
 
 
 class _Notes:
-    """Footnotes, endnotes and comments; each is told once, after the block that marks it."""
+    """Footnotes, endnotes and comments, each emitted once, after the block that refers to it."""
 
     def __init__(self, document: Part) -> None:
         self._parts = {
@@ -401,29 +646,29 @@ class _Notes:
         }
         self._elements: dict[str, dict[str, Element]] = {}
         self._labels: dict[tuple[str, str], str] = {}
-        self._waiting: list[tuple[str, str, Element]] = []
-        self._counts = dict.fromkeys(NOTES, 0)
+        self._pending: list[tuple[str, str, Element]] = []
+        self._counts = dict.fromkeys(_NOTE_PREFIXES, 0)
 
     def label(self, name: str, identity: str) -> str | None:
         if (name, identity) not in self._labels:
-            element = self._found(name).get(identity)
+            element = self._elements_of(name).get(identity)
             if element is None or element.get(f"{W}type") in ("separator", "continuationSeparator"):
                 return None
             self._counts[name] += 1
-            label = f"{NOTES[name]}{self._counts[name]}"
+            label = f"{_NOTE_PREFIXES[name]}{self._counts[name]}"
             self._labels[name, identity] = label
-            self._waiting.append((name, label, element))
+            self._pending.append((name, label, element))
         return self._labels[name, identity]
 
-    def take(self, context: _Context) -> Iterator[Block]:
-        waiting, self._waiting = self._waiting, []
-        for name, label, element in waiting:
+    def pop_pending(self, context: _Context) -> Iterator[Block]:
+        pending, self._pending = self._pending, []
+        for name, label, element in pending:
             part = self._parts[name]
             if part is not None:
                 blocks = _Reader(part, context.pictures, context).blocks(element)
-                yield Note(label, signed(blocks, element.get(f"{W}author")))
+                yield Note(label, with_author(blocks, element.get(f"{W}author")))
 
-    def _found(self, name: str) -> dict[str, Element]:
+    def _elements_of(self, name: str) -> dict[str, Element]:
         if name not in self._elements:
             root = _root(self._parts[name])
             children = root.iterchildren(f"{W}{_NOTE_PARTS[name][1]}") if root is not None else ()

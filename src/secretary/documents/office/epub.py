@@ -1,4 +1,4 @@
-"""Electronic books (EPUB): a page for each part of the spine, in its order."""
+"""Reads EPUB books: one page for each item of the spine."""
 
 import posixpath
 import re
@@ -8,17 +8,17 @@ from urllib.parse import unquote, urlsplit
 from lxml import etree
 
 from ...core.errors import FileCorrupt, FileEncrypted
-from .blocks import Block, Picture
-from .containers import DUBLIN, Archive, Element, parsed
-from .document import OfficeDocument, Pictures, page_of
-from .html import XHTML, blocks_of, data_of, parsed_html
-from .text import decoded_markup
+from .blocks import Block, OfficeDocument, Picture, Pictures
+from .containers import DUBLIN, Archive, Element, parse_xml
+from .html import XHTML, decode_data_uri, html_blocks, parse_html
+from .markdown import build_page
+from .text import decode_markup
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _PACKAGE = "{http://www.idpf.org/2007/opf}"
 _CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
-#: With all that it declares: entities of a book's own stay what they are, unexpanded.
+#: Including internal entity declarations: entities remain unexpanded.
 _DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>", re.DOTALL | re.IGNORECASE)
 _NAMED = re.compile(r"&(\w+);")
 _OF_XML = {"amp", "lt", "gt", "quot", "apos"}
@@ -27,13 +27,13 @@ _FACTS = {"title": "title", "creator": "author", "language": "language", "date":
 
 def read_epub(archive: Archive, pictures: Pictures) -> OfficeDocument:
     path = _package_path(archive)
-    package = parsed(archive.read(path))
+    package = parse_xml(archive.read(path))
     names = _spine(package, posixpath.dirname(path))
     _refuse_encrypted(archive, set(names))
     pages = []
     for number, name in enumerate(names, 1):
         blocks = _blocks(archive, name, pictures) if name in archive else []
-        pages.append(page_of(number, blocks, pictures, name=posixpath.basename(name)))
+        pages.append(build_page(number, blocks, pictures, name=posixpath.basename(name)))
     if not pages:
         raise FileCorrupt("The book has no content")
     return OfficeDocument(pages=pages, facts=_facts(package))
@@ -41,12 +41,12 @@ def read_epub(archive: Archive, pictures: Pictures) -> OfficeDocument:
 
 def _package_path(archive: Archive) -> str:
     if "META-INF/container.xml" not in archive:
-        raise FileCorrupt("The book does not say where its content is")
-    container = parsed(archive.read("META-INF/container.xml"))
+        raise FileCorrupt("The book has no package document")
+    container = parse_xml(archive.read("META-INF/container.xml"))
     for each in container.iter(f"{_CONTAINER}rootfile"):
         if each.get("full-path"):
             return str(each.get("full-path"))
-    raise FileCorrupt("The book does not say where its content is")
+    raise FileCorrupt("The book has no package document")
 
 
 def _spine(package: Element, folder: str) -> list[str]:
@@ -59,12 +59,12 @@ def _spine(package: Element, folder: str) -> list[str]:
 
 
 def _refuse_encrypted(archive: Archive, names: set[str]) -> None:
-    """Fonts may be encrypted; if the text is, the book is protected."""
+    """Fonts may be encrypted; if the text is, the book has DRM."""
     if "META-INF/encryption.xml" not in archive:
         return
-    for each in parsed(archive.read("META-INF/encryption.xml")).iter(_CIPHER):
+    for each in parse_xml(archive.read("META-INF/encryption.xml")).iter(_CIPHER):
         if unquote(each.get("URI", "")) in names:
-            raise FileEncrypted("The book is protected against copying")
+            raise FileEncrypted("The book is copy-protected")
 
 
 def _facts(package: Element) -> dict[str, str]:
@@ -83,24 +83,24 @@ def _blocks(archive: Archive, name: str, pictures: Pictures) -> list[Block]:
     def picture(source: str, alt: str) -> Picture:
         if not pictures.are_kept:
             return Picture(alt)
-        found = data_of(source)
+        found = decode_data_uri(source)
         path = posixpath.join(posixpath.dirname(name), unquote(urlsplit(source).path))
         path = posixpath.normpath(path)
         if found is None and source and path in archive:
             found = archive.read(path)
         return Picture(alt, pictures.keep(found) if found else None)
 
-    return blocks_of(root, picture)
+    return html_blocks(root, picture)
 
 
 def _root(data: bytes) -> Element:
-    """As XML if it is: HTML has no elements that end where they begin, and would go astray."""
-    text = _DECLARATION.sub("", decoded_markup(data))
+    """Parse as XML if possible: an HTML parser misreads self-closing elements."""
+    text = _DECLARATION.sub("", decode_markup(data))
     text = _NAMED.sub(lambda found: _signs(found[1], found[0]), _DOCTYPE.sub("", text, count=1))
     try:
-        return parsed(text.encode("utf-8", "replace"))
+        return parse_xml(text.encode("utf-8", "replace"))
     except etree.XMLSyntaxError:
-        return parsed_html(data)
+        return parse_html(data)
 
 
 def _signs(name: str, written: str) -> str:
@@ -108,7 +108,7 @@ def _signs(name: str, written: str) -> str:
 
 
 def _unlink(root: Element) -> None:
-    """Links from part to part lead nowhere once the book is Markdown."""
+    """Remove links between parts, which lead nowhere in Markdown."""
     for each in root.iter("a", f"{XHTML}a"):
         if not urlsplit(each.get("href") or "").scheme:
             each.attrib.pop("href", None)

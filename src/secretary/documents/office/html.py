@@ -1,4 +1,4 @@
-"""Web pages (HTML), as they are in the file: nothing is fetched, no script is run."""
+"""Reads HTML as it is in the file: nothing is fetched, no script is run."""
 
 import base64
 import binascii
@@ -17,32 +17,34 @@ from .blocks import (
     Heading,
     Inline,
     Item,
+    OfficeDocument,
     Paragraph,
     Picture,
+    Pictures,
     Quote,
     Rule,
     Run,
-    Spanning,
+    SpannedCell,
     Style,
     Table,
     is_blank,
-    laid_out,
+    lay_out_cells,
 )
-from .containers import Element, integer
-from .conventions import LETTERED, lowered, numeral, raised
-from .document import OfficeDocument, Pictures, page_of
-from .text import decoded_markup, text_at
+from .containers import Element, parse_int
+from .conventions import NUMBER_FORMATS, format_number, subscript, superscript
+from .markdown import build_page
+from .text import decode_markup, read_limited
 
 SKIPPED = {
     "script", "style", "noscript", "template", "svg", "iframe", "object", "embed", "canvas",
     "audio", "video", "select", "textarea", "head",
 }  # fmt: skip
-_PARTS = {
+_BLOCK_ELEMENTS = {
     "address", "article", "aside", "body", "center", "dd", "details", "dialog", "div",
     "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "html", "legend",
     "main", "nav", "p", "section", "summary", "h1", "h2", "h3", "h4", "h5", "h6", "pre",
 }  # fmt: skip
-_STYLES = {
+_INLINE_STYLES = {
     **dict.fromkeys(("b", "strong"), Style(bold=True)),
     **dict.fromkeys(("i", "em", "cite", "dfn", "var"), Style(italic=True)),
     **dict.fromkeys(("s", "del", "strike"), Style(strike=True)),
@@ -54,11 +56,11 @@ _LANGUAGE = re.compile(r"\b(?:language|lang|brush:)-?\s*([\w+#-]+)")
 
 @dataclass(slots=True)
 class _Level:
-    """An element that holds blocks of its own: a quote, a cell, the page itself."""
+    """An element with blocks of its own: a quote, a cell or the page itself."""
 
     name: str
     blocks: list[Block] = field(default_factory=list)
-    rows: list[list[Spanning]] = field(default_factory=list)
+    rows: list[list[SpannedCell]] = field(default_factory=list)
     cell: Element | None = None
     #: How many lists were open around it.
     depth: int = 0
@@ -69,13 +71,13 @@ class _List:
     is_ordered: bool
     count: int
     marker: str = ""
-    #: Of one item only, which is in no list.
+    #: The list of a single item outside any list.
     is_stray: bool = False
-    #: How it is numbered, if not by numbers.
+    #: The numbering format, if not decimal.
     form: str = ""
 
 
-class Flow:
+class _BlockBuilder:
     def __init__(self) -> None:
         self._levels = [_Level("page")]
         self._lists: list[_List] = []
@@ -106,13 +108,13 @@ class Flow:
         if not self._line or self._ends_in_space():
             text = text.lstrip(" ")
         if self._script is not None:
-            text = raised(text) if self._script == "sup" else lowered(text)
+            text = superscript(text) if self._script == "sup" else subscript(text)
         if text:
             self._line.append(Run(text, self._styles[-1]))
 
     def start(self, name: str, element: Element) -> None:
         self._style(name, element)
-        if name in _PARTS:
+        if name in _BLOCK_ELEMENTS:
             self._flush()
         match name:
             case "br":
@@ -124,8 +126,8 @@ class Flow:
                 self._heading = int(name[1])
             case "ul" | "ol" | "menu" | "dir":
                 self._flush()
-                start = integer(element.get("start"), 1) - 1
-                form = LETTERED.get(element.get("type") or "", "")
+                start = parse_int(element.get("start"), 1) - 1
+                form = NUMBER_FORMATS.get(element.get("type") or "", "")
                 self._lists.append(_List(name == "ol", start, form=form))
             case "li":
                 self._flush()
@@ -162,15 +164,15 @@ class Flow:
                 self._close(name)
             case "sup" | "sub":
                 self._script = None
-        if name in _PARTS:
+        if name in _BLOCK_ELEMENTS:
             self._flush()
             self._heading = None
 
     def _style(self, name: str, element: Element) -> None:
-        """One for each open element, so that its end takes it away."""
+        """Push one style per open element, so that its end tag can pop it."""
         style = self._styles[-1]
-        if name in _STYLES and not (name == "code" and self._listing is not None):
-            style = style.with_marks(_STYLES[name])
+        if name in _INLINE_STYLES and not (name == "code" and self._listing is not None):
+            style = style.with_marks(_INLINE_STYLES[name])
         elif name == "a":
             style = style._replace(link=_link(element.get("href")) or style.link)
         elif name in ("table", "blockquote", "td", "th"):
@@ -191,10 +193,10 @@ class Flow:
         if len(self._lists) <= self._levels[-1].depth:
             self._lists.append(_List(False, 0, is_stray=True))
         current = self._lists[-1]
-        current.count = integer(element.get("value"), current.count + 1)
+        current.count = parse_int(element.get("value"), current.count + 1)
         current.marker = f"{current.count}." if current.is_ordered and not current.form else "-"
         if current.is_ordered and current.form:
-            self._line.append(Run(f"{numeral(current.count, current.form)}. "))
+            self._line.append(Run(f"{format_number(current.count, current.form)}. "))
 
     def _flush(self) -> None:
         line, self._line = self._line, []
@@ -211,7 +213,7 @@ class Flow:
             self._add(Paragraph(line))
 
     def _add(self, block: Block) -> None:
-        """What is in a table but in none of its cells goes before it."""
+        """Add a block; blocks of a table outside its cells go before the table."""
         level = next(each for each in reversed(self._levels) if each.name != "tr")
         level.blocks.append(block)
 
@@ -238,11 +240,11 @@ class Flow:
             case "blockquote":
                 self._add(Quote(level.blocks))
             case "td" | "th" if level.cell is not None:
-                across = integer(level.cell.get("colspan"), 1)
-                down = integer(level.cell.get("rowspan"), 1)
+                across = parse_int(level.cell.get("colspan"), 1)
+                down = parse_int(level.cell.get("rowspan"), 1)
                 if not parent.rows:
                     parent.rows.append([])
-                parent.rows[-1].append(Spanning(level.blocks, across, down))
+                parent.rows[-1].append(SpannedCell(level.blocks, across, down))
             case "tr":
                 parent.rows += level.rows
             case "caption":
@@ -253,12 +255,12 @@ class Flow:
 
 
 def _table(level: _Level) -> list[Block]:
-    """Tables that only place things on a page are taken apart."""
+    """Return the table, or the content of its cells if it is used for layout."""
     is_layout = level.cell is not None and level.cell.get("role") in ("presentation", "none")
     cells = [spanning.cell for row in level.rows for spanning in row]
     if is_layout or any(isinstance(block, Table) for cell in cells for block in cell):
         return [block for cell in cells for block in cell]
-    return [Table(laid_out(level.rows))] if cells else []
+    return [Table(lay_out_cells(level.rows))] if cells else []
 
 
 def _link(target: str | None) -> str | None:
@@ -274,10 +276,10 @@ _HIDDEN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 
 
 def read_html(path: str, pictures: Pictures) -> OfficeDocument:
-    root = parsed_html(text_at(path))
+    root = parse_html(read_limited(path))
 
     def picture(source: str, alt: str) -> Picture:
-        data = data_of(source) if pictures.are_kept else None
+        data = decode_data_uri(source) if pictures.are_kept else None
         return Picture(alt, pictures.keep(data) if data else None)
 
     facts = {}
@@ -286,16 +288,16 @@ def read_html(path: str, pictures: Pictures) -> OfficeDocument:
         facts["title"] = " ".join(title.split())
     if root.get("lang"):
         facts["language"] = root.get("lang")
-    return OfficeDocument(pages=[page_of(1, blocks_of(root, picture), pictures)], facts=facts)
+    return OfficeDocument(pages=[build_page(1, html_blocks(root, picture), pictures)], facts=facts)
 
 
-def parsed_html(data: bytes) -> Element:
-    text = decoded_markup(data).replace("\0", "")
+def parse_html(data: bytes) -> Element:
+    text = decode_markup(data).replace("\0", "")
     parser = etree.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True
     )
     root = etree.fromstring(text.encode("utf-8", "replace"), parser)
-    # It mends what it can, but it ends in silence where elements are nested too deeply.
+    # The parser recovers from errors, but stops silently if elements are nested too deeply.
     if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
         raise FileCorrupt("The elements of the page are nested too deeply")
     if root is None:
@@ -303,9 +305,9 @@ def parsed_html(data: bytes) -> Element:
     return root
 
 
-def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
-    """`picture` is given the source and the description of each."""
-    flow = Flow()
+def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
+    """Convert elements to blocks; `picture` gets the source and alt text of each image."""
+    flow = _BlockBuilder()
     walk = etree.iterwalk(root, events=("start", "end"))
     hidden: Element | None = None
     for event, element in walk:
@@ -330,7 +332,9 @@ def blocks_of(root: Element, picture: Callable[[str, str], Picture]) -> list[Blo
     return flow.blocks()
 
 
-def _start(flow: Flow, name: str, element: Element, picture: Callable[[str, str], Picture]) -> None:
+def _start(
+    flow: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
+) -> None:
     flow.start(name, element)
     if name == "img":
         flow.picture(picture(element.get("src") or "", element.get("alt") or ""))
@@ -344,8 +348,8 @@ def is_hidden(element: Element) -> bool:
     return element.get("hidden") is not None or bool(_HIDDEN.search(element.get("style") or ""))
 
 
-def data_of(source: str) -> bytes | None:
-    """What a `data:` URI holds."""
+def decode_data_uri(source: str) -> bytes | None:
+    """Return the content of a `data:` URI."""
     if source[:5].lower() != "data:":
         return None
     head, _, body = source[5:].partition(",")

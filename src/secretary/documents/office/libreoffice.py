@@ -1,4 +1,4 @@
-"""Office files to PDF by LibreOffice, in a process group and with a profile of their own."""
+"""Converts office files to PDF with LibreOffice, isolated in its own process and profile."""
 
 import contextlib
 import hashlib
@@ -22,45 +22,45 @@ from ...core.errors import (
 )
 from ...core.file_types import detect_file_type
 from ...core.processes import inherited_environment, running_program
-from .containers import declared_bytes, ole_kind
-from .text import decoded, delimiter_of, text_at
+from .containers import declared_bytes, detect_ole_type
+from .text import decode_text, detect_delimiter, read_limited
 
-_BEGINNING = "libreoffice-"
-#: Where it puts a socket by which a second one with the same profile would find it. Nothing can
-#: tell it another place, and when it is killed the socket stays.
-_SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # to tidy up there, not to write
-#: What it does not escape when it writes a URL.
-_PLAIN = "/!$&'()*+,-.:=@_~"
+_PREFIX = "libreoffice-"
+#: LibreOffice creates a socket here to find another instance with the same profile. The location
+#: is not configurable, and when LibreOffice is killed the socket remains.
+_SOCKETS = ("/tmp", "/var/tmp")  # nosec B108  # only to clean up
+#: Characters that LibreOffice does not escape in URLs.
+_UNESCAPED = "/!$&'()*+,-.:=@_~"
 
 
 @contextlib.contextmanager
-def _temporary_profile(into: str) -> Iterator[Path]:
-    job_service = Path(tempfile.mkdtemp(prefix=_BEGINNING, dir=into))
+def _temporary_profile(target_directory: str) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target_directory))
     try:
-        yield job_service
+        yield directory
     finally:
-        _clear(job_service)
+        _clear(directory)
 
 
-def clear_profiles(into: str) -> None:
-    """Those of processes that were killed, and could not do it themselves."""
-    for job_service in Path(into).glob(f"{_BEGINNING}*"):
-        _clear(job_service)
+def clear_profiles(target_directory: str) -> None:
+    """Remove the profiles of processes that were killed."""
+    for directory in Path(target_directory).glob(f"{_PREFIX}*"):
+        _clear(directory)
 
 
-def _profile_url(job_service: Path) -> str:
-    return (job_service / "profile").resolve().as_uri()
+def _profile_url(directory: Path) -> str:
+    return (directory / "profile").resolve().as_uri()
 
 
-def _clear(job_service: Path) -> None:
-    for directory in _SOCKETS:
-        with contextlib.suppress(OSError):  # as a rule there is none
-            os.unlink(f"{directory}/{_socket_of(job_service)}")
-    shutil.rmtree(job_service, ignore_errors=True)
+def _clear(directory: Path) -> None:
+    for socket_directory in _SOCKETS:
+        with contextlib.suppress(OSError):  # usually there is none
+            os.unlink(f"{socket_directory}/{_socket_name(directory)}")
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def _socket_of(job_service: Path) -> str:
-    url = "file://" + quote(str((job_service / "profile").resolve()), safe=_PLAIN)
+def _socket_name(directory: Path) -> str:
+    url = "file://" + quote(str((directory / "profile").resolve()), safe=_UNESCAPED)
     digest = hashlib.md5(url.encode("utf-16-le"), usedforsecurity=False).digest()
     return f"OSL_PIPE_{os.getuid()}_SingleOfficeIPC_{''.join(f'{byte:x}' for byte in digest)}"
 
@@ -71,7 +71,7 @@ _MISSING = (
     "LibreOffice is not installed: install libreoffice-impress-nogui, libreoffice-writer-nogui"
     " and libreoffice-calc-nogui"
 )
-#: The filter by which each kind is read. Left to itself, LibreOffice takes garbage for text.
+#: Import filters by format. Without one, LibreOffice reads garbage as text.
 _FILTERS = {
     "docx": "MS Word 2007 XML",
     "xlsx": "Calc MS Excel 2007 XML",
@@ -89,22 +89,22 @@ _FILTERS = {
 }
 _TEXTS = {"text", "csv"}
 _ZIPPED = {"docx", "xlsx", "pptx", "odt", "ods", "odp"}
-#: Where the end of a PDF is that was written to its end.
+#: Bytes at the end of a PDF that contain the end marker of a complete file.
 _END_WITHIN = 1024
-#: Where nobody listens: the way out of all that still would reach for the network.
-_NOWHERE = "127.0.0.1"
-_DISCARD_PORT = 9
+#: Nobody listens here: the proxy for everything that tries to reach the network.
+_BLACKHOLE_HOST = "127.0.0.1"
+_BLACKHOLE_PORT = 9
 
 
-def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
-    """The path of the PDF, in the directory `into`. Nothing else is left there."""
+def convert_to_pdf(path: str, kind: str, target_directory: str, *, timeout_s: float) -> str:
+    """Convert a file and return the path of the PDF in `into`. Nothing else remains there."""
     program = _program()
-    kind = _checked(path, kind)
-    with _temporary_profile(into) as work:
-        # A copy: neither its name nor a lock file beside it is LibreOffice's to choose.
+    kind = _check_type(path, kind)
+    with _temporary_profile(target_directory) as work:
+        # A copy, so that LibreOffice sees neither the name nor the directory of the original.
         source = work / f"document.{'txt' if kind == 'text' else kind}"
         if kind in _TEXTS:
-            source.write_text(decoded(text_at(path)), encoding="utf-8")
+            source.write_text(decode_text(read_limited(path)), encoding="utf-8")
         else:
             shutil.copyfile(path, source)
         _write_profile(work / "profile" / "user")
@@ -113,10 +113,10 @@ def convert_to_pdf(path: str, kind: str, into: str, *, timeout_s: float) -> str:
         made = work / "out" / "document.pdf"
         if not _is_pdf(made):
             if code:
-                raise WorkerCrashed("LibreOffice crashed while it converted the document")
-            text = "LibreOffice cannot read the document: it is damaged, or needs a password"
+                raise WorkerCrashed("LibreOffice crashed while converting the document")
+            text = "LibreOffice cannot read the document: it is damaged or needs a password"
             raise FileCorrupt(text)
-        target = Path(into) / "document.pdf"
+        target = Path(target_directory) / "document.pdf"
         os.replace(made, target)
         return str(target)
 
@@ -128,32 +128,32 @@ def _program() -> str:
     return found
 
 
-def _checked(path: str, kind: str) -> str:
-    """The kind by which a filter is chosen; what LibreOffice cannot open is refused before."""
+def _check_type(path: str, kind: str) -> str:
+    """Return the format that selects the filter; reject what LibreOffice cannot open."""
     if kind != detect_file_type(Path(path)):
         raise FileCorrupt(f"The file is not a {kind} file, or is damaged")
     if kind == "ole":
-        return ole_kind(path)
+        return detect_ole_type(path)
     if kind == "text" and path.lower().endswith(".csv"):
         return "csv"
     if kind not in _FILTERS:
-        raise UnsupportedFile(f"LibreOffice makes no PDF of a file of the kind {kind!r}")
+        raise UnsupportedFile(f"LibreOffice cannot convert {kind!r} files to PDF")
     if kind in _ZIPPED:
         if declared_bytes(path) > MAX_EXPANDED_BYTES:
             text = "The document is larger than allowed once it is unpacked"
             raise FileTooLarge(text, limit_bytes=MAX_EXPANDED_BYTES)
         if kind.startswith("od"):
-            # Loaded here, because most processes that import this convert nothing.
-            from .odf_text import refuse_encrypted_odf
+            # Imported here: most processes that import this module convert nothing.
+            from .odf import reject_encrypted_odf
 
-            refuse_encrypted_odf(path, MAX_EXPANDED_BYTES)
+            reject_encrypted_odf(path, MAX_EXPANDED_BYTES)
     return kind
 
 
 def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
     name = _FILTERS[kind]
     if kind == "csv":
-        name = name.format(ord(delimiter_of(source.read_text(encoding="utf-8"))))
+        name = name.format(ord(detect_delimiter(source.read_text(encoding="utf-8"))))
     return [
         program,
         f"-env:UserInstallation={_profile_url(work)}",
@@ -166,8 +166,8 @@ def _command(program: str, kind: str, source: Path, work: Path) -> list[str]:
 
 
 def _run(command: Sequence[str], work: Path, timeout_s: float) -> int:
-    """Its exit code, which tells only of crashes: a document that it cannot load is a success."""
-    proxy = f"http://{_NOWHERE}:{_DISCARD_PORT}"
+    """Return the exit code, which only reveals crashes: unreadable documents exit with 0."""
+    proxy = f"http://{_BLACKHOLE_HOST}:{_BLACKHOLE_PORT}"
     environment = {
         **inherited_environment("PATH", "LANG", "TZ"),
         "HOME": str(work),
@@ -194,7 +194,7 @@ def _is_pdf(path: Path) -> bool:
         return False
 
 
-#: No macro runs, no link is followed, no update is looked for.
+#: No macros, no links, no updates.
 _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("org.openoffice.Office.Common/Security/Scripting", "MacroSecurityLevel", 3),
     ("org.openoffice.Office.Common/Security/Scripting", "DisableMacrosExecution", True),
@@ -207,10 +207,10 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
     ("org.openoffice.Office.Writer/Content/Update", "Link", 2),
     ("org.openoffice.Office.Calc/Content/Update", "Link", 2),
     ("org.openoffice.Inet/Settings", "ooInetProxyType", 2),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _NOWHERE),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _DISCARD_PORT),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _NOWHERE),
-    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _DISCARD_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyName", _BLACKHOLE_HOST),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPProxyPort", _BLACKHOLE_PORT),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyName", _BLACKHOLE_HOST),
+    ("org.openoffice.Inet/Settings", "ooInetHTTPSProxyPort", _BLACKHOLE_PORT),
     ("org.openoffice.Inet/Settings", "ooInetNoProxy", ""),
 )
 
@@ -218,7 +218,7 @@ _SETTINGS: tuple[tuple[str, str, object], ...] = (
 def _write_profile(directory: Path) -> None:
     items = "".join(
         f'<item oor:path="/{escape(path)}"><prop oor:name="{name}" oor:op="fuse">'
-        f"<value>{escape(_written(value))}</value></prop></item>"
+        f"<value>{escape(_format_value(value))}</value></prop></item>"
         for path, name, value in _SETTINGS
     )
     directory.mkdir(parents=True)
@@ -231,5 +231,5 @@ def _write_profile(directory: Path) -> None:
     )
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

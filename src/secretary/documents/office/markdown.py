@@ -1,11 +1,12 @@
-"""Blocks as Markdown."""
+"""Renders blocks as Markdown and as plain text."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..markdown import code_fence, pipe_table
+from ..page_store import Page
 from .blocks import (
     PLAIN,
     Block,
@@ -17,9 +18,10 @@ from .blocks import (
     Inlines,
     Item,
     Note,
-    NoteMark,
+    NoteReference,
     Paragraph,
     Picture,
+    Pictures,
     Quote,
     Rule,
     Run,
@@ -27,8 +29,8 @@ from .blocks import (
     Table,
 )
 
-#: Browsers show these; others are linked, as a broken picture helps nobody.
-SHOWN = (".png", ".jpg", ".gif", ".webp", ".bmp", ".svg")
+#: Browsers display these; other formats are linked, since a broken image helps nobody.
+_DISPLAYED_FORMATS = (".png", ".jpg", ".gif", ".webp", ".bmp", ".svg")
 
 _SPECIAL = re.compile(r"[\\*_`\[<&~]")
 _ESCAPES = re.compile(
@@ -45,15 +47,18 @@ _LINE_START = re.compile(r"(?m)^([ \t]*)(#{1,6}(?=\s|$)|>|=+$|(?:[-*_] *){2,}$)"
 _BREAK = "  \n"
 
 
-def markdown_of(content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True) -> str:
-    """`is_bold_known`: where all is bold anyhow, as in headings, it is not said again.
+def _inline_markdown(
+    content: Inlines, *, is_bold_known: bool = False, begins_line: bool = True
+) -> str:
+    """Render inline content.
 
-    `begins_line`: signs that mean something at the start of a line are escaped there.
+    `is_bold_known`: all of it is bold anyway, as in headings, so bold is not marked.
+    `begins_line`: escape characters that are markup at the start of a line.
     """
     parts: list[str] = []
-    for link, runs in groupby(_inlines_joined(content, is_bold_known), key=_link):
-        text = _emphasised(list(runs))
-        parts.append(_linked(text, link) if link else text)
+    for link, runs in groupby(_merge_runs(content, is_bold_known), key=_link):
+        text = _add_emphasis(list(runs))
+        parts.append(_add_link(text, link) if link else text)
     text = "".join(parts).strip(" \t\n\r")
     if begins_line:
         text = _LINE_START.sub(r"\1\\\2", text)
@@ -62,12 +67,12 @@ def markdown_of(content: Inlines, *, is_bold_known: bool = False, begins_line: b
     return _BREAK.join(line.rstrip(" \t") for line in text.split("\n"))
 
 
-def escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _ESCAPES.sub(r"\\\g<0>", text) if _SPECIAL.search(text) else text
 
 
-def target_of(link: str) -> str:
-    """An address as it can stand in parentheses."""
+def _encode_url(link: str) -> str:
+    """Encode a URL for use in parentheses."""
     link = re.sub(r"[\x00-\x20]", lambda found: f"%{ord(found[0]):02X}", link.strip())
     return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
 
@@ -76,36 +81,36 @@ def _link(inline: Inline) -> str | None:
     return inline.style.link if isinstance(inline, Run) else None
 
 
-def _inlines_joined(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
-    """Programs cut text into runs where nothing changes."""
+def _merge_runs(content: Inlines, is_bold_known: bool) -> Iterator[Inline]:
+    """Join adjacent runs of the same style: programs split them arbitrarily."""
     text, style = "", PLAIN
     for inline in content:
         if isinstance(inline, Run):
-            theirs = inline.style._replace(bold=False) if is_bold_known else inline.style
-            if theirs == style:
+            run_style = inline.style._replace(bold=False) if is_bold_known else inline.style
+            if run_style == style:
                 text += inline.text
                 continue
         if text:
             yield Run(text, style)
         text = ""
         if isinstance(inline, Run):
-            text, style = inline.text, theirs
+            text, style = inline.text, run_style
         else:
             yield inline
     if text:
         yield Run(text, style)
 
 
-def _linked(text: str, link: str) -> str:
+def _add_link(text: str, link: str) -> str:
     core = text.strip()
     if not core:
         return text
     before, after = text[: text.index(core)], text[text.index(core) + len(core) :]
-    return f"{before}[{core.replace(chr(10), ' ')}]({target_of(link)}){after}"
+    return f"{before}[{core.replace(chr(10), ' ')}]({_encode_url(link)}){after}"
 
 
-class _Piece(NamedTuple):
-    """Text without the white space around it, and the marks round the text."""
+class _EmphasisSpan(NamedTuple):
+    """Text without surrounding white space, and the emphasis marks around it."""
 
     before: str
     core: str
@@ -113,92 +118,96 @@ class _Piece(NamedTuple):
     marks: tuple[str, ...]
 
 
-def _emphasised(runs: list[Inline]) -> str:
-    """Marks nest and never touch white space: `**a** b`, not `**a **b`."""
+def _add_emphasis(runs: list[Inline]) -> str:
+    """Nest the marks so that they never touch white space: `**a** b`, not `**a **b`."""
     parts: list[str] = []
     open_marks: list[str] = []
     space = ""
-    for piece in _apart(runs):
-        if not piece.core:
-            space += piece.before
+    for span in _move_punctuation_out(runs):
+        if not span.core:
+            space += span.before
             continue
-        kept = 0
-        while kept < len(open_marks) and open_marks[kept] in piece.marks:
-            kept += 1
-        parts.extend(reversed(open_marks[kept:]))
-        del open_marks[kept:]
-        parts.append(space + piece.before)
-        opened = [mark for mark in piece.marks if mark not in open_marks]
+        common = 0
+        while common < len(open_marks) and open_marks[common] in span.marks:
+            common += 1
+        parts.extend(reversed(open_marks[common:]))
+        del open_marks[common:]
+        parts.append(space + span.before)
+        opened = [mark for mark in span.marks if mark not in open_marks]
         parts.extend(opened)
         open_marks += opened
-        parts.append(piece.core)
-        space = piece.after
+        parts.append(span.core)
+        space = span.after
     parts.extend(reversed(open_marks))
     return "".join(parts) + space
 
 
-def _pieces(runs: list[Inline]) -> list[_Piece]:
-    """Where two marks meet inside a word, the first holds for both."""
-    pieces: list[_Piece] = []
+def _split_spans(runs: list[Inline]) -> list[_EmphasisSpan]:
+    """Split runs; where two marks meet inside a word, the first applies to both."""
+    spans: list[_EmphasisSpan] = []
     for run in runs:
-        text, marks = _inlines_written(run)
+        text, marks = _inline_parts(run)
         core = text.strip()
         start = text.index(core) if core else len(text)
-        piece = _Piece(text[:start], core, text[start + len(core) :], marks)
-        last = pieces[-1] if pieces else None
-        if last and core and last.marks and marks and not (last.after or piece.before):
-            pieces[-1] = last._replace(core=last.core + core, after=piece.after)
+        span = _EmphasisSpan(text[:start], core, text[start + len(core) :], marks)
+        last = spans[-1] if spans else None
+        if last and core and last.marks and marks and not (last.after or span.before):
+            spans[-1] = last._replace(core=last.core + core, after=span.after)
         else:
-            pieces.append(piece)
-    return pieces
+            spans.append(span)
+    return spans
 
 
-def _apart(runs: list[Inline]) -> list[_Piece]:
-    """Between a letter and a sign no mark is one (`**a:**b`): such signs go outside."""
-    pieces = _pieces(runs)
-    for at, piece in enumerate(pieces):
-        if not piece.marks or not piece.core or piece.core[0] == "`":
+def _move_punctuation_out(runs: list[Inline]) -> list[_EmphasisSpan]:
+    """Move punctuation outside of marks that would not be recognised otherwise (`**a:**b`)."""
+    spans = _split_spans(runs)
+    for index, span in enumerate(spans):
+        if not span.marks or not span.core or span.core[0] == "`":
             continue
-        before = pieces[at - 1].core[-1:] if at and not _is_parted(pieces[at - 1], piece) else ""
-        behind = pieces[at + 1] if at + 1 < len(pieces) else None
-        after = behind.core[:1] if behind and not _is_parted(piece, behind) else ""
-        if "~~" in piece.marks and (before.isalnum() or after.isalnum()):
-            piece = pieces[at] = piece._replace(marks=("~~",))  # inside a word only one works
-        core = piece.core
+        before = (
+            spans[index - 1].core[-1:]
+            if index and not _is_separated(spans[index - 1], span)
+            else ""
+        )
+        behind = spans[index + 1] if index + 1 < len(spans) else None
+        after = behind.core[:1] if behind and not _is_separated(span, behind) else ""
+        if "~~" in span.marks and (before.isalnum() or after.isalnum()):
+            span = spans[index] = span._replace(marks=("~~",))  # only one mark works in a word
+        core = span.core
         start, end = 0, len(core)
         while before.isalnum() and start < end and not core[start].isalnum():
             start += 1
         while after.isalnum() and start < end and not core[end - 1].isalnum():
             end -= 1
         if start == end:
-            pieces[at] = piece._replace(marks=())
+            spans[index] = span._replace(marks=())
         elif end - start < len(core):
             lead = core[:start]
             if (len(lead) - len(lead.rstrip("\\"))) % 2:
-                lead += "\\"  # else it would escape the mark that now follows it
-            pieces[at] = _Piece(
-                piece.before + lead, core[start:end], core[end:] + piece.after, piece.marks
+                lead += "\\"  # otherwise it would escape the following mark
+            spans[index] = _EmphasisSpan(
+                span.before + lead, core[start:end], core[end:] + span.after, span.marks
             )
-    return pieces
+    return spans
 
 
-def _is_parted(one: _Piece, two: _Piece) -> bool:
+def _is_separated(one: _EmphasisSpan, two: _EmphasisSpan) -> bool:
     return bool(one.after or two.before or one.marks == two.marks)
 
 
-def _inlines_written(inline: Inline) -> tuple[str, tuple[str, ...]]:
+def _inline_parts(inline: Inline) -> tuple[str, tuple[str, ...]]:
     match inline:
         case Picture(alt, file):
             return _picture(alt, file), ()
-        case NoteMark(label):
+        case NoteReference(label):
             return f"[^{label}]", ()
         case Run(text, style) if style.math:
             return f"${text.strip()}$", ()
         case Run(text, style) if style.code:
             return _code(text), _marks(style)
         case Run(text, style):
-            core = text.strip()  # escaped without the space around it, as it will touch its marks
-            return text.replace(core, escaped(core), 1).replace("\t", " "), _marks(style)
+            core = text.strip()  # escaped without white space, as it will touch its marks
+            return text.replace(core, _escape(core), 1).replace("\t", " "), _marks(style)
 
 
 def _marks(style: Style) -> tuple[str, ...]:
@@ -211,9 +220,9 @@ def _marks(style: Style) -> tuple[str, ...]:
 def _picture(alt: str, file: str | None) -> str:
     alt = re.sub(r"\s+", " ", alt).strip()
     if file is None:
-        return escaped(alt)
+        return _escape(alt)
     alt = re.sub(r"[\[\]\\]", r"\\\g<0>", alt)
-    return f"![{alt}]({file})" if file.endswith(SHOWN) else f"[{alt or file}]({file})"
+    return f"![{alt}]({file})" if file.endswith(_DISPLAYED_FORMATS) else f"[{alt or file}]({file})"
 
 
 def _code(text: str) -> str:
@@ -226,41 +235,51 @@ def _code(text: str) -> str:
 
 
 LINE_BREAK = "<br>"
-#: Signs at the end of a heading that would be taken for its end.
+#: A closing sequence at the end of a heading.
 _CLOSING = re.compile(r"(?<!\S)#+$")
 
 
+def build_page(number: int, blocks: Sequence[Block], pictures: Pictures, **facts: Any) -> Page:
+    return Page(
+        number=number,
+        text=to_text(blocks),
+        markdown=to_markdown(blocks),
+        pictures=pictures.turn_page(),
+        facts=facts,
+    )
+
+
 def to_markdown(blocks: Iterable[Block]) -> str:
-    """Notes come last, wherever they are."""
+    """Render blocks; notes come last."""
     notes: list[Note] = []
-    text = _joined(_merged(blocks), notes)
-    for note in notes:  # grows while we go: a note may have notes
-        inner = _joined(_merged(note.blocks), notes).replace("\n", "\n    ")
+    text = _join_blocks(_merge_code(blocks), notes)
+    for note in notes:  # grows meanwhile: a note may refer to notes
+        inner = _join_blocks(_merge_code(note.blocks), notes).replace("\n", "\n    ")
         text += f"\n\n[^{note.label}]: {inner}"
     return re.sub(r"(?m)^ +$", "", text).strip("\n") + "\n" if text.strip() else ""
 
 
-def _joined(blocks: Iterable[Block], notes: list[Note]) -> str:
+def _join_blocks(blocks: Iterable[Block], notes: list[Note]) -> str:
     parts: list[str] = []
-    places = _Places()
+    indentation = _ListIndentation()
     before: Block | None = None
     for block in blocks:
         if isinstance(block, Note):
             notes.append(block)
             continue
-        text = places.item(block) if isinstance(block, Item) else _written(block, notes)
+        text = indentation.item(block) if isinstance(block, Item) else _block_markdown(block, notes)
         if not text:
             continue
         if not isinstance(block, Item):
-            places.leave()
+            indentation.leave()
         is_next = isinstance(block, Item) and isinstance(before, Item) and block.marker
         parts.append(("\n" if is_next else "\n\n") + text)
         before = block
     return "".join(parts).strip("\n")
 
 
-def _merged(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Lines of code that are paragraphs of their own are one listing."""
+def _merge_code(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Merge adjacent code paragraphs into one code block."""
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, Code) and not block.language:
@@ -274,8 +293,8 @@ def _merged(blocks: Iterable[Block]) -> Iterator[Block]:
         yield Code("\n".join(lines))
 
 
-class _Places:
-    """Where items of each level begin: below the text of the item they are in."""
+class _ListIndentation:
+    """Tracks the indentation of nested list items."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, int]] = []
@@ -284,7 +303,7 @@ class _Places:
         self._open.clear()
 
     def item(self, item: Item) -> str:
-        text = markdown_of(item.content)
+        text = _inline_markdown(item.content)
         if not text:
             return ""
         is_further = not item.marker
@@ -298,85 +317,86 @@ class _Places:
         return f"{indent}{item.marker} {text}"
 
 
-def _written(block: Block, notes: list[Note]) -> str:
+def _block_markdown(block: Block, notes: list[Note]) -> str:
     match block:
         case Heading(level, content):
-            text = markdown_of(content, is_bold_known=True, begins_line=False)
+            text = _inline_markdown(content, is_bold_known=True, begins_line=False)
             text = " ".join(line.rstrip() for line in text.split("\n"))
             text = _CLOSING.sub(r"\\\g<0>", text)
             return f"{'#' * min(max(level, 1), 6)} {text}" if text else ""
         case Paragraph(content):
-            return markdown_of(content)
+            return _inline_markdown(content)
         case Code(text, language):
-            return fenced(text, language)
+            return fenced_code(text, language)
         case Quote(blocks):
-            inner = _joined(_merged(blocks), notes)
+            inner = _join_blocks(_merge_code(blocks), notes)
             return "> " + inner.replace("\n", "\n> ").replace("> \n", ">\n") if inner else ""
         case Table(rows):
             return _table(rows, notes)
         case Grid():
-            return _grid(block)
+            return _grid_table(block)
         case Rule():
             return "---"
         case _:
             return ""
 
 
-def fenced(text: str, language: str) -> str:
+def fenced_code(text: str, language: str) -> str:
     fence = code_fence(text, 3)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}" if text.strip() else ""
 
 
 def _table(rows: Sequence[Sequence[Cell]], notes: list[Note]) -> str:
     if len(rows) == 1 and len(rows[0]) == 1:
-        return _joined(_merged(rows[0][0]), notes)  # a box, not a table
+        return _join_blocks(_merge_code(rows[0][0]), notes)  # a box, not a table
     written = [
-        [_cell(cell, notes, is_head=not number) for cell in row] for number, row in enumerate(rows)
+        [_table_cell(cell, notes, is_head=not number) for cell in row]
+        for number, row in enumerate(rows)
     ]
     return pipe_table(written) if any(any(row) for row in written) else ""
 
 
-def _cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
-    lines = [line for block in cell for line in _lines(block, notes, is_head)]
+def _table_cell(cell: Cell, notes: list[Note], *, is_head: bool = False) -> str:
+    lines = [line for block in cell for line in _cell_lines(block, notes, is_head)]
     text = LINE_BREAK.join(line for line in lines if line)
     text = LINE_BREAK.join(line.rstrip(" ") for line in text.split("\n"))
     return text.replace("|", "\\|")
 
 
-def _lines(block: Block, notes: list[Note], is_head: bool) -> Iterator[str]:
+def _cell_lines(block: Block, notes: list[Note], is_head: bool) -> Iterator[str]:
     match block:
         case Heading(_, content):
-            yield markdown_of(content, is_bold_known=True, begins_line=False)
+            yield _inline_markdown(content, is_bold_known=True, begins_line=False)
         case Paragraph(content):
-            yield markdown_of(content, is_bold_known=is_head, begins_line=False)
+            yield _inline_markdown(content, is_bold_known=is_head, begins_line=False)
         case Item(level, marker, content):
-            text = markdown_of(content, begins_line=False)
+            text = _inline_markdown(content, begins_line=False)
             yield "&nbsp;" * 2 * level + f"{marker} {text}".strip()
         case Code(text):
             yield from (f"`{line}`" for line in text.split("\n") if line.strip())
         case Quote(blocks):
             for inner in blocks:
-                yield from _lines(inner, notes, is_head)
+                yield from _cell_lines(inner, notes, is_head)
         case Table(rows):
             for row in rows:
-                yield " | ".join(_cell(cell, notes).replace("\\|", "|") for cell in row)
+                yield " | ".join(_table_cell(cell, notes).replace("\\|", "|") for cell in row)
         case Grid(grid):
             yield from (" | ".join(texts) for texts in grid)
         case Note():
             notes.append(block)
 
 
-def _grid(grid: Grid) -> str:
-    rows = [[_text(text) for text in row] for row in grid.rows]
+def _grid_table(grid: Grid) -> str:
+    rows = [[_grid_cell(text) for text in row] for row in grid.rows]
     for (row, column), link in grid.links.items():
         if rows[row][column]:
-            target = target_of(link).replace("|", "%7C")
+            target = _encode_url(link).replace("|", "%7C")
             rows[row][column] = f"[{rows[row][column]}]({target})"
     return pipe_table(rows)
 
 
-def _text(text: str) -> str:
-    text = escaped(text.strip())
+def _grid_cell(text: str) -> str:
+    text = _escape(text.strip())
     if "\n" in text or "\r" in text:
         text = LINE_BREAK.join(line.strip() for line in re.split("[\r\n]+", text))
     return text.replace("|", "\\|").replace("\t", " ")
@@ -384,36 +404,36 @@ def _text(text: str) -> str:
 
 def to_text(blocks: Iterable[Block]) -> str:
     notes: list[Note] = []
-    lines = [line for block in blocks for line in _plain_lines(block, notes)]
+    lines = [line for block in blocks for line in _text_lines(block, notes)]
     for note in notes:
-        inner = [line for block in note.blocks for line in _plain_lines(block, notes)]
+        inner = [line for block in note.blocks for line in _text_lines(block, notes)]
         lines.append(f"[{note.label}] " + "\n".join(inner))
     text = "\n".join(line for line in lines if line.strip())
     return text + "\n" if text else ""
 
 
-def _plain_lines(block: Block, notes: list[Note]) -> Iterator[str]:
+def _text_lines(block: Block, notes: list[Note]) -> Iterator[str]:
     match block:
         case Heading(_, content) | Paragraph(content):
-            yield _plain_text(content)
+            yield _inline_text(content)
         case Item(level, marker, content):
-            yield "  " * level + f"{marker} {_plain_text(content)}".strip()
+            yield "  " * level + f"{marker} {_inline_text(content)}".strip()
         case Code(text):
             yield text.strip("\n")
         case Quote(inner):
             for each in inner:
-                yield from _plain_lines(each, notes)
+                yield from _text_lines(each, notes)
         case Table(rows):
             for row in rows:
-                yield "\t".join(_plain_cell(cell, notes) for cell in row)
+                yield "\t".join(_text_cell(cell, notes) for cell in row)
         case Grid(grid):
             yield from ("\t".join(map(_on_one_line, texts)) for texts in grid)
         case Note():
             notes.append(block)
 
 
-def _plain_cell(cell: Cell, notes: list[Note]) -> str:
-    return _on_one_line(" ".join(line for block in cell for line in _plain_lines(block, notes)))
+def _text_cell(cell: Cell, notes: list[Note]) -> str:
+    return _on_one_line(" ".join(line for block in cell for line in _text_lines(block, notes)))
 
 
 def _on_one_line(text: str) -> str:
@@ -422,7 +442,7 @@ def _on_one_line(text: str) -> str:
     return text.strip()
 
 
-def _plain_text(content: Inlines) -> str:
+def _inline_text(content: Inlines) -> str:
     parts = []
     for inline in content:
         match inline:
@@ -430,6 +450,6 @@ def _plain_text(content: Inlines) -> str:
                 parts.append(text)
             case Picture(alt, _):
                 parts.append(alt)
-            case NoteMark(label):
+            case NoteReference(label):
                 parts.append(f"[{label}]")
     return "".join(parts).strip()

@@ -1,4 +1,4 @@
-"""Numbers as a spreadsheet shows them."""
+"""Formats numbers and dates as a spreadsheet displays them."""
 
 import math
 import re
@@ -23,24 +23,24 @@ _TOKEN = re.compile(
 _CONDITION = re.compile(r"([<>=]+)(-?[\d.]+)")
 
 
-class Token(NamedTuple):
+class _Token(NamedTuple):
     kind: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    tokens: tuple[Token, ...]
+class _Section:
+    tokens: tuple[_Token, ...]
     is_date: bool
     is_general: bool
-    #: For instance `>=` and 100.
+    #: For example `>=` and 100.
     condition: tuple[str, float] | None
     is_german: bool
 
 
 @lru_cache(maxsize=4096)
-def sections(code: str) -> tuple[Section, ...]:
-    """The parts for positive numbers, negative ones, zero and text."""
+def _parse_format(code: str) -> tuple[_Section, ...]:
+    """Parse a format code into its sections for positive, negative and zero numbers and text."""
     parts: list[list[re.Match[str]]] = [[]]
     for found in _TOKEN.finditer(code[:1000]):
         if found["literal"] == ";":
@@ -50,8 +50,8 @@ def sections(code: str) -> tuple[Section, ...]:
     return tuple(_section(part) for part in parts[:4])
 
 
-def _section(matches: list[re.Match[str]]) -> Section:
-    tokens: list[Token] = []
+def _section(matches: list[re.Match[str]]) -> _Section:
+    tokens: list[_Token] = []
     condition = None
     is_german = False
     for found in matches:
@@ -59,25 +59,25 @@ def _section(matches: list[re.Match[str]]) -> Section:
         if found["locale"] is not None:
             is_german |= found["locale"].lower().endswith(("407", "de-de", "c07", "807"))
         if kind in ("currency", "locale"):
-            tokens.append(Token("literal", found["currency"]))
+            tokens.append(_Token("literal", found["currency"]))
         elif kind == "condition" and (parts := _CONDITION.fullmatch(found["condition"])):
             condition = (parts[1], float(parts[2]))
         elif kind in ("quoted", "escaped", "literal"):
-            tokens.append(Token("literal", found[kind]))
+            tokens.append(_Token("literal", found[kind]))
         elif kind is not None and kind != "condition":
-            tokens.append(Token(kind, found[kind]))
+            tokens.append(_Token(kind, found[kind]))
     is_date = any(token.kind in ("date", "elapsed", "half") for token in tokens)
     if not is_date:
         tokens = [plain for token in tokens for plain in _without_fraction(token)]
     is_general = any(token.kind == "general" for token in tokens)
-    return Section(tuple(tokens), is_date, is_general, condition, is_german)
+    return _Section(tuple(tokens), is_date, is_general, condition, is_german)
 
 
-def _without_fraction(token: Token) -> list[Token]:
-    """`.00` belongs to seconds in times only; in numbers it is a point and digits."""
+def _without_fraction(token: _Token) -> list[_Token]:
+    """Split `.00` into point and digits: only in times it is a fraction of a second."""
     if token.kind != "fraction":
         return [token]
-    return [Token("point", "."), *(Token("digit", sign) for sign in token.text[1:])]
+    return [_Token("point", "."), *(_Token("digit", sign) for sign in token.text[1:])]
 
 
 _DAYS_UNTIL_10000 = 2_958_466
@@ -91,8 +91,8 @@ _WEEKDAYS = {
 }
 
 
-def shown_date(value: float, section: Section, *, is_1904: bool) -> str | None:
-    """None for what is no date: before the first day, or after the year 9999."""
+def _format_date(value: float, section: _Section, *, is_1904: bool) -> str | None:
+    """Return None if the value is not a date before the year 10000."""
     if not 0 <= value < _DAYS_UNTIL_10000 - 1462 * is_1904:
         return None
     tokens = _with_minutes(section.tokens)
@@ -102,11 +102,11 @@ def shown_date(value: float, section: Section, *, is_1904: bool) -> str | None:
     )
     try:
         moment = _moment(value, is_1904, decimals if has_seconds else None)
-    except OverflowError:  # rounded, it is later than that
+    except OverflowError:  # rounded up beyond the year 9999
         return None
-    has_halves = any(token.kind == "half" for token in tokens)
+    has_am_pm = any(token.kind == "half" for token in tokens)
     return "".join(
-        _written(token, moment, value, has_halves=has_halves, is_german=section.is_german)
+        _format_token(token, moment, value, has_am_pm=has_am_pm, is_german=section.is_german)
         for token in tokens
     ).strip()
 
@@ -117,32 +117,32 @@ def _moment(value: float, is_1904: bool, decimals: int | None) -> datetime:
     if decimals is not None and decimals < 3:
         unit = 10 ** (3 - decimals)
         milliseconds = (milliseconds + unit // 2) // unit * unit
-    # The day 60 is a 29 February 1900 that never was.
+    # Day 60 is 29 February 1900, which never existed.
     start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
     return start + timedelta(days=days, milliseconds=milliseconds)
 
 
-def _with_minutes(tokens: tuple[Token, ...]) -> list[Token]:
-    """`m` is a minute behind an hour and before a second, else a month."""
-    dates = [place for place, token in enumerate(tokens) if token.kind in ("date", "elapsed")]
-    told = list(tokens)
-    for at, place in enumerate(dates):
-        if tokens[place].kind != "date" or tokens[place].text[0] not in "mM":
+def _with_minutes(tokens: tuple[_Token, ...]) -> list[_Token]:
+    """`m` is a minute after an hour or before a second, otherwise a month."""
+    dates = [index for index, token in enumerate(tokens) if token.kind in ("date", "elapsed")]
+    result = list(tokens)
+    for at, index in enumerate(dates):
+        if tokens[index].kind != "date" or tokens[index].text[0] not in "mM":
             continue
         before = tokens[dates[at - 1]].text[0].lower() if at else ""
         after = tokens[dates[at + 1]].text[0].lower() if at + 1 < len(dates) else ""
-        if len(tokens[place].text) <= 2 and (before == "h" or after == "s"):
-            told[place] = Token("minute", tokens[place].text)
-    return told
+        if len(tokens[index].text) <= 2 and (before == "h" or after == "s"):
+            result[index] = _Token("minute", tokens[index].text)
+    return result
 
 
-def _written(
-    token: Token, moment: datetime, value: float, *, has_halves: bool, is_german: bool
+def _format_token(
+    token: _Token, moment: datetime, value: float, *, has_am_pm: bool, is_german: bool
 ) -> str:
     text = token.text
     match token.kind:
         case "date":
-            return _date_part(text.lower(), moment, has_halves, is_german)
+            return _date_part(text.lower(), moment, has_am_pm, is_german)
         case "minute":
             return f"{moment.minute:0{min(len(text), 2)}}"
         case "elapsed":
@@ -159,25 +159,25 @@ def _written(
             return text
 
 
-def _date_part(text: str, moment: datetime, has_halves: bool, is_german: bool) -> str:
+def _date_part(text: str, moment: datetime, has_am_pm: bool, is_german: bool) -> str:
     size = len(text)
     match text[0]:
         case "y":
             return f"{moment.year % 100:02}" if size <= 2 else f"{moment.year:04}"
         case "m":
-            return _named(moment.month, _MONTHS[is_german].split()[moment.month - 1], size)
+            return _number_or_name(moment.month, _MONTHS[is_german].split()[moment.month - 1], size)
         case "d":
-            return _named(
+            return _number_or_name(
                 moment.day, _WEEKDAYS[is_german].split()[moment.weekday()], size, is_german
             )
         case "h":
-            hour = (moment.hour % 12 or 12) if has_halves else moment.hour
+            hour = (moment.hour % 12 or 12) if has_am_pm else moment.hour
             return f"{hour:0{min(size, 2)}}"
         case _:
             return f"{moment.second:0{min(size, 2)}}"
 
 
-def _named(number: int, name: str, size: int, is_short: bool = False) -> str:
+def _number_or_name(number: int, name: str, size: int, is_short: bool = False) -> str:
     match size:
         case 1 | 2:
             return f"{number:0{size}}"
@@ -189,7 +189,7 @@ def _named(number: int, name: str, size: int, is_short: bool = False) -> str:
             return name
 
 
-#: Formats that are known by their number alone. Those that differ by country are written as ISO.
+#: Formats identified by number alone. Those that depend on the country are written as ISO.
 BUILT_IN = {
     1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00",
     12: "# ?/?", 13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy",
@@ -202,37 +202,38 @@ BUILT_IN = {
 _MAX_DECIMALS = 30
 
 
-def shown(value: float, code: str, *, is_1904: bool = False) -> str:
-    """`value` in the format `code`; as a plain number where the format is beyond us."""
+def format_value(value: float, code: str, *, is_1904: bool = False) -> str:
+    """Format `value`; as a plain number if the format code is not supported."""
     if not math.isfinite(value):
         return str(value)
-    section, number = _chosen(sections(code), value)
+    section, number = _choose_section(_parse_format(code), value)
     if section.is_date:
-        date = shown_date(value, section, is_1904=is_1904)
-        return general(value) if date is None else date
+        date = _format_date(value, section, is_1904=is_1904)
+        return format_general(value) if date is None else date
     if section.is_general:
         return "".join(
-            general(number) if token.kind == "general" else token.text for token in section.tokens
+            format_general(number) if token.kind == "general" else token.text
+            for token in section.tokens
         )
     try:
-        return _shown_number(section, number).strip()
+        return _format_number(section, number).strip()
     except InvalidOperation:  # hundreds of digits
-        return general(value)
+        return format_general(value)
 
 
-def general(value: float) -> str:
-    """Fifteen digits, as many as a spreadsheet keeps."""
+def format_general(value: float) -> str:
+    """Format with fifteen digits, the precision of spreadsheets."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))
     text = f"{value:.15g}"
     return text.replace("e", "E")
 
 
-def _chosen(parts: tuple[Section, ...], value: float) -> tuple[Section, float]:
+def _choose_section(parts: tuple[_Section, ...], value: float) -> tuple[_Section, float]:
     conditional = [part for part in parts if part.condition]
     if conditional:
         for part in parts[:3]:
-            if part.condition is None or _holds(part.condition, value):
+            if part.condition is None or _matches(part.condition, value):
                 return part, value
         return parts[0], value
     if value < 0 and len(parts) > 1:
@@ -242,7 +243,7 @@ def _chosen(parts: tuple[Section, ...], value: float) -> tuple[Section, float]:
     return parts[0], value
 
 
-def _holds(condition: tuple[str, float], value: float) -> bool:
+def _matches(condition: tuple[str, float], value: float) -> bool:
     sign, limit = condition
     if sign == "<>":
         return value != limit
@@ -253,47 +254,47 @@ def _holds(condition: tuple[str, float], value: float) -> bool:
     )
 
 
-def _shown_number(section: Section, value: float) -> str:
+def _format_number(section: _Section, value: float) -> str:
     tokens = section.tokens
     kinds = [token.kind for token in tokens]
     if "digit" not in kinds:
         return "".join(
-            general(value) if token.kind == "text" else token.text
+            format_general(value) if token.kind == "text" else token.text
             for token in tokens
             if token.kind in ("literal", "text", "percent", "slash", "point", "comma")
         )
     if "slash" in kinds and kinds.index("slash") > kinds.index("digit"):
-        return _shown_fraction(tokens, value)
+        return _format_fraction(tokens, value)
     number = Decimal(repr(value)) * 100 ** kinds.count("percent")
     if "exponent" in kinds:
-        return _shown_power(tokens, number)
+        return _format_scientific(tokens, number)
     sign = "-" if number < 0 else ""
-    text = _filled(tokens, abs(number))
+    text = _fill_digits(tokens, abs(number))
     has_digits = any(char in "123456789" for char in text)
     return (sign if has_digits else "") + text
 
 
-def _filled(tokens: tuple[Token, ...], number: Decimal) -> str:
-    """The digits of a number put into the places that a format has for them."""
-    whole, after = _split(tokens)
+def _fill_digits(tokens: tuple[_Token, ...], number: Decimal) -> str:
+    """Fill the digits of a number into the placeholders of a format."""
+    whole, after = _split_at_point(tokens)
     number /= 1000 ** _scaling(tokens)
     decimals = min(sum(token.kind == "digit" for token in after), _MAX_DECIMALS)
     with localcontext() as context:
         context.prec = 400
         rounded = number.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP)
-    digits, _, behind = f"{rounded:f}".partition(".")
-    return _whole_part(whole, digits.lstrip("0")) + _decimal_part(after, behind)
+    digits, _, decimals_text = f"{rounded:f}".partition(".")
+    return _whole_part(whole, digits.lstrip("0")) + _decimal_part(after, decimals_text)
 
 
-def _split(tokens: tuple[Token, ...]) -> tuple[list[Token], list[Token]]:
+def _split_at_point(tokens: tuple[_Token, ...]) -> tuple[list[_Token], list[_Token]]:
     kinds = [token.kind for token in tokens]
     at = kinds.index("point") if "point" in kinds else len(tokens)
     return list(tokens[:at]), list(tokens[at:])
 
 
-def _scaling(tokens: tuple[Token, ...]) -> int:
-    """Commas behind the last digit: each stands for a thousand."""
-    last = max(place for place, token in enumerate(tokens) if token.kind == "digit")
+def _scaling(tokens: tuple[_Token, ...]) -> int:
+    """Count the commas after the last digit: each divides by a thousand."""
+    last = max(index for index, token in enumerate(tokens) if token.kind == "digit")
     count = 0
     for token in tokens[last + 1 :]:
         if token.kind != "comma":
@@ -302,21 +303,21 @@ def _scaling(tokens: tuple[Token, ...]) -> int:
     return count
 
 
-def _whole_part(tokens: list[Token], digits: str) -> str:
-    places = [place for place, token in enumerate(tokens) if token.kind == "digit"]
-    if not places:
+def _whole_part(tokens: list[_Token], digits: str) -> str:
+    indexes = [index for index, token in enumerate(tokens) if token.kind == "digit"]
+    if not indexes:
         return "".join(token.text for token in tokens if token.kind != "comma") + digits
     is_grouped = any(
-        token.kind == "comma" and places[0] < place < places[-1]
-        for place, token in enumerate(tokens)
+        token.kind == "comma" and indexes[0] < index < indexes[-1]
+        for index, token in enumerate(tokens)
     )
     parts: list[str] = []
     written = 0
-    for place in range(len(tokens) - 1, -1, -1):
-        token = tokens[place]
+    for index in range(len(tokens) - 1, -1, -1):
+        token = tokens[index]
         if token.kind == "digit":
-            take = len(digits) if place == places[0] else 1
-            for _ in range(max(take, 1)):
+            digit_total = len(digits) if index == indexes[0] else 1
+            for _ in range(max(digit_total, 1)):
                 digit = digits[-1:] or ("0" if token.text == "0" else "")
                 digits = digits[:-1]
                 if digit and is_grouped and written and written % 3 == 0:
@@ -328,40 +329,40 @@ def _whole_part(tokens: list[Token], digits: str) -> str:
     return "".join(reversed(parts))
 
 
-def _decimal_part(tokens: list[Token], digits: str) -> str:
-    places = [token.text for token in tokens if token.kind == "digit"]
-    needed = max((at + 1 for at, sign in enumerate(places) if sign == "0"), default=0)
-    kept = max(needed, len(digits.rstrip("0")))
+def _decimal_part(tokens: list[_Token], digits: str) -> str:
+    placeholders = [token.text for token in tokens if token.kind == "digit"]
+    needed = max((at + 1 for at, sign in enumerate(placeholders) if sign == "0"), default=0)
+    digit_count = max(needed, len(digits.rstrip("0")))
     at = 0
     parts: list[str] = []
     for token in tokens:
         if token.kind == "digit":
-            parts.append(digits[at : at + 1] if at < kept else "")
+            parts.append(digits[at : at + 1] if at < digit_count else "")
             at += 1
         elif token.kind == "point":
-            parts.append("." if kept else "")
+            parts.append("." if digit_count else "")
         elif token.kind != "comma":
             parts.append(token.text)
     return "".join(parts)
 
 
-def _shown_power(tokens: tuple[Token, ...], number: Decimal) -> str:
+def _format_scientific(tokens: tuple[_Token, ...], number: Decimal) -> str:
     at = [token.kind for token in tokens].index("exponent")
     before, after = tokens[:at], tokens[at + 1 :]
-    whole = max(sum(token.kind == "digit" for token in _split(before)[0]), 1)
+    whole = max(sum(token.kind == "digit" for token in _split_at_point(before)[0]), 1)
     exponent = number.adjusted() if number else 0
     exponent -= exponent % whole if whole > 1 else 0
-    mantissa = _filled(before, abs(number).scaleb(-exponent))
-    if mantissa.startswith("10") and whole == 1:  # rounded up to the next power
+    mantissa = _fill_digits(before, abs(number).scaleb(-exponent))
+    if mantissa.startswith("10") and whole == 1:  # rounded up to the next power of ten
         exponent += 1
-        mantissa = _filled(before, abs(number).scaleb(-exponent))
+        mantissa = _fill_digits(before, abs(number).scaleb(-exponent))
     digits = sum(token.kind == "digit" for token in after)
     sign = "-" if exponent < 0 else "+" if tokens[at].text.endswith("+") else ""
     minus = "-" if number < 0 else ""
     return f"{minus}{mantissa}E{sign}{abs(exponent):0{digits}}"
 
 
-def _shown_fraction(tokens: tuple[Token, ...], value: float) -> str:
+def _format_fraction(tokens: tuple[_Token, ...], value: float) -> str:
     at = [token.kind for token in tokens].index("slash")
     size = sum(token.kind == "digit" for token in tokens[at:])
     has_whole = any(token.text == " " for token in tokens[:at])

@@ -1,43 +1,549 @@
-"""OpenDocument texts, sheets and presentations (odt, ods, odp)."""
+"""Reads OpenDocument texts, spreadsheets and presentations (odt, ods, odp)."""
 
+import base64
+import binascii
+import posixpath
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import unquote
 
-from .blocks import Block, Heading, Paragraph, Run
-from .containers import Archive, Element
-from .document import OfficeDocument, Pictures, page_of
-from .odf_text import (
-    DRAW,
-    LINK,
-    OFFICE,
-    SVG,
-    TABLE,
-    TEXT,
-    OdfStyles,
-    OdfText,
-    cells_of,
-    content_of,
-    facts_of,
-    part_of,
-    repeats,
-    rows_of,
+from lxml import etree
+
+from ...core.errors import FileCorrupt, FileEncrypted
+from .blocks import (
+    PLAIN,
+    Block,
+    Code,
+    Heading,
+    Inline,
+    Item,
+    Note,
+    NoteReference,
+    OfficeDocument,
+    Paragraph,
+    Picture,
+    Pictures,
+    Quote,
+    Run,
+    SpannedCell,
+    Style,
+    Table,
+    check_cell_count,
+    is_blank,
+    lay_out_cells,
+    plain_text,
+    with_author,
 )
-from .slides import Box, in_reading_order, slide_title, spoken_notes
+from .containers import DUBLIN, Archive, Element, child_texts, open_archive, parse_int, parse_xml
+from .conventions import (
+    NUMBER_FORMATS,
+    format_number,
+    heading_level,
+    is_code_style,
+    is_quote_style,
+    subscript,
+    superscript,
+)
+from .markdown import build_page
+from .pptx import Box, slide_title, sort_by_position, speaker_notes
 from .xlsx import SheetGrid
+
+OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_MANIFEST = "{urn:oasis:names:tc:opendocument:xmlns:manifest:1.0}"
+_META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
+_PROPERTIES = {
+    f"{DUBLIN}title": "title",
+    f"{DUBLIN}subject": "subject",
+    f"{_META}initial-creator": "author",
+    f"{DUBLIN}language": "language",
+    f"{_META}keyword": "keywords",
+    f"{_META}creation-date": "created_at",
+    f"{DUBLIN}date": "modified_at",
+}
+
+
+def _reject_encrypted(archive: Archive) -> None:
+    if "META-INF/manifest.xml" not in archive:
+        return
+    manifest = parse_xml(archive.read("META-INF/manifest.xml"))
+    if next(manifest.iter(f"{_MANIFEST}encryption-data"), None) is not None:
+        raise FileEncrypted("The document is protected by a password")
+
+
+def reject_encrypted_odf(path: str, max_expanded_bytes: int) -> None:
+    try:
+        with open_archive(path, max_expanded_bytes) as archive:
+            _reject_encrypted(archive)
+    except (etree.LxmlError, ValueError) as error:
+        raise FileCorrupt("The document is damaged: its manifest is not valid XML") from error
+
+
+def _content(archive: Archive) -> Element:
+    _reject_encrypted(archive)
+    if "content.xml" not in archive:
+        raise FileCorrupt("The document has no content")
+    return parse_xml(archive.read("content.xml"))
+
+
+def _part(archive: Archive, name: str) -> Element | None:
+    return parse_xml(archive.read(name)) if name in archive else None
+
+
+def _metadata(archive: Archive) -> dict[str, str]:
+    meta = _part(archive, "meta.xml")
+    holder = meta.find(f"{OFFICE}meta") if meta is not None else None
+    return child_texts(holder, _PROPERTIES) if holder is not None else {}
+
+
+_URN = "urn:oasis:names:tc:opendocument:xmlns"
+TEXT = f"{{{_URN}:text:1.0}}"
+STYLE = f"{{{_URN}:style:1.0}}"
+FORMAT = f"{{{_URN}:xsl-fo-compatible:1.0}}"
+_NAME = f"{STYLE}name"
+_NUMBER_FORMATS = {**NUMBER_FORMATS, "1": "decimal"}
+_MAX_PARENTS = 20
+
+
+class _ListLevel(NamedTuple):
+    is_numbered: bool
+    #: OOXML name of the number format; empty if no number is displayed.
+    form: str = ""
+    prefix: str = ""
+    suffix: str = ""
+    start: int = 1
+
+
+_BULLET = _ListLevel(False)
+
+
+class _Styles:
+    def __init__(self, *roots: Element | None) -> None:
+        self._styles: dict[tuple[str, str], Element] = {}
+        self._lists: dict[str, dict[int, _ListLevel]] = {}
+        for root in roots:
+            if root is None:
+                continue
+            for holder in root.iterchildren(f"{OFFICE}styles", f"{OFFICE}automatic-styles"):
+                self._collect(holder)
+        self._characters: dict[tuple[str, str], tuple[Style, str]] = {}
+
+    def character(self, name: str | None, family: str = "text") -> tuple[Style, str]:
+        """Return the style, and whether it is raised (`super`) or lowered (`sub`)."""
+        key = (family, name or "")
+        if key not in self._characters:
+            style, position = PLAIN, ""
+            for element in reversed(self._with_parents(family, name)):
+                style, position = _styled(element, style, position)
+            self._characters[key] = (style, position)
+        return self._characters[key]
+
+    def names(self, family: str, name: str | None) -> list[str]:
+        """Return the display names of a style and its parents."""
+        chain = self._with_parents(family, name)
+        names = [each.get(f"{STYLE}display-name") or each.get(_NAME, "") for each in chain]
+        # The last parent may be a built-in style that is not part of the file.
+        last = chain[-1].get(f"{STYLE}parent-style-name") if chain else name
+        return [_decode_name(each) for each in (*names, last or "")]
+
+    def property(self, family: str, name: str | None, attribute: str) -> str | None:
+        for element in self._with_parents(family, name):
+            for properties in element:
+                value = properties.get(attribute)
+                if value is not None:
+                    return str(value)
+        return None
+
+    def is_code(self, name: str | None) -> bool:
+        return any(map(is_code_style, self.names("paragraph", name)))
+
+    def is_quote(self, name: str | None) -> bool:
+        return any(map(is_quote_style, self.names("paragraph", name)))
+
+    def heading(self, name: str | None) -> int | None:
+        """Return the level of a paragraph that is a heading by its style only."""
+        levels = (heading_level(each) for each in self.names("paragraph", name))
+        return next((level for level in levels if level), None)
+
+    def list_level(self, name: str | None, level: int) -> _ListLevel:
+        return self._lists.get(name or "", {}).get(level, _BULLET)
+
+    def _collect(self, holder: Element) -> None:
+        for element in holder:
+            if element.tag == f"{STYLE}style":
+                key = (element.get(f"{STYLE}family", ""), element.get(_NAME, ""))
+                self._styles.setdefault(key, element)
+            elif element.tag == f"{TEXT}list-style":
+                levels = {
+                    parse_int(each.get(f"{TEXT}level"), 1) - 1: _level(each) for each in element
+                }
+                self._lists.setdefault(element.get(_NAME, ""), levels)
+
+    def _with_parents(self, family: str, name: str | None) -> list[Element]:
+        chain: list[Element] = []
+        while name and (family, name) in self._styles and len(chain) < _MAX_PARENTS:
+            chain.append(self._styles[family, name])
+            name = chain[-1].get(f"{STYLE}parent-style-name")
+        return chain
+
+
+def _styled(element: Element, style: Style, position: str) -> tuple[Style, str]:
+    if is_code_style(_decode_name(element.get(f"{STYLE}display-name") or element.get(_NAME, ""))):
+        style = style._replace(code=True)
+    properties = element.find(f"{STYLE}text-properties")
+    if properties is None:
+        return style, position
+    weight = properties.get(f"{FORMAT}font-weight")
+    slant = properties.get(f"{FORMAT}font-style")
+    line = properties.get(f"{STYLE}text-line-through-style")
+    text_position = properties.get(f"{STYLE}text-position")
+    return style._replace(
+        bold=style.bold if weight is None else weight in ("bold", "600", "700", "800", "900"),
+        italic=style.italic if slant is None else slant in ("italic", "oblique"),
+        strike=style.strike if line is None else line != "none",
+    ), position if text_position is None else _position(text_position)
+
+
+def _position(text: str) -> str:
+    """Parse `super 58%`, or a relative position: `-33% 58%`."""
+    first = text.partition(" ")[0]
+    if first in ("super", "sub"):
+        return first
+    raised_by = parse_int(first.removesuffix("%"))
+    return "super" if raised_by > 0 else "sub" if raised_by < 0 else ""
+
+
+def _level(element: Element) -> _ListLevel:
+    if not element.tag.endswith("-number"):
+        return _BULLET
+    return _ListLevel(
+        True,
+        _NUMBER_FORMATS.get(element.get(f"{STYLE}num-format", ""), ""),
+        element.get(f"{STYLE}num-prefix", ""),
+        element.get(f"{STYLE}num-suffix", ""),
+        parse_int(element.get(f"{TEXT}start-value"), 1),
+    )
+
+
+def _decode_name(name: str) -> str:
+    """Decode a style name: `Preformatted_20_Text` contains a space."""
+    return re.sub(r"_([0-9a-f]{2})_", lambda match: chr(int(match[1], 16)), name)
+
+
+TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+#: The limits of a sheet; larger counts are invalid.
+_MAX_ROWS, _MAX_COLUMNS = 1_048_576, 16_384
+_GROUPS = {f"{TABLE}{name}" for name in ("table-header-rows", "table-rows", "table-row-group")}
+
+
+def _rows(table: Element) -> Iterator[tuple[Element, int]]:
+    """Yield each row and how often it is repeated."""
+    for child in table:
+        if child.tag == f"{TABLE}table-row":
+            yield child, _repeat_count(child, "number-rows-repeated", _MAX_ROWS)
+        elif child.tag in _GROUPS:
+            yield from _rows(child)
+
+
+def _row_cells(row: Element) -> Iterator[tuple[Element, int, bool]]:
+    """Yield each cell, how often it is repeated, and whether another cell covers it."""
+    for cell in row.iterchildren(f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
+        count = _repeat_count(cell, "number-columns-repeated", _MAX_COLUMNS)
+        yield cell, count, cell.tag == f"{TABLE}covered-table-cell"
+
+
+def _spanned_cells(table: Element) -> Iterator[list[tuple[Element, int, int]]]:
+    """Yield the visible cells of each row with their column and row spans, for small tables."""
+    for row, times in _rows(table):
+        cells: list[tuple[Element, int, int]] = []
+        for cell, count, is_covered in _row_cells(row):
+            if not is_covered:
+                across = _repeat_count(cell, "number-columns-spanned")
+                down = _repeat_count(cell, "number-rows-spanned")
+                cells += [(cell, across, down)] * count
+                check_cell_count(len(cells))
+        for _ in range(times):
+            yield cells
+
+
+def _repeat_count(element: Element, name: str, largest: int = 1000) -> int:
+    return min(max(parse_int(element.get(f"{TABLE}{name}"), 1), 1), largest)
+
+
+DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
+LINK = "{http://www.w3.org/1999/xlink}href"
+_MATH = "{http://www.w3.org/1998/Math/MathML}"
+_SPACE = re.compile(r"[ \t\n\r]+")
+_SKIPPED = {
+    f"{TEXT}tracked-changes", f"{TEXT}hidden-text", f"{TEXT}hidden-paragraph", f"{TEXT}ruby-text",
+    f"{OFFICE}forms", f"{TEXT}sequence-decls", f"{TEXT}variable-decls", f"{OFFICE}annotation-end",
+    f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc",
+}  # fmt: skip
+_CONTAINERS = {
+    f"{TEXT}{name}" for name in (
+        "section", "index-body", "index-title", "table-of-content", "illustration-index",
+        "table-index", "object-index", "user-index", "alphabetical-index", "bibliography",
+        "numbered-paragraph", "note-body",
+    )
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _TextReader:
+    archive: Archive
+    styles: _Styles
+    pictures: Pictures
+    #: Blocks anchored in a paragraph, such as text boxes and tables; they follow it.
+    _anchored: list[Block] = field(default_factory=list)
+    _notes: list[Note] = field(default_factory=list)
+    _counts: dict[str, int] = field(default_factory=dict)
+    #: The last number of each list, by its style, for lists that continue.
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def blocks(self, container: Element) -> list[Block]:
+        return list(self._blocks(container))
+
+    def _blocks(self, container: Element) -> Iterator[Block]:
+        for child in container:
+            if child.tag in (f"{TEXT}p", f"{TEXT}h"):
+                yield from self._paragraph(child)
+            elif child.tag == f"{TEXT}list":
+                yield from self._list(child, 0, None)
+            elif child.tag == f"{TABLE}table":
+                yield self.table(child)
+                yield from self._pop_pending()
+            elif child.tag in _CONTAINERS:
+                yield from self._blocks(child)
+            elif child.tag.startswith(DRAW):
+                yield from self.shape(child)
+
+    def _paragraph(self, element: Element) -> Iterator[Block]:
+        name = element.get(f"{TEXT}style-name")
+        content = self.inlines(element)
+        if content:
+            yield self._block(element, name, content)
+        yield from self._pop_pending()
+
+    def _block(self, element: Element, name: str | None, content: list[Inline]) -> Block:
+        if element.tag == f"{TEXT}h":
+            return Heading(parse_int(element.get(f"{TEXT}outline-level"), 1), content)
+        level = self.styles.heading(name)
+        if level is not None:
+            return Heading(level, content)
+        if self.styles.is_code(name):
+            return Code(plain_text(content))
+        if self.styles.is_quote(name):
+            return Quote([Paragraph(content)])
+        return Paragraph(content)
+
+    def _pop_pending(self) -> Iterator[Block]:
+        anchored, self._anchored = self._anchored, []
+        yield from anchored
+        notes, self._notes = self._notes, []
+        yield from notes
+
+    def _list(self, element: Element, level: int, style: str | None) -> Iterator[Block]:
+        style = element.get(f"{TEXT}style-name") or style
+        form = self.styles.list_level(style, level)
+        key = f"{style}/{level}"
+        continues = element.get(f"{TEXT}continue-numbering") == "true"
+        continues = continues or element.get(f"{TEXT}continue-list") is not None
+        count = self._numbers.get(key, form.start - 1) if continues else form.start - 1
+        for item in element.iterchildren(f"{TEXT}list-item", f"{TEXT}list-header"):
+            marker, label = "", ""
+            if item.tag == f"{TEXT}list-item":
+                if not _only_nested(item):
+                    count = parse_int(item.get(f"{TEXT}start-value"), count + 1)
+                marker, label = _marker(form, count)
+            yield from self._item(item, level, style, marker, label)
+        self._numbers[key] = count
+
+    def _item(
+        self, item: Element, level: int, style: str | None, marker: str, label: str
+    ) -> Iterator[Block]:
+        for child in item:
+            if child.tag == f"{TEXT}list":
+                yield from self._list(child, level + 1, style)
+                continue
+            if child.tag not in (f"{TEXT}p", f"{TEXT}h"):
+                continue
+            content = self.inlines(child)
+            if content and child.tag == f"{TEXT}h":
+                yield self._block(child, None, content)
+            elif content and not marker and not label:
+                yield Item(level, "", content) if level else Paragraph(content)
+            elif content:
+                yield Item(level, marker, [*([Run(label)] if label else []), *content])
+                marker = label = ""
+            yield from self._pop_pending()
+
+    def table(self, element: Element) -> Table:
+        rows = ([SpannedCell(self.blocks(cell), across, down) for cell, across, down in row]
+                for row in _spanned_cells(element))  # fmt: skip
+        return Table(lay_out_cells(rows))
+
+    def inlines(self, element: Element) -> list[Inline]:
+        inlines: list[Inline] = []
+        self._read(element, PLAIN, "", inlines)
+        return [] if is_blank(inlines) else inlines
+
+    def _read(self, element: Element, style: Style, position: str, inlines: list[Inline]) -> None:
+        self._add(element.text, style, position, inlines)
+        for child in element:
+            tag = child.tag
+            if tag == f"{TEXT}span":
+                span_style, span_position = self.styles.character(child.get(f"{TEXT}style-name"))
+                self._read(child, style.with_marks(span_style), span_position or position, inlines)
+            elif tag == f"{TEXT}a":
+                target = child.get(LINK, "")
+                linked = style._replace(link=target) if _is_outside(target) else style
+                self._read(child, linked, position, inlines)
+            elif tag == f"{TEXT}s":
+                inlines.append(Run(" " * min(parse_int(child.get(f"{TEXT}c"), 1), 100), style))
+            elif tag == f"{TEXT}tab":
+                inlines.append(Run("\t", style))
+            elif tag == f"{TEXT}line-break":
+                inlines.append(Run("\n", style))
+            elif tag in (f"{TEXT}note", f"{OFFICE}annotation"):
+                inlines.append(self._note(child))
+            elif tag.startswith(DRAW):
+                self._read_anchored(child, inlines)
+            elif tag not in _SKIPPED:
+                self._read(child, style, position, inlines)
+            self._add(child.tail, style, position, inlines)
+
+    def _add(self, text: str | None, style: Style, position: str, inlines: list[Inline]) -> None:
+        if not text:
+            return
+        text = _SPACE.sub(" ", text)
+        if position in ("super", "sub"):
+            text = superscript(text) if position == "super" else subscript(text)
+        inlines.append(Run(text, style))
+
+    def _note(self, element: Element) -> NoteReference:
+        if element.tag == f"{OFFICE}annotation":
+            prefix, blocks = "c", self._nested(element)
+            blocks = with_author(blocks, element.findtext(f"{DUBLIN}creator"))
+        else:
+            prefix = "e" if element.get(f"{TEXT}note-class") == "endnote" else ""
+            body = element.find(f"{TEXT}note-body")
+            blocks = self._nested(body) if body is not None else []
+        self._counts[prefix] = self._counts.get(prefix, 0) + 1
+        label = f"{prefix}{self._counts[prefix]}"
+        self._notes.append(Note(label, blocks))
+        return NoteReference(label)
+
+    def _nested(self, container: Element) -> list[Block]:
+        """Read blocks inside a paragraph without emitting what has to follow that paragraph."""
+        anchored, self._anchored = self._anchored, []
+        notes, self._notes = self._notes, []
+        blocks = self.blocks(container)
+        self._anchored, self._notes = anchored, notes
+        return blocks
+
+    def _read_anchored(self, element: Element, inlines: list[Inline]) -> None:
+        if element.tag == f"{DRAW}a":
+            for child in element:
+                self._read_anchored(child, inlines)
+            return
+        for block in self._nested_shape(element):
+            if isinstance(block, Paragraph) and not plain_text(block.content):
+                inlines.extend(block.content)  # a picture, which belongs into the line
+            else:
+                self._anchored.append(block)
+
+    def _nested_shape(self, element: Element) -> list[Block]:
+        anchored, self._anchored = self._anchored, []
+        blocks = self.shape(element)
+        self._anchored = anchored
+        return blocks
+
+    def shape(self, element: Element) -> list[Block]:
+        """Return the content of a frame, a group or any other shape."""
+        if element.tag == f"{DRAW}g":
+            return [block for child in element for block in self.shape(child)]
+        if element.tag != f"{DRAW}frame":
+            return self.blocks(element) if element.tag.startswith(DRAW) else []
+        for child in element:
+            if child.tag == f"{DRAW}text-box":
+                return self.blocks(child)
+            if child.tag == f"{TABLE}table":
+                return [self.table(child)]
+            if child.tag == f"{DRAW}object" and (blocks := self._object(child)):
+                return blocks
+            if child.tag == f"{DRAW}image":
+                picture = self._picture(child, _alt(element))
+                return [Paragraph([picture])] if picture.alt or picture.file else []
+        return []
+
+    def _picture(self, image: Element, alt: str) -> Picture:
+        if not self.pictures.are_kept:
+            return Picture(alt)
+        name = posixpath.normpath(unquote(image.get(LINK) or ""))
+        data = image.findtext(f"{OFFICE}binary-data")
+        if name in self.archive:
+            return Picture(alt, self.pictures.keep(self.archive.read(name)))
+        try:
+            return Picture(alt, self.pictures.keep(base64.b64decode(data or "")))
+        except binascii.Error:
+            return Picture(alt)
+
+    def _object(self, element: Element) -> list[Block]:
+        """Return a formula, or the data table of a chart."""
+        name = posixpath.normpath(posixpath.join(unquote(element.get(LINK) or ""), "content.xml"))
+        root = _part(self.archive, name)
+        if root is None:
+            return []
+        if root.tag == f"{_MATH}math":
+            text = root.findtext(f".//{_MATH}annotation") or "".join(root.itertext())
+            return [Paragraph([Run(" ".join(text.split()), Style(code=True))])]
+        table = root.find(f".//{TABLE}table")
+        return [self.table(table)] if table is not None else []
+
+
+def _only_nested(item: Element) -> bool:
+    """Return whether an item only contains a nested list."""
+    return all(child.tag == f"{TEXT}list" for child in item)
+
+
+def _marker(form: _ListLevel, count: int) -> tuple[str, str]:
+    if not form.is_numbered:
+        return "-", ""
+    if not form.form:
+        return "", ""
+    if form.form == "decimal" and not form.prefix and form.suffix in (".", ")", ""):
+        return f"{count}.", ""
+    return "-", f"{form.prefix}{format_number(count, form.form)}{form.suffix} "
+
+
+def _is_outside(target: str) -> bool:
+    return re.match(r"(https?|mailto|ftp|tel):", target, re.IGNORECASE) is not None
+
+
+def _alt(frame: Element) -> str:
+    for name in ("desc", "title"):
+        text = frame.findtext(f"{SVG}{name}")
+        if text and text.strip():
+            return str(text.strip())
+    return ""
+
 
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _CLASS = f"{_PRESENTATION}class"
-#: What is on every slide says nothing about this one.
-_FURNITURE = {"header", "footer", "date-time", "page-number", "page"}
+#: Placeholders that are repeated on every slide.
+_REPEATED_PLACEHOLDERS = {"header", "footer", "date-time", "page-number", "page"}
 _CENTIMETRES = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px": 2.54 / 96}
 _LENGTH = re.compile(r"(-?[\d.]+)([a-z]+)")
-#: Values of a cell whose text is missing, by the attribute that has them.
+#: Attributes with the value of a cell whose text is missing.
 _VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 
 
 def read_odt(archive: Archive, pictures: Pictures) -> OfficeDocument:
     body, text = _opened(archive, pictures, "text")
     blocks = text.blocks(body) if body is not None else []
-    return OfficeDocument(pages=[page_of(1, blocks, pictures)], facts=facts_of(archive))
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=_metadata(archive))
 
 
 def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
@@ -49,8 +555,8 @@ def read_odp(archive: Archive, pictures: Pictures) -> OfficeDocument:
         visibility = text.styles.property("drawing-page", style, f"{_PRESENTATION}visibility")
         is_hidden = visibility == "hidden"
         blocks = _slide_blocks(slide, text, is_hidden=is_hidden)
-        pages.append(page_of(number, blocks, pictures, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=facts_of(archive))
+        pages.append(build_page(number, blocks, pictures, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=_metadata(archive))
 
 
 def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
@@ -62,25 +568,29 @@ def read_ods(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocu
         style = table.get(f"{TABLE}style-name")
         is_hidden = text.styles.property("table", style, f"{TABLE}display") == "false"
         blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        grid = _cells(table, max_cells).grid()
+        grid = _read_sheet(table, max_cells).grid()
         if grid is not None:
             blocks.append(grid)
         for frame in table.iter(f"{DRAW}frame"):
             blocks += text.shape(frame)
-        pages.append(page_of(number, blocks, pictures, name=name, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=facts_of(archive))
+        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=_metadata(archive))
 
 
-def _opened(archive: Archive, pictures: Pictures, family: str) -> tuple[Element | None, OdfText]:
-    content = content_of(archive)
-    styles = OdfStyles(content, part_of(archive, "styles.xml"))
+def _opened(
+    archive: Archive, pictures: Pictures, family: str
+) -> tuple[Element | None, _TextReader]:
+    content = _content(archive)
+    styles = _Styles(content, _part(archive, "styles.xml"))
     body = content.find(f"{OFFICE}body/{OFFICE}{family}")
-    return body, OdfText(archive, styles, pictures)
+    return body, _TextReader(archive, styles, pictures)
 
 
-def _slide_blocks(slide: Element, text: OdfText, *, is_hidden: bool) -> list[Block]:
+def _slide_blocks(slide: Element, text: _TextReader, *, is_hidden: bool) -> list[Block]:
     shapes = [
-        each for each in slide if each.tag.startswith(DRAW) and each.get(_CLASS) not in _FURNITURE
+        each
+        for each in slide
+        if each.tag.startswith(DRAW) and each.get(_CLASS) not in _REPEATED_PLACEHOLDERS
     ]
     title: list[Block] = []
     for shape in shapes:
@@ -90,7 +600,7 @@ def _slide_blocks(slide: Element, text: OdfText, *, is_hidden: bool) -> list[Blo
     blocks: list[Block] = [*title]
     if is_hidden:
         blocks.append(Paragraph([Run("(hidden)")]))
-    for shape in in_reading_order([(_box(shape), shape) for shape in others]):
+    for shape in sort_by_position([(_box(shape), shape) for shape in others]):
         blocks += text.shape(shape)
     notes = slide.find(f"{_PRESENTATION}notes")
     spoken = [
@@ -99,7 +609,7 @@ def _slide_blocks(slide: Element, text: OdfText, *, is_hidden: bool) -> list[Blo
         if frame.get(_CLASS) == "notes"
         for block in text.shape(frame)
     ]
-    return [*blocks, *spoken_notes(spoken)]
+    return [*blocks, *speaker_notes(spoken)]
 
 
 def _box(shape: Element) -> Box | None:
@@ -111,17 +621,17 @@ def _box(shape: Element) -> Box | None:
 
 
 def _length(text: str | None) -> float | None:
-    found = _LENGTH.fullmatch(text or "")
-    return float(found[1]) * _CENTIMETRES.get(found[2], 1.0) if found else None
+    match = _LENGTH.fullmatch(text or "")
+    return float(match[1]) * _CENTIMETRES.get(match[2], 1.0) if match else None
 
 
-def _cells(table: Element, max_cells: int) -> SheetGrid:
+def _read_sheet(table: Element, max_cells: int) -> SheetGrid:
     grid = SheetGrid(max_cells)
     at = 0
-    for row, times in rows_of(table):
+    for row, times in _rows(table):
         column = 0
-        for cell, count, is_covered in cells_of(row):
-            text = "" if is_covered else _shown(cell)
+        for cell, count, is_covered in _row_cells(row):
+            text = "" if is_covered else _cell_text(cell)
             if text:
                 _put(grid, cell, text, range(at, at + times), range(column, column + count))
             column += count
@@ -131,7 +641,7 @@ def _cells(table: Element, max_cells: int) -> SheetGrid:
 
 def _put(grid: SheetGrid, cell: Element, text: str, rows: range, columns: range) -> None:
     link = next((each.get(LINK) for each in cell.iter(f"{TEXT}a")), None)
-    height = repeats(cell, "number-rows-spanned", 1_048_576)
+    height = _repeat_count(cell, "number-rows-spanned", 1_048_576)
     for row in rows:
         for column in columns:
             grid.put(row, column, text)
@@ -140,7 +650,7 @@ def _put(grid: SheetGrid, cell: Element, text: str, rows: range, columns: range)
                 grid.link(row, column, link)
 
 
-def _shown(cell: Element) -> str:
+def _cell_text(cell: Element) -> str:
     lines = ["".join(_characters(each)) for each in cell.iterchildren(f"{TEXT}p")]
     if lines:
         return "\n".join(lines).strip()

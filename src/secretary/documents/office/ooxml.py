@@ -1,4 +1,4 @@
-"""What docx, xlsx and pptx share: parts, relationships, properties."""
+"""What docx, xlsx and pptx share: parts and relationships, charts and equations."""
 
 import posixpath
 from collections.abc import Callable
@@ -8,12 +8,11 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ...core.errors import FileCorrupt
-from .blocks import Block, Grid, Paragraph, Picture, Run, Style
-from .containers import DUBLIN, Archive, Element, integer, parsed, texts_in
-from .document import Pictures
+from .blocks import Block, Grid, Paragraph, Picture, Pictures, Run, Style
+from .containers import DUBLIN, Archive, Element, child_texts, parse_int, parse_xml
 
 _OFFICE = "http://schemas.openxmlformats.org/"
-RELATION = f"{{{_OFFICE}officeDocument/2006/relationships}}"
+RELATIONSHIP = f"{{{_OFFICE}officeDocument/2006/relationships}}"
 DRAWING = f"{{{_OFFICE}drawingml/2006/main}}"
 MARKUP = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _PACKAGE = f"{{{_OFFICE}package/2006/relationships}}"
@@ -28,10 +27,10 @@ _PROPERTIES = {
 }
 
 
-class Relation(NamedTuple):
-    #: The last word of its type, for instance `image`.
+class Relationship(NamedTuple):
+    #: The last segment of its type, such as `image`.
     kind: str
-    #: The name of a part, or an address outside the document.
+    #: The name of a part, or an external URL.
     target: str
     is_outside: bool
 
@@ -43,19 +42,19 @@ class Part:
 
     @cached_property
     def root(self) -> Element:
-        return parsed(self.archive.read(self.name))
+        return parse_xml(self.archive.read(self.name))
 
     @cached_property
-    def relations(self) -> dict[str, Relation]:
+    def relations(self) -> dict[str, Relationship]:
         folder, name = posixpath.split(self.name)
         path = posixpath.join(folder, "_rels", f"{name}.rels")
         if path not in self.archive:
             return {}
-        found = parsed(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
-        return {each.get("Id", ""): _relation(each, folder) for each in found}
+        found = parse_xml(self.archive.read(path)).iterchildren(f"{_PACKAGE}Relationship")
+        return {each.get("Id", ""): _relationship(each, folder) for each in found}
 
     def related(self, kind: str) -> "Part | None":
-        """The part that is bound to this one by a relation of this kind, if there is one."""
+        """Return the first part with a relationship of this type."""
         for relation in self.relations.values():
             if relation.kind == kind and self.has(relation):
                 return Part(self.archive, relation.target)
@@ -65,7 +64,7 @@ class Part:
         relation = self.relations.get(identity or "")
         return Part(self.archive, relation.target) if relation and self.has(relation) else None
 
-    def has(self, relation: Relation) -> bool:
+    def has(self, relation: Relationship) -> bool:
         return not relation.is_outside and relation.target in self.archive
 
     def link(self, identity: str | None) -> str | None:
@@ -73,7 +72,7 @@ class Part:
         return relation.target if relation and relation.is_outside else None
 
     def picture(self, identity: str | None, alt: str | None, pictures: Pictures) -> Picture:
-        """A picture of this part; one that is only linked to is not fetched."""
+        """Save a picture of this part; external pictures are not fetched."""
         part = self.by_id(identity) if pictures.are_kept else None
         file = pictures.keep(part.archive.read(part.name)) if part else None
         return Picture((alt or "").strip(), file)
@@ -81,12 +80,12 @@ class Part:
     def drawn_picture(
         self, element: Element, pictures: Pictures, alt: str | None = None
     ) -> Picture:
-        """Of an element `pic`, the children of which have the same prefix; `alt` is what to say
-        of it if it does not say it itself."""
+        """Save the picture of a `pic` element, whose children share its namespace. `alt` is used if
+        the picture has no description of its own."""
         own = element.tag.removesuffix("pic")
         named = element.find(f"{own}nvPicPr/{own}cNvPr")
         blip = element.find(f"{own}blipFill/{DRAWING}blip")
-        identity = blip.get(f"{RELATION}embed") if blip is not None else None
+        identity = blip.get(f"{RELATIONSHIP}embed") if blip is not None else None
         description = named.get("descr") if named is not None else None
         return self.picture(identity, description or alt, pictures)
 
@@ -100,34 +99,34 @@ def main_part(archive: Archive, usual_name: str) -> Part:
     return Part(archive, usual_name)
 
 
-def facts_of(archive: Archive) -> dict[str, str]:
+def core_properties(archive: Archive) -> dict[str, str]:
     part = Part(archive, "").related("core-properties")
-    return texts_in(part.root, _PROPERTIES) if part is not None else {}
+    return child_texts(part.root, _PROPERTIES) if part is not None else {}
 
 
-def alternative(element: Element) -> Element | None:
-    """Of the ways to write the same thing the one that new programs read."""
+def choose_alternative(element: Element) -> Element | None:
+    """Choose among alternative representations the one for current programs."""
     chosen = element.find(f"{MARKUP}Choice")
     return chosen if chosen is not None else element.find(f"{MARKUP}Fallback")
 
 
-def _relation(element: Element, folder: str) -> Relation:
+def _relationship(element: Element, folder: str) -> Relationship:
     kind = element.get("Type", "").rpartition("/")[2]
     target = element.get("Target", "")
     if element.get("TargetMode") == "External":
-        return Relation(kind, target, True)
+        return Relationship(kind, target, True)
     path = posixpath.normpath(posixpath.join("/", folder, unquote(target)))
-    return Relation(kind, path.lstrip("/"), False)
+    return Relationship(kind, path.lstrip("/"), False)
 
 
 C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
-#: What refers to a chart, where it is shown.
+#: The element that refers to a chart.
 CHART = f"{C}chart"
 _MAX_POINTS = 10_000
 
 
 def chart_blocks(part: Part | None) -> list[Block]:
-    """Its title and one row for each category; nothing of a chart that keeps no numbers."""
+    """Return the title and one row per category; nothing if the chart caches no numbers."""
     if part is None:
         return []
     title = "".join(each.text or "" for each in part.root.iterfind(f".//{C}title//{DRAWING}t"))
@@ -157,7 +156,7 @@ def _points(element: Element | None) -> dict[int, str]:
     for point in element.iter(f"{C}pt"):
         text = point.findtext(f"{C}v")
         if text is not None and len(found) < _MAX_POINTS:
-            found[integer(point.get("idx"))] = text
+            found[parse_int(point.get("idx"))] = text
     return found or {0: element.findtext(f".//{C}v") or ""}
 
 
@@ -197,21 +196,21 @@ _ESCAPED = str.maketrans(
 )
 
 
-def latex(element: Element) -> str:
-    """All that is inside an element, in one line."""
+def to_latex(element: Element) -> str:
+    """Convert all children of an element to LaTeX, in one line."""
     parts: list[str] = []
     for child in element:
         written = _WRITERS.get(child.tag)
         if written is not None:
             parts.append(written(child))
         elif child.tag not in _IGNORED:
-            parts.append(latex(child))
+            parts.append(to_latex(child))
     return "".join(parts)
 
 
 def _part(element: Element, name: str) -> str:
     child = element.find(f"{M}{name}")
-    return latex(child) if child is not None else ""
+    return to_latex(child) if child is not None else ""
 
 
 def _property(element: Element, path: str, default: str) -> str:
@@ -270,7 +269,7 @@ def _delimited(element: Element) -> str:
     begin = _property(element, "dPr/begChr", "(") or "."
     end = _property(element, "dPr/endChr", ")") or "."
     between = _property(element, "dPr/sepChr", "|")
-    inner = between.join(latex(each) for each in element.iterchildren(f"{M}e"))
+    inner = between.join(to_latex(each) for each in element.iterchildren(f"{M}e"))
     if (begin, end) in (("(", ")"), ("[", "]")) and "\\frac" not in inner:
         return f"{begin}{inner}{end}"
     braces = {"{": r"\{", "}": r"\}"}
@@ -302,14 +301,14 @@ def _limit_above(element: Element) -> str:
 
 def _matrix(element: Element) -> str:
     rows = (
-        " & ".join(latex(each) for each in row.iterchildren(f"{M}e"))
+        " & ".join(to_latex(each) for each in row.iterchildren(f"{M}e"))
         for row in element.iterchildren(f"{M}mr")
     )
     return f"\\begin{{matrix}}{_NEXT.join(rows)}\\end{{matrix}}"
 
 
 def _lines(element: Element) -> str:
-    rows = (latex(each) for each in element.iterchildren(f"{M}e"))
+    rows = (to_latex(each) for each in element.iterchildren(f"{M}e"))
     return f"\\begin{{array}}{{l}}{_NEXT.join(rows)}\\end{{array}}"
 
 

@@ -1,4 +1,4 @@
-"""The pages of an office file: slides, sheets, chapters, or all of it as one."""
+"""Reads office files: dispatches to the reader of each format and saves the pages."""
 
 import os
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from lxml import etree
 from ...core.errors import FileCorrupt, UnsupportedFile
 from ..page_store import PageStore
 from ..page_task import DocumentInfo
-from .containers import MIB, Archive, opened_archive, refuse_ole
-from .document import OfficeDocument, Pictures
+from .blocks import OfficeDocument, Pictures
+from .containers import MIB, Archive, open_archive, reject_ole
 from .docx import read_docx
 from .epub import read_epub
 from .html import read_html
@@ -33,14 +33,12 @@ def read_office(
     max_expanded_bytes: int = 1024 * MIB,
     max_cells: int = 2_000_000,
 ) -> OfficeDocument:
-    """`kind` is that of `file_kinds`; pictures go into `directory`, if they are asked for.
+    """Read a file of the given type (see `core.file_types`) into pages.
 
-    `name` is what the file's owner calls it: of a text only its name tells whether it is a table.
+    Pictures are saved in `directory` if `include_images` is set. `name` is the original file name:
+    only its extension tells whether a text file is a table.
     """
-    # Loaded here, because whoever sends this function to another process needs no parsers.
-    pass
-
-    document = read_document(
+    document = _read_document(
         path,
         kind,
         Pictures(directory if include_images else None),
@@ -57,7 +55,7 @@ def process_office_document(
     path: str, kind: str, name: str, page_store: PageStore, scratch: str, images: bool
 ) -> DocumentInfo:
     """Read the document, save all its pages and return what is known about it."""
-    # Pictures go not at once where they are kept: others may have links to what is there.
+    # Written to a temporary directory first: files in the store may be linked and never change.
     with TemporaryDirectory(dir=scratch) as directory:
         document = read_office(path, kind, directory, include_images=images, name=name)
         for picture in sorted(os.listdir(directory)):
@@ -78,10 +76,10 @@ _SHEETS: dict[str, Callable[[Archive, Pictures, int], OfficeDocument]] = {
     "ods": read_ods,
     "xlsx": read_xlsx,
 }
-_PAGES = {".html", ".htm", ".xhtml"}
+_HTML_EXTENSIONS = {".html", ".htm", ".xhtml"}
 
 
-def read_document(
+def _read_document(
     path: str,
     kind: str,
     pictures: Pictures,
@@ -92,14 +90,14 @@ def read_document(
 ) -> OfficeDocument:
     try:
         if kind in _ZIPPED:
-            with opened_archive(path, max_expanded_bytes) as archive:
+            with open_archive(path, max_expanded_bytes) as archive:
                 return _ZIPPED[kind](archive, pictures)
         if kind in _SHEETS:
-            with opened_archive(path, max_expanded_bytes) as archive:
+            with open_archive(path, max_expanded_bytes) as archive:
                 return _SHEETS[kind](archive, pictures, max_cells)
         match kind:
-            case "text" if PurePath(name or path).suffix.lower() in _PAGES:
-                # A page that does not begin as pages do: a fragment, or XHTML.
+            case "text" if PurePath(name or path).suffix.lower() in _HTML_EXTENSIONS:
+                # HTML without a doctype: a fragment, or XHTML.
                 return read_html(path, pictures)
             case "html":
                 return read_html(path, pictures)
@@ -108,8 +106,8 @@ def read_document(
             case "text":
                 return read_text(path, name, pictures, max_cells)
             case "ole":
-                refuse_ole(path)
+                reject_ole(path)
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
-        # Whatever is not where it should be: a number that is none, a part that has no root.
+        # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
     raise UnsupportedFile(f"A file of the kind {kind!r} is not an office file")

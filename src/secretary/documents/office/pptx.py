@@ -1,8 +1,9 @@
-"""PowerPoint presentations (pptx): a page for each slide."""
+"""Reads PowerPoint presentations (pptx): one page per slide."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from ..page_store import Page
 from .blocks import (
@@ -11,47 +12,127 @@ from .blocks import (
     Heading,
     Inline,
     Item,
+    OfficeDocument,
     Paragraph,
+    Pictures,
     Run,
-    Spanning,
+    SpannedCell,
     Style,
     Table,
     is_blank,
-    laid_out,
-    words,
+    lay_out_cells,
+    plain_text,
 )
-from .containers import Archive, Element, integer, is_true
-from .conventions import lowered, numeral, raised
-from .document import OfficeDocument, Pictures, page_of
+from .containers import Archive, Element, parse_bool, parse_int
+from .conventions import format_number, subscript, superscript
+from .markdown import build_page
 from .ooxml import (
     CHART,
     MARKUP,
-    RELATION,
+    RELATIONSHIP,
     M,
     Part,
-    alternative,
     chart_blocks,
-    facts_of,
-    latex,
+    choose_alternative,
+    core_properties,
     main_part,
+    to_latex,
 )
 from .ooxml import DRAWING as A
-from .slides import Box, in_reading_order, slide_title, spoken_notes
 
-_NUMBERED = {
+
+def slide_title(blocks: Sequence[Block]) -> list[Block]:
+    """Return the lines of a title as one heading, if they contain text."""
+    lines = [block for block in blocks if isinstance(block, Paragraph | Item)]
+    content = [inline for line in lines for inline in (*line.content, Run(" "))]
+    return [Heading(1, content[:-1])] if plain_text(content).strip() else []
+
+
+def speaker_notes(blocks: Sequence[Block]) -> list[Block]:
+    return [Heading(2, [Run("Notes")]), *blocks] if blocks else []
+
+
+T = TypeVar("T")
+
+
+#: Slides with more shapes are sorted by position only.
+_MAX_SORTED_SHAPES = 2000
+
+
+class Box(NamedTuple):
+    left: float
+    top: float
+    width: float = 0
+    height: float = 0
+
+
+def sort_by_position(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
+    """Sort shapes from top to bottom, and from left to right within a row.
+
+    Columns are read one after the other only if a vertical gap separates them. A shape without a
+    position follows its predecessor in the file.
+    """
+    if len(shapes) > _MAX_SORTED_SHAPES:
+        return [shape for _, shape in sorted(shapes, key=lambda each: _corner(each[0]))]
+    placed = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
+    order = _ordered(placed)
+    for number, (box, _) in enumerate(shapes):
+        if box is None:
+            order.insert(order.index(number - 1) + 1 if number else 0, number)
+    return [shapes[number][1] for number in order]
+
+
+def _corner(box: Box | None) -> tuple[float, float]:
+    return (box.top, box.left) if box else (0.0, 0.0)
+
+
+def _ordered(boxes: list[tuple[Box, int]]) -> list[int]:
+    if len(boxes) <= 1:
+        return [number for _, number in boxes]
+    for horizontal in (False, True):
+        groups = _split_at_gaps(boxes, horizontal=horizontal)
+        if len(groups) > 1:
+            return [number for group in groups for number in _ordered(group)]
+    boxes = sorted(boxes, key=lambda each: (each[0].top, each[0].left))
+    return [number for _, number in boxes]
+
+
+def _split_at_gaps(
+    boxes: list[tuple[Box, int]], *, horizontal: bool
+) -> list[list[tuple[Box, int]]]:
+    """Group boxes separated by a gap; a slight overlap is tolerated."""
+
+    def span(box: Box) -> tuple[float, float]:
+        start, size = (box.left, box.width) if horizontal else (box.top, box.height)
+        return start + size * 0.1, start + size * 0.9
+
+    groups: list[list[tuple[Box, int]]] = []
+    end = 0.0
+    for each in sorted(boxes, key=lambda each: span(each[0])[0]):
+        start, stop = span(each[0])
+        if groups and start < end:
+            groups[-1].append(each)
+            end = max(end, stop)
+        else:
+            groups.append([each])
+            end = stop
+    return groups
+
+
+_NUMBER_FORMATS = {
     "alphaLc": "lowerLetter",
     "alphaUc": "upperLetter",
     "romanLc": "lowerRoman",
     "romanUc": "upperRoman",
 }
-#: The format has nine levels; what says it is deeper would be indented for ever.
-_DEEPEST = 8
+#: The format has nine levels; deeper claims would indent forever.
+_MAX_LEVEL = 8
 _MATH_2010 = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
 
 
 @dataclass(slots=True)
-class Bullets:
-    """How paragraphs of each level begin if they do not say it themselves."""
+class _Bullets:
+    """How paragraphs of each level start unless they say so themselves."""
 
     inherited: Callable[[int], Element | None]
 
@@ -60,21 +141,21 @@ class Bullets:
         return own if own is not None else self.inherited(level)
 
 
-def no_bullets(level: int) -> Element | None:
+def _no_bullets(level: int) -> Element | None:
     return None
 
 
-def text_blocks(body: Element | None, part: Part, bullets: Bullets) -> list[Block]:
+def _text_blocks(body: Element | None, part: Part, bullets: _Bullets) -> list[Block]:
     return list(_blocks(body, part, bullets)) if body is not None else []
 
 
-def _blocks(body: Element, part: Part, bullets: Bullets) -> Iterator[Block]:
+def _blocks(body: Element, part: Part, bullets: _Bullets) -> Iterator[Block]:
     counts: dict[int, tuple[str, int]] = {}
     for paragraph in body.iterchildren(f"{A}p"):
         properties = paragraph.find(f"{A}pPr")
-        level = integer(properties.get("lvl")) if properties is not None else 0
-        level = min(max(level, 0), _DEEPEST)
-        content = inlines(paragraph, part)
+        level = parse_int(properties.get("lvl")) if properties is not None else 0
+        level = min(max(level, 0), _MAX_LEVEL)
+        content = _inlines(paragraph, part)
         if not content:
             continue
         bullet = bullets.of(properties, level)
@@ -95,16 +176,16 @@ def _blocks(body: Element, part: Part, bullets: Bullets) -> Iterator[Block]:
 def _number(bullet: Element, level: int, counts: dict[int, tuple[str, int]]) -> tuple[str, str]:
     form = bullet.get("type", "arabicPeriod")
     before, count = counts.get(level, ("", 0))
-    count = count + 1 if before == form else integer(bullet.get("startAt"), 1)
+    count = count + 1 if before == form else parse_int(bullet.get("startAt"), 1)
     counts[level] = (form, count)
     kind = re.sub(r"(Period|ParenR|ParenBoth|Plain|Minus)$", "", form)
-    if kind not in _NUMBERED:
+    if kind not in _NUMBER_FORMATS:
         return f"{count}.", ""
     end = "." if form.endswith("Period") else ")" if "Paren" in form else ""
-    return "-", f"{numeral(count, _NUMBERED[kind])}{end} "
+    return "-", f"{format_number(count, _NUMBER_FORMATS[kind])}{end} "
 
 
-def inlines(paragraph: Element, part: Part) -> list[Inline]:
+def _inlines(paragraph: Element, part: Part) -> list[Inline]:
     found: list[Inline] = []
     for child in paragraph:
         if child.tag in (f"{A}r", f"{A}fld"):
@@ -115,11 +196,11 @@ def inlines(paragraph: Element, part: Part) -> list[Inline]:
         elif child.tag == f"{A}br":
             found.append(Run("\n"))
         elif child.tag == f"{MARKUP}AlternateContent":
-            chosen = alternative(child)
+            chosen = choose_alternative(child)
             if chosen is not None:
-                found += inlines(chosen, part)
+                found += _inlines(chosen, part)
         elif child.tag == _MATH_2010 or child.tag.startswith(M):
-            found.append(Run(latex(child), Style(math=True)))
+            found.append(Run(to_latex(child), Style(math=True)))
     return [] if is_blank(found) else found
 
 
@@ -127,15 +208,15 @@ def _run(text: str, properties: Element | None, part: Part) -> Run:
     text = text.replace("\v", "\n")
     if properties is None:
         return Run(text)
-    position = integer(properties.get("baseline"))
+    position = parse_int(properties.get("baseline"))
     if position:
-        text = raised(text) if position > 0 else lowered(text)
+        text = superscript(text) if position > 0 else subscript(text)
     link = properties.find(f"{A}hlinkClick")
     style = Style(
-        bold=is_true(properties.get("b")),
-        italic=is_true(properties.get("i")),
+        bold=parse_bool(properties.get("b")),
+        italic=parse_bool(properties.get("i")),
         strike=properties.get("strike", "noStrike") != "noStrike",
-        link=part.link(link.get(f"{RELATION}id")) if link is not None else None,
+        link=part.link(link.get(f"{RELATIONSHIP}id")) if link is not None else None,
     )
     return Run(text, style)
 
@@ -150,47 +231,49 @@ def _bullet(properties: Element | None) -> Element | None:
     return None
 
 
-def level_bullet(styles: Element | None, level: int) -> Element | None:
-    """What a list style says about a level."""
+def _level_bullet(styles: Element | None, level: int) -> Element | None:
+    """Return the bullet of a level in a list style."""
     return _bullet(styles.find(f"{A}lvl{level + 1}pPr")) if styles is not None else None
 
 
-def table_rows(table: Element, part: Part) -> list[list[Cell]]:
-    return laid_out(
+def _table_rows(table: Element, part: Part) -> list[list[Cell]]:
+    return lay_out_cells(
         [
             _spanning(cell, part)
             for cell in row.iterchildren(f"{A}tc")
-            if not (is_true(cell.get("hMerge")) or is_true(cell.get("vMerge")))
+            if not (parse_bool(cell.get("hMerge")) or parse_bool(cell.get("vMerge")))
         ]
         for row in table.iterchildren(f"{A}tr")
     )
 
 
-def _spanning(cell: Element, part: Part) -> Spanning:
-    blocks = text_blocks(cell.find(f"{A}txBody"), part, Bullets(no_bullets))
-    return Spanning(blocks, integer(cell.get("gridSpan"), 1), integer(cell.get("rowSpan"), 1))
+def _spanning(cell: Element, part: Part) -> SpannedCell:
+    blocks = _text_blocks(cell.find(f"{A}txBody"), part, _Bullets(_no_bullets))
+    return SpannedCell(
+        blocks, parse_int(cell.get("gridSpan"), 1), parse_int(cell.get("rowSpan"), 1)
+    )
 
 
 DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 
 
 def diagram_blocks(part: Part | None) -> list[Block]:
-    """One item for each, in the order of the file."""
+    """Return one list item per point of a SmartArt diagram, in file order."""
     if part is None:
         return []
     blocks: list[Block] = []
     for point in part.root.iter(f"{DIAGRAM}pt"):
-        lines = text_blocks(point.find(f"{DIAGRAM}t"), part, Bullets(no_bullets))
+        lines = _text_blocks(point.find(f"{DIAGRAM}t"), part, _Bullets(_no_bullets))
         content = [each for line in lines if isinstance(line, Paragraph) for each in line.content]
-        if words(content).strip():
+        if plain_text(content).strip():
             blocks.append(Item(0, "-", content))
     return blocks
 
 
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _TITLES = {"title", "ctrTitle"}
-#: What is on every slide says nothing about this one.
-_FURNITURE = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
+#: Placeholders that are repeated on every slide.
+_REPEATED_PLACEHOLDERS = {"dt", "ftr", "sldNum", "hdr", "sldImg"}
 _SHAPES = {f"{P}{name}" for name in ("sp", "pic", "graphicFrame", "grpSp", "cxnSp")}
 
 
@@ -199,28 +282,28 @@ def read_pptx(archive: Archive, pictures: Pictures) -> OfficeDocument:
     pages: list[Page] = []
     layouts: dict[str, Part] = {}
     for entry in presentation.root.iterfind(f"{P}sldIdLst/{P}sldId"):
-        part = presentation.by_id(entry.get(f"{RELATION}id"))
+        part = presentation.by_id(entry.get(f"{RELATIONSHIP}id"))
         if part is None:
             continue
         is_hidden = part.root.get("show") in ("0", "false")
         blocks = _Slide(part, pictures, layouts).blocks()
         if is_hidden:
             blocks = _marked_hidden(blocks)
-        pages.append(page_of(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=facts_of(archive))
+        pages.append(build_page(len(pages) + 1, blocks, pictures, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=core_properties(archive))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
     element: Element
     box: Box | None
-    #: The kind of placeholder it is: `title`, `body`; None for one that stands for itself.
+    #: The placeholder type, such as `title` or `body`; None for other shapes.
     place: str | None
 
 
 class _Slide:
     def __init__(self, part: Part, pictures: Pictures, layouts: dict[str, Part]) -> None:
-        """`layouts` are those met so far, with masters: many slides share few of them."""
+        """`layouts`: those read so far, with masters, since many slides share a few of them."""
         self._part = part
         self._pictures = pictures
         self._layout = _shared(part.related("slideLayout"), layouts)
@@ -241,17 +324,17 @@ class _Slide:
 
     def _placed(self, tree: Element) -> list[_Shape]:
         found = [self._shape(element) for element in _shapes(tree)]
-        return in_reading_order([(shape.box, shape) for shape in found if shape])
+        return sort_by_position([(shape.box, shape) for shape in found if shape])
 
     def _shape(self, element: Element) -> _Shape | None:
         properties = element.find(f"./*/{P}nvPr/{P}ph")
         named = element.find(f"./*/{P}cNvPr")
-        if named is not None and is_true(named.get("hidden")):
+        if named is not None and parse_bool(named.get("hidden")):
             return None
         if properties is None:
             return _Shape(element, _box(element), None)
         place = properties.get("type", "body" if properties.get("idx") else "obj")
-        if place in _FURNITURE:
+        if place in _REPEATED_PLACEHOLDERS:
             return None
         box = _box(element)
         for theirs in self._inherited(element):
@@ -259,7 +342,7 @@ class _Slide:
         return _Shape(element, box, place)
 
     def _inherited(self, element: Element) -> Iterator[Element]:
-        """The same placeholder in the layout, then in the master."""
+        """Yield the same placeholder in the layout, then in the master."""
         own = element.find(f"./*/{P}nvPr/{P}ph")
         for part, by_type in ((self._layout, False), (self._master, True)):
             if part is None or own is None:
@@ -272,7 +355,7 @@ class _Slide:
 
     def _title(self, shape: _Shape) -> list[Block]:
         body = shape.element.find(f"{P}txBody")
-        return slide_title(text_blocks(body, self._part, Bullets(no_bullets)))
+        return slide_title(_text_blocks(body, self._part, _Bullets(_no_bullets)))
 
     def _shape_blocks(self, shape: _Shape) -> list[Block]:
         element = shape.element
@@ -286,11 +369,11 @@ class _Slide:
                 return self._frame(element)
             case "sp":
                 body = element.find(f"{P}txBody")
-                return text_blocks(body, self._part, self._bullets(shape))
+                return _text_blocks(body, self._part, self._bullets(shape))
             case _:
                 return []
 
-    def _bullets(self, shape: _Shape) -> Bullets:
+    def _bullets(self, shape: _Shape) -> _Bullets:
         own = shape.element.find(f"{P}txBody/{A}lstStyle")
         styles = [
             own,
@@ -300,10 +383,10 @@ class _Slide:
             styles.append(self._master.root.find(f"{P}txStyles/{P}bodyStyle"))
 
         def inherited(level: int) -> Element | None:
-            found = (level_bullet(style, level) for style in styles)
+            found = (_level_bullet(style, level) for style in styles)
             return next((each for each in found if each is not None), None)
 
-        return Bullets(inherited)
+        return _Bullets(inherited)
 
     def _picture(self, element: Element) -> list[Block]:
         picture = self._part.drawn_picture(element, self._pictures)
@@ -312,13 +395,13 @@ class _Slide:
     def _frame(self, frame: Element) -> list[Block]:
         table = frame.find(f"{A}graphic/{A}graphicData/{A}tbl")
         if table is not None:
-            return [Table(table_rows(table, self._part))]
+            return [Table(_table_rows(table, self._part))]
         chart = frame.find(f"{A}graphic/{A}graphicData/{CHART}")
         if chart is not None:
-            return chart_blocks(self._part.by_id(chart.get(f"{RELATION}id")))
+            return chart_blocks(self._part.by_id(chart.get(f"{RELATIONSHIP}id")))
         diagram = frame.find(f"{A}graphic/{A}graphicData/{DIAGRAM}relIds")
         if diagram is not None:
-            return diagram_blocks(self._part.by_id(diagram.get(f"{RELATION}dm")))
+            return diagram_blocks(self._part.by_id(diagram.get(f"{RELATIONSHIP}dm")))
         return [block for picture in frame.iter(f"{P}pic") for block in self._picture(picture)]
 
     def _notes(self) -> list[Block]:
@@ -329,8 +412,8 @@ class _Slide:
         for shape in part.root.iter(f"{P}sp"):
             place = shape.find(f"./*/{P}nvPr/{P}ph")
             if place is not None and place.get("type") == "body":
-                blocks += text_blocks(shape.find(f"{P}txBody"), part, Bullets(no_bullets))
-        return spoken_notes(blocks)
+                blocks += _text_blocks(shape.find(f"{P}txBody"), part, _Bullets(_no_bullets))
+        return speaker_notes(blocks)
 
 
 def _shared(part: Part | None, layouts: dict[str, Part]) -> Part | None:
@@ -348,7 +431,7 @@ def _shapes(tree: Element) -> Iterator[Element]:
         if child.tag in _SHAPES:
             yield child
         elif child.tag == f"{MARKUP}AlternateContent":
-            chosen = alternative(child)
+            chosen = choose_alternative(child)
             if chosen is not None:
                 yield from _shapes(chosen)
 
@@ -362,7 +445,7 @@ def _is_same(own: Element, theirs: Element, by_type: bool) -> bool:
 
 
 def _box(element: Element) -> Box | None:
-    """Inside a group, places are the group's own; they are compared with each other only."""
+    """Inside a group, coordinates are relative to it; they are only compared with each other."""
     place = element.find(f"./{P}xfrm")
     if place is None:
         place = element.find(f"./*/{A}xfrm")
@@ -371,6 +454,6 @@ def _box(element: Element) -> Box | None:
     if start is None or size is None:
         return None
     return Box(
-        integer(start.get("x")), integer(start.get("y")),
-        integer(size.get("cx")), integer(size.get("cy")),
+        parse_int(start.get("x")), parse_int(start.get("y")),
+        parse_int(size.get("cx")), parse_int(size.get("cy")),
     )  # fmt: skip

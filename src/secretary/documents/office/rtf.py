@@ -1,27 +1,412 @@
-"""Rich Text Format (rtf), as one page."""
+"""Reads Rich Text Format (rtf) as one page."""
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from ...core.errors import FileTooLarge
-from .blocks import PLAIN, Note, NoteMark, Picture, Run, signed
-from .containers import MIB
-from .conventions import link_of, lowered, raised, symbol, text_of
-from .document import OfficeDocument, Pictures, page_of
-from .rtf_parser import (
-    KNOWN,
-    LEFT_OUT,
-    Fonts,
-    Group,
-    ParagraphForm,
-    RowForms,
-    RtfFlow,
-    Token,
-    format_characters,
-    format_paragraph,
-    tokens,
+from ...core.errors import FileCorrupt, FileTooLarge
+from .blocks import (
+    PLAIN,
+    Block,
+    Cell,
+    Code,
+    Heading,
+    Inline,
+    Item,
+    Note,
+    NoteReference,
+    OfficeDocument,
+    Paragraph,
+    Picture,
+    Pictures,
+    Quote,
+    Run,
+    Style,
+    Table,
+    check_cell_count,
+    is_blank,
+    plain_text,
+    repeatable_cell,
+    with_author,
 )
+from .containers import MIB
+from .conventions import (
+    button_text,
+    decimal_marker,
+    heading_level,
+    hyperlink_target,
+    is_code_style,
+    is_quote_style,
+    subscript,
+    superscript,
+    symbol_character,
+    toc_level,
+)
+from .markdown import build_page
+
+_LABEL = re.compile(r"[\w.()§ -]*\w[\w.()§ -]*")
+#: Cell borders closer than this are the same (in twips).
+_BORDER_TOLERANCE = 60
+_MAX_COLUMNS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _ParagraphFormat:
+    """Paragraph properties."""
+
+    style: str = ""
+    outline: int | None = None
+    level: int = 0
+    #: Nesting depth of tables.
+    depth: int = 0
+
+
+@dataclass(slots=True)
+class _CellFormat:
+    right: int = 0
+    is_covered: bool = False
+    goes_on: bool = False
+
+
+@dataclass(slots=True)
+class _OpenTable:
+    rows: list[tuple[list[list[Block]], list[_CellFormat]]] = field(default_factory=list)
+    cells: list[list[Block]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+
+
+class _BlockBuilder:
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._line: list[Inline] = []
+        self._label = ""
+        self._tables: list[_OpenTable] = []
+
+    def add(self, inline: Inline) -> None:
+        self._line.append(inline)
+
+    def label(self, text: str) -> None:
+        """Collect the label of a list item, which RTF provides as text."""
+        self._label += text
+
+    def end_paragraph(self, form: _ParagraphFormat) -> None:
+        line, self._line = self._line, []
+        label, self._label = self._label.strip(), ""
+        self._stay_in(form.depth)
+        if not is_blank(line):
+            self.put(_block(line, label, form))
+
+    def put(self, block: Block) -> None:
+        (self._tables[-1].blocks if self._tables else self._blocks).append(block)
+
+    def end_cell(self, form: _ParagraphFormat) -> None:
+        self.end_paragraph(replace(form, depth=max(form.depth, 1)))
+        table = self._tables[-1]
+        table.cells.append(table.blocks)
+        table.blocks = []
+
+    def end_row(self, depth: int, cells: list[_CellFormat]) -> None:
+        self._stay_in(max(depth, 1))
+        table = self._tables[-1]
+        table.rows.append((table.cells, list(cells)))
+        table.cells, table.blocks = [], []
+
+    def blocks(self) -> list[Block]:
+        self.end_paragraph(_ParagraphFormat())
+        return self._blocks
+
+    def _stay_in(self, depth: int) -> None:
+        """Close tables that are deeper, and open those that are missing."""
+        while len(self._tables) > depth:
+            table = self._tables.pop()
+            if table.cells or table.blocks:
+                table.rows.append(([*table.cells, table.blocks], []))
+            self.put(Table(_grid(table.rows)))
+        while len(self._tables) < min(depth, 50):
+            self._tables.append(_OpenTable())
+
+
+class _RowFormats:
+    """The cell definitions of a table row."""
+
+    def __init__(self) -> None:
+        self._cells: list[_CellFormat] = []
+        self._next = _CellFormat()
+
+    def take(
+        self, word: str, number: int | None, flow: _BlockBuilder, form: _ParagraphFormat
+    ) -> bool:
+        """Apply a control word; return whether it concerns tables."""
+        match word:
+            case "trowd":
+                self._cells, self._next = [], _CellFormat()
+            case "cellx":
+                self._next.right = number or 0
+                self._cells.append(self._next)
+                self._next = _CellFormat()
+            case "clmrg":
+                self._next.is_covered = True
+            case "clvmrg":
+                self._next.goes_on = True
+            case "cell":
+                flow.end_cell(replace(form, depth=1))
+            case "nestcell":
+                flow.end_cell(form)
+            case "row":
+                flow.end_row(1, self._cells)
+            case "nestrow":
+                flow.end_row(max(form.depth, 2), self._cells)
+            case _:
+                return False
+        return True
+
+
+def _block(line: list[Inline], label: str, form: _ParagraphFormat) -> Block:
+    level = heading_level(form.style)
+    if form.outline is not None and form.outline < 9:
+        level = form.outline + 1
+    has_label = bool(_LABEL.fullmatch(label))
+    if level is not None:
+        return Heading(level, [Run(f"{label} "), *line] if has_label else line)
+    if contents := toc_level(form.style):
+        return Item(contents - 1, "-", line)
+    if label:
+        if marker := decimal_marker(label):
+            return Item(form.level, marker, line)
+        return Item(form.level, "-", [Run(f"{label} "), *line] if has_label else line)
+    if is_code_style(form.style):
+        return Code(plain_text(line))
+    if is_quote_style(form.style):
+        # Programs repeat the formatting of a style in each run.
+        return Quote([Paragraph([_upright(inline) for inline in line])])
+    return Paragraph(line)
+
+
+def _upright(inline: Inline) -> Inline:
+    return (
+        inline._replace(style=inline.style._replace(italic=False))
+        if isinstance(inline, Run)
+        else inline
+    )
+
+
+def _grid(rows: list[tuple[list[list[Block]], list[_CellFormat]]]) -> list[list[Cell]]:
+    borders = _borders([form.right for _, forms in rows for form in forms])
+    grid: list[list[Cell]] = []
+    count = 0
+    for cells, forms in rows:
+        line: list[Cell] = []
+        for at, cell in enumerate(cells):
+            form = forms[at] if at < len(forms) else _CellFormat()
+            content: Cell = () if form.is_covered else cell
+            if form.goes_on and grid and len(line) < len(grid[-1]):
+                content = repeatable_cell(grid[-1][len(line)])
+            line.append(content)
+            if form.right:
+                reached = min(range(len(borders)), key=lambda b: abs(borders[b] - form.right)) + 1
+                line.extend([()] * (reached - len(line)))
+        count += len(line)
+        check_cell_count(count)
+        grid.append(line)
+    return grid
+
+
+def _borders(rights: list[int]) -> list[int]:
+    borders: list[int] = []
+    for right in sorted(set(rights)):
+        if not borders or right - borders[-1] > _BORDER_TOLERANCE:
+            borders.append(right)
+    return borders[:_MAX_COLUMNS] or [0]
+
+
+#: Destinations that are not part of the text.
+_SKIPPED_DESTINATIONS = {
+    "colortbl", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
+    "footerf", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "nonshppict", "listtable", "xe", "tc",
+    "listoverridetable", "nonesttables", "filetbl", "revtbl", "rsidtbl", "bkmkstart", "bkmkend",
+    "atnid", "atnref", "atndate", "atntime", "atnparent", "datafield", "objdata", "sp", "txe",
+}  # fmt: skip
+#: Optional destinations (`\*`) that are read nevertheless.
+_OPTIONAL_DESTINATIONS = {
+    "shppict", "shptxt", "shpinst", "footnote", "annotation", "atnauthor", "fldinst",
+    "nesttableprops", "listtext", "pntext", "ud", "cs", "picprop",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Group:
+    """The state of a group; a nested group starts with a copy."""
+
+    flow: _BlockBuilder
+    #: What its text is: `text`, the name of a destination, or `ignored`.
+    role: str = "text"
+    style: Style = PLAIN
+    is_hidden: bool = False
+    script: str = ""
+    font: int = 0
+    fallback: int = 1
+    form: _ParagraphFormat = field(default_factory=_ParagraphFormat)
+    #: Collected text for `at_end`, or None.
+    text: list[str] | None = None
+    is_endnote: bool = False
+    at_end: "Callable[[_Group], None] | None" = None
+
+
+def _format_paragraph(
+    group: _Group, word: str, number: int | None, styles: Mapping[int, str]
+) -> None:
+    form = group.form
+    match word:
+        case "pard":
+            group.form = _ParagraphFormat()
+        case "s":
+            group.form = replace(form, style=styles.get(number or 0, ""))
+        case "outlinelevel":
+            group.form = replace(form, outline=number or 0)
+        case "ilvl":
+            group.form = replace(form, level=min(max(number or 0, 0), 8))
+        case "intbl":
+            group.form = replace(form, depth=max(form.depth, 1))
+        case "itap":
+            group.form = replace(form, depth=max(number or 0, 0))
+
+
+def _format_characters(
+    group: _Group, word: str, number: int | None, styles: Mapping[int, str]
+) -> None:
+    """`styles`: character styles have negative numbers."""
+    is_on = number != 0
+    match word:
+        case "b":
+            group.style = group.style._replace(bold=is_on)
+        case "i":
+            group.style = group.style._replace(italic=is_on)
+        case "strike" | "striked":
+            group.style = group.style._replace(strike=is_on)
+        case "v" | "deleted":
+            group.is_hidden = is_on
+        case "plain":
+            group.style, group.script, group.is_hidden = PLAIN, "", False
+        case "super" | "sub":
+            group.script = word if is_on else ""
+        case "up" | "dn":
+            group.script = ("super" if word == "up" else "sub") if is_on else ""
+        case "nosupersub":
+            group.script = ""
+        case "cs":
+            is_code = is_code_style(styles.get(-(number or 0), ""))
+            group.style = group.style._replace(code=is_code)
+        case "uc":
+            group.fallback = max(number or 0, 0)
+        case "ftnalt" if group.at_end is not None:
+            group.is_endnote = True
+
+
+#: Code pages by a font's character set.
+_CHARSETS = {
+    77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk", 136: "big5",
+    161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
+    204: "cp1251", 222: "cp874", 238: "cp1250", 255: "cp437",
+}  # fmt: skip
+_SYMBOL_CHARSET = 2
+_CODE_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850", "ansi": "cp1252"}
+
+
+@dataclass(slots=True)
+class _Font:
+    name: str = ""
+    charset: int = 0
+    page: int | None = None
+
+    @property
+    def is_symbols(self) -> bool:
+        return self.charset == _SYMBOL_CHARSET or self.name.lower().startswith(
+            ("wingdings", "webdings")
+        )
+
+
+@dataclass(slots=True)
+class _Fonts:
+    page: str = "cp1252"
+    default: int = 0
+    _fonts: dict[int, _Font] = field(default_factory=dict)
+
+    def set_page(self, word: str, number: int | None) -> None:
+        self.page = _codec_or_default(f"cp{number}") if word == "ansicpg" else _CODE_PAGES[word]
+
+    def define(self, number: int) -> _Font:
+        return self._fonts.setdefault(number, _Font())
+
+    def font(self, number: int) -> _Font:
+        return self._fonts.get(number) or _Font()
+
+    def page_of(self, number: int) -> str:
+        font = self.font(number)
+        if font.page:
+            return _codec_or_default(f"cp{font.page}")
+        return _CHARSETS.get(font.charset, self.page)
+
+
+def _codec_or_default(page: str) -> str:
+    try:
+        "".encode(page)
+    except LookupError:
+        return "utf-8" if page == "cp65001" else "cp1252"
+    return page
+
+
+_TOKEN = re.compile(
+    rb"\\(?P<word>[A-Za-z]{1,40})(?P<number>-?\d{1,10})?[ ]?"
+    rb"|\\'(?P<hex>[0-9A-Fa-f]{2})|\\(?P<symbol>[^A-Za-z])"
+    rb"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n\0]+)|[\r\n\0]+|\\"
+)
+
+
+class _Token(NamedTuple):
+    """`kind` is `word`, `symbol`, `hex`, `text`, `binary` or a brace."""
+
+    kind: str
+    value: str = ""
+    number: int | None = None
+    data: bytes = b""
+
+
+def _tokenize(data: bytes) -> Iterator[_Token]:
+    """Yield tokens up to the end of the outermost group; a file without it is truncated."""
+    at = depth = 0
+    while at < len(data):
+        found = _TOKEN.match(data, at)
+        if found is None:
+            at += 1
+            continue
+        at = found.end()
+        kind = found.lastgroup
+        if kind == "brace":
+            brace = found["brace"].decode()
+            depth += 1 if brace == "{" else -1
+            yield _Token(brace)
+            if not depth:
+                return
+        elif found["word"] is not None:
+            word = found["word"].decode()
+            number = int(found["number"]) if found["number"] is not None else None
+            if word == "bin":
+                size = max(number or 0, 0)
+                yield _Token("binary", data=data[at : at + size])
+                at += size
+            else:
+                yield _Token("word", word, number)
+        elif kind == "hex":
+            yield _Token("hex", data=bytes([int(found["hex"], 16)]))
+        elif kind == "symbol":
+            yield _Token("symbol", found["symbol"].decode("latin-1"))
+        elif kind == "text":
+            yield _Token("text", data=found["text"])
+    raise FileCorrupt("The RTF file is truncated")
+
 
 MAX_RTF_BYTES = 256 * MIB
 _SIGNS = {
@@ -32,7 +417,7 @@ _SIGNS = {
 _SYMBOLS = {"~": "\u00a0", "_": "-", "\\": "\\", "{": "{", "}": "}"}
 _FACTS = {"title": "title", "author": "author", "subject": "subject", "keywords": "keywords"}
 _EQUATION = re.compile(r"m[A-Za-z]+")
-_EQUATION_FORM = re.compile(r"m[A-Za-z]+Pr")
+_EQUATION_PROPERTIES = re.compile(r"m[A-Za-z]+Pr")
 
 
 def read_rtf(path: str, pictures: Pictures) -> OfficeDocument:
@@ -41,18 +426,18 @@ def read_rtf(path: str, pictures: Pictures) -> OfficeDocument:
     reader = _Reader(pictures)
     reader.read(Path(path).read_bytes())
     blocks = reader.flow.blocks()
-    return OfficeDocument(pages=[page_of(1, blocks, pictures)], facts=reader.facts)
+    return OfficeDocument(pages=[build_page(1, blocks, pictures)], facts=reader.facts)
 
 
 class _Reader:
     def __init__(self, pictures: Pictures) -> None:
-        self.flow = RtfFlow()
+        self.flow = _BlockBuilder()
         self.facts: dict[str, str] = {}
         self._pictures = pictures
-        self._fonts = Fonts()
+        self._fonts = _Fonts()
         self._styles: dict[int, str] = {}
-        self._groups = [Group(self.flow)]
-        self._rows = RowForms()
+        self._groups = [_Group(self.flow)]
+        self._rows = _RowFormats()
         self._bytes: list[bytes] = []
         self._skipped = 0
         self._high = 0
@@ -62,11 +447,11 @@ class _Reader:
         self._counts = {"": 0, "e": 0, "c": 0}
 
     @property
-    def _group(self) -> Group:
+    def _group(self) -> _Group:
         return self._groups[-1]
 
     def read(self, data: bytes) -> None:
-        for token in tokens(data):
+        for token in _tokenize(data):
             if token.kind not in ("hex", "text"):
                 self._flush()
             match token.kind:
@@ -88,7 +473,7 @@ class _Reader:
                     self._characters(token)
         self._flush()
 
-    def _characters(self, token: Token) -> None:
+    def _characters(self, token: _Token) -> None:
         data = token.data
         if self._skipped:
             kept = data[self._skipped :]
@@ -100,13 +485,13 @@ class _Reader:
             self._bytes.append(data)
 
     def _flush(self) -> None:
-        """Bytes are letters only together: some have two."""
+        """Decode the collected bytes at once: characters may have two."""
         if not self._bytes:
             return
         data, self._bytes = b"".join(self._bytes), []
         font = self._fonts.font(self._group.font)
         if font.is_symbols and self._group.role != "fonttbl":
-            self._write("".join(symbol(font.name or "symbol", byte) for byte in data))
+            self._write("".join(symbol_character(font.name or "symbol", byte) for byte in data))
         else:
             self._write(data.decode(self._fonts.page_of(self._group.font), "replace"))
 
@@ -118,7 +503,7 @@ class _Reader:
             group.flow.label(text)
         elif group.role == "text" and not group.is_hidden:
             if group.script:
-                text = raised(text) if group.script == "super" else lowered(text)
+                text = superscript(text) if group.script == "super" else subscript(text)
             style = group.style._replace(link=self._link) if self._link else group.style
             group.flow.add(Run(text, style))
 
@@ -130,13 +515,15 @@ class _Reader:
         elif sign in _SYMBOLS:
             self._write(_SYMBOLS[sign])
 
-    def _word(self, token: Token) -> None:
+    def _word(self, token: _Token) -> None:
         word, number = token.value, token.number
         is_optional, self._is_optional = self._is_optional, False
         if self._group.role == "ignored":
             return
-        is_unknown = is_optional and word not in KNOWN and not _EQUATION.fullmatch(word)
-        if is_unknown or word in LEFT_OUT or _EQUATION_FORM.fullmatch(word):
+        is_unknown = (
+            is_optional and word not in _OPTIONAL_DESTINATIONS and not _EQUATION.fullmatch(word)
+        )
+        if is_unknown or word in _SKIPPED_DESTINATIONS or _EQUATION_PROPERTIES.fullmatch(word):
             self._group.role = "ignored"
         elif word == "u":
             self._unicode(number or 0)
@@ -148,8 +535,8 @@ class _Reader:
             or self._paragraph(word, number)
         ):
             self._setting(word, number)
-            format_paragraph(self._group, word, number, self._styles)
-            format_characters(self._group, word, number, self._styles)
+            _format_paragraph(self._group, word, number, self._styles)
+            _format_characters(self._group, word, number, self._styles)
 
     def _unicode(self, number: int) -> None:
         code = number % 65536
@@ -163,8 +550,10 @@ class _Reader:
         if 0xF000 <= code <= 0xF0FF:
             font = self._fonts.font(self._group.font)
             name = font.name if font.is_symbols else "symbol"
-            # A bullet is one whatever it looks like.
-            self._write(symbol(name, code) or ("•" if self._group.role == "label" else ""))
+            # In a list label, any unknown symbol is a bullet.
+            self._write(
+                symbol_character(name, code) or ("•" if self._group.role == "label" else "")
+            )
         elif not 0xD800 <= code < 0xE000:
             self._write(chr(code))
 
@@ -195,27 +584,27 @@ class _Reader:
                 return False
         return True
 
-    def _end_fact(self, name: str, group: Group) -> None:
+    def _end_fact(self, name: str, group: _Group) -> None:
         text = "".join(group.text or ()).strip()
         if text:
             self.facts[name] = text
 
-    def _end_instruction(self, group: Group) -> None:
+    def _end_instruction(self, group: _Group) -> None:
         instruction = "".join(group.text or ())
-        self._link = link_of(instruction) or self._link
-        if text := text_of(instruction):
+        self._link = hyperlink_target(instruction) or self._link
+        if text := button_text(instruction):
             self._write(text)
 
-    def _end_author(self, group: Group) -> None:
+    def _end_author(self, group: _Group) -> None:
         self._author = "".join(group.text or ())
 
     def _open_aside(self, word: str) -> None:
-        """A note or a text box has paragraphs of its own."""
+        """Start a note or a text box, which has paragraphs of its own."""
         group = self._group
-        outer, group.flow = group.flow, RtfFlow()
-        group.style, group.form = PLAIN, ParagraphForm()
+        outer, group.flow = group.flow, _BlockBuilder()
+        group.style, group.form = PLAIN, _ParagraphFormat()
 
-        def end(ended: Group) -> None:
+        def end(ended: _Group) -> None:
             blocks = ended.flow.blocks()
             if word == "shptxt":
                 for block in blocks:
@@ -224,8 +613,8 @@ class _Reader:
             prefix = "c" if word == "annotation" else "e" if ended.is_endnote else ""
             self._counts[prefix] += 1
             label = f"{prefix}{self._counts[prefix]}"
-            outer.add(NoteMark(label))
-            outer.put(Note(label, signed(blocks, self._author) if prefix == "c" else blocks))
+            outer.add(NoteReference(label))
+            outer.put(Note(label, with_author(blocks, self._author) if prefix == "c" else blocks))
 
         group.at_end = end
 
@@ -233,7 +622,7 @@ class _Reader:
         if self._group.role == "pict" and self._group.text is not None:
             self._group.text.append(digits)
 
-    def _end_picture(self, group: Group) -> None:
+    def _end_picture(self, group: _Group) -> None:
         if not self._pictures.are_kept:
             return
         digits = re.sub(r"[^0-9A-Fa-f]", "", "".join(group.text or ()))
@@ -258,7 +647,7 @@ class _Reader:
         group = self._group
         group.text = []
 
-        def end(ended: Group) -> None:
+        def end(ended: _Group) -> None:
             name = "".join(ended.text or ()).strip().rstrip(";").split(",")[0]
             self._styles[number] = name.strip()
 
@@ -271,7 +660,7 @@ class _Reader:
             self._write(" ")
 
     def _setting(self, word: str, number: int | None) -> None:
-        """What is said about fonts and encodings."""
+        """Apply font and encoding settings."""
         group = self._group
         match word:
             case "f":
@@ -293,7 +682,7 @@ class _Reader:
         if group.role == "fonttbl":
             group.text = []
 
-            def end(ended: Group) -> None:
+            def end(ended: _Group) -> None:
                 self._fonts.define(number).name = "".join(ended.text or ()).strip().rstrip(";")
 
             group.at_end = end

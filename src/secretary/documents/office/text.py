@@ -1,4 +1,4 @@
-"""Plain text: tables by commas or tabs, Markdown, source code, and just text."""
+"""Reads plain text: delimited tables, Markdown, source code and other text."""
 
 import codecs
 import csv
@@ -8,13 +8,12 @@ from pathlib import Path, PurePath
 
 from ...core.errors import FileTooLarge
 from ..page_store import Page
-from .blocks import Grid
+from .blocks import Grid, OfficeDocument, Pictures
 from .containers import MIB
-from .document import OfficeDocument, Pictures, page_of
-from .markdown import fenced
+from .markdown import build_page, fenced_code
 
 MAX_TEXT_BYTES = 64 * MIB
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -26,16 +25,16 @@ _DECLARED = re.compile(
 _DECLARED_WITHIN = 4096
 
 
-def text_at(path: str) -> bytes:
+def read_limited(path: str) -> bytes:
     size = Path(path).stat().st_size
     if size > MAX_TEXT_BYTES:
         raise FileTooLarge("The text is larger than allowed", limit_bytes=MAX_TEXT_BYTES)
     return Path(path).read_bytes()
 
 
-def decoded(data: bytes) -> str:
-    """By its mark, else as UTF-8, else as Windows writes it in the west: that never fails."""
-    for mark, name in _MARKS:
+def decode_text(data: bytes) -> str:
+    """Decode by byte order mark, else as UTF-8, else as Windows-1252, which never fails."""
+    for mark, name in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
     try:
@@ -44,17 +43,17 @@ def decoded(data: bytes) -> str:
         return data.decode("cp1252", "replace")
 
 
-def decoded_markup(data: bytes) -> str:
-    """As HTML and XML declare it, unless a mark says otherwise."""
+def decode_markup(data: bytes) -> str:
+    """Decode as HTML and XML declare it, unless a byte order mark says otherwise."""
     found = _DECLARED.search(data[:_DECLARED_WITHIN])
-    if found and not data.startswith(tuple(mark for mark, _ in _MARKS)):
+    if found and not data.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
         try:
             name = codecs.lookup(found[1].decode("ascii")).name
-            # What declares itself Latin-1 is Windows' variant of it on the web.
+            # What declares itself Latin-1 is usually Windows-1252.
             return data.decode("cp1252" if name in ("iso8859-1", "ascii") else name, "replace")
         except (LookupError, UnicodeError):
             pass
-    return decoded(data)
+    return decode_text(data)
 
 
 _TABLES = {".csv", ".tsv", ".tab"}
@@ -64,33 +63,35 @@ _LANGUAGES = {
     ".h": "c", ".cpp": "cpp", ".cs": "csharp", ".go": "go", ".rs": "rust", ".sh": "sh",
     ".sql": "sql", ".css": "css", ".log": "",
 }  # fmt: skip
-#: Of two that fit as well the first: commas are in numbers and sentences too.
+#: In order of preference: commas also occur in numbers and sentences.
 _DELIMITERS = ";\t|,"
-_LOOKED_AT = 100
+_SAMPLE_LINES = 100
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def read_text(path: str, name: str | None, pictures: Pictures, max_cells: int) -> OfficeDocument:
-    """What a text is, only its name tells."""
-    text = decoded(text_at(path)).replace("\r\n", "\n").replace("\r", "\n")
+    """Read a text file; its file name extension tells what it contains."""
+    text = decode_text(read_limited(path)).replace("\r\n", "\n").replace("\r", "\n")
     suffix = PurePath(name or path).suffix.lower()
     if suffix in _TABLES:
         grid = Grid(_rows(text, suffix, max_cells))
-        return OfficeDocument(pages=[page_of(1, [grid] if grid.rows else [], pictures)])
+        return OfficeDocument(pages=[build_page(1, [grid] if grid.rows else [], pictures)])
     markdown = text
     if suffix in _LANGUAGES and text.strip():
-        markdown = f"{fenced(text, _LANGUAGES[suffix])}\n"
+        markdown = f"{fenced_code(text, _LANGUAGES[suffix])}\n"
     return OfficeDocument(pages=[Page(number=1, text=text, markdown=markdown)])
 
 
 def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
     delimiter = "" if suffix == ".csv" else "\t"
-    if text[:4].lower() == "sep=" and text[5:6] in ("\n", ""):  # as Excel writes it
+    if text[:4].lower() == "sep=" and text[5:6] in ("\n", ""):  # written by Excel
         delimiter, text = text[4], text[6:]
     csv.field_size_limit(len(text) + 1)
     rows: list[list[str]] = []
     width = 1
-    for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or delimiter_of(text)):
+    for row in csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter or detect_delimiter(text)
+    ):
         if not any(cell.strip() for cell in row):
             continue
         rows.append(row)
@@ -100,10 +101,10 @@ def _rows(text: str, suffix: str, max_cells: int) -> list[list[str]]:
     return rows
 
 
-def delimiter_of(text: str) -> str:
-    """That which parts most lines into the same number of cells."""
+def detect_delimiter(text: str) -> str:
+    """Return the delimiter that splits most lines into the same number of cells."""
     sample = _QUOTED.sub("", text[:100_000])
-    lines = [line for line in sample.split("\n")[:_LOOKED_AT] if line.strip()]
+    lines = [line for line in sample.split("\n")[:_SAMPLE_LINES] if line.strip()]
 
     def fitness(delimiter: str) -> tuple[int, int]:
         counts = [line.count(delimiter) for line in lines]

@@ -1,19 +1,28 @@
-"""Excel workbooks (xlsx): a page for each sheet, its cells as they are shown."""
+"""Reads Excel workbooks (xlsx): one page per sheet, with cells as displayed."""
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
 
 from ...core.errors import FileTooLarge, UnsupportedFile
-from .blocks import REPEATED_CHARACTERS, Block, Grid, Heading, Paragraph, Run
-from .containers import Archive, Element, elements, integer, is_true
-from .document import OfficeDocument, Pictures, page_of
-from .number_formats import BUILT_IN, general, shown
-from .ooxml import CHART, DRAWING, RELATION, Part, chart_blocks, facts_of, main_part
+from .blocks import (
+    REPEATED_CHARACTERS,
+    Block,
+    Grid,
+    Heading,
+    OfficeDocument,
+    Paragraph,
+    Pictures,
+    Run,
+)
+from .containers import Archive, Element, iter_elements, parse_bool, parse_int
+from .markdown import build_page
+from .number_formats import BUILT_IN, format_general, format_value
+from .ooxml import CHART, DRAWING, RELATIONSHIP, Part, chart_blocks, core_properties, main_part
 
 
 class SheetGrid:
-    """Rows and columns begin with 0. Only cells with a text count."""
+    """The cells of a sheet. Rows and columns start at 0; only cells with text count."""
 
     def __init__(self, max_cells: int) -> None:
         self._rows: dict[int, dict[int, str]] = {}
@@ -30,7 +39,7 @@ class SheetGrid:
         cells[column] = text
 
     def merge(self, row: int, column: int, last_row: int) -> None:
-        """A cell reaches down to this row: its text is repeated there, see `spans`."""
+        """Record that a cell spans down to a row: its text is repeated there."""
         if last_row > row:
             self._merged.append((row, column, last_row))
 
@@ -38,7 +47,7 @@ class SheetGrid:
         self._links[row, column] = target
 
     def grid(self) -> Grid | None:
-        """Empty columns are left out; of empty rows between others one stays."""
+        """Return the table without empty columns; adjacent empty rows are collapsed into one."""
         if not self._rows:
             return None
         rows = sorted(self._rows)
@@ -67,7 +76,7 @@ class SheetGrid:
             text = self._rows.get(row, {}).get(column)
             if not text or len(text) > REPEATED_CHARACTERS:
                 continue
-            # Rows that have nothing else stay out: the merged cell was just tall.
+            # Rows without other cells are skipped: the merged cell was just tall.
             for other in rows[bisect_right(rows, row) : bisect_right(rows, last)]:
                 self._count(1)
                 self._rows[other].setdefault(column, text)
@@ -81,7 +90,7 @@ class SheetGrid:
 
 
 S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_PLACED = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
+_SHEET_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
 _REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _SHORT_NUMBER = 15
@@ -91,18 +100,18 @@ _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 def read_xlsx(archive: Archive, pictures: Pictures, max_cells: int) -> OfficeDocument:
     workbook = main_part(archive, "xl/workbook.xml")
     if workbook.name.endswith(".bin"):
-        raise UnsupportedFile("Binary workbooks (xlsb) are read by way of a PDF only: use via_pdf")
+        raise UnsupportedFile("Binary workbooks (xlsb) can only be read as a PDF: use via_pdf")
     book = _Book(workbook)
     pages = []
     for number, sheet in enumerate(workbook.root.iterfind(f"{S}sheets/{S}sheet"), 1):
         name = sheet.get("name", f"Sheet {number}")
         is_hidden = sheet.get("state", "visible") != "visible"
         blocks: list[Block] = [Heading(1, [Run(name + (" (hidden)" if is_hidden else ""))])]
-        part = workbook.by_id(sheet.get(f"{RELATION}id"))
+        part = workbook.by_id(sheet.get(f"{RELATIONSHIP}id"))
         if part is not None:
             blocks += _sheet_blocks(part, book, pictures, max_cells)
-        pages.append(page_of(number, blocks, pictures, name=name, is_hidden=is_hidden))
-    return OfficeDocument(pages=pages, facts=facts_of(archive))
+        pages.append(build_page(number, blocks, pictures, name=name, is_hidden=is_hidden))
+    return OfficeDocument(pages=pages, facts=core_properties(archive))
 
 
 class _Book:
@@ -110,28 +119,28 @@ class _Book:
 
     def __init__(self, workbook: Part) -> None:
         properties = workbook.root.find(f"{S}workbookPr")
-        self.is_1904 = properties is not None and is_true(properties.get("date1904"))
+        self.is_1904 = properties is not None and parse_bool(properties.get("date1904"))
         self.strings = _strings(workbook.related("sharedStrings"))
-        self._codes = _codes(workbook.related("styles"))
+        self._codes = _number_formats(workbook.related("styles"))
         self._numbers: dict[tuple[str, str], str] = {}
 
     def number(self, text: str, style: str | None) -> str:
         try:
             return self._number(text, style)
         except ValueError:
-            return text  # no number after all: better as it is than not at all
+            return text  # not a number: keep it as it is
 
     def _number(self, text: str, style: str | None) -> str:
         code = self._codes.get(style or "0")
         if code is None:
             if len(text) <= _SHORT_NUMBER and _PLAIN_NUMBER.fullmatch(text):
                 return text
-            return general(float(text))
-        # The same few numbers are all over most sheets.
+            return format_general(float(text))
+        # A few numbers are repeated all over most sheets.
         key = (text, code)
         found = self._numbers.get(key)
         if found is None:
-            found = shown(float(text), code, is_1904=self.is_1904)
+            found = format_value(float(text), code, is_1904=self.is_1904)
             if len(self._numbers) < 100_000:
                 self._numbers[key] = found
         return found
@@ -141,11 +150,11 @@ def _strings(part: Part | None) -> list[str]:
     if part is None:
         return []
     with part.archive.stream(part.name) as stream:
-        return [_rich_text(element) for element in elements(stream, [f"{S}si"])]
+        return [_rich_text(element) for element in iter_elements(stream, [f"{S}si"])]
 
 
 def _rich_text(element: Element) -> str:
-    """Runs put together; how a text is pronounced (rPh) is no part of it."""
+    """Join the runs of a string, without its phonetic guide (rPh)."""
     parts = []
     for child in element:
         if child.tag == f"{S}t":
@@ -161,17 +170,17 @@ def _unescaped(found: re.Match[str]) -> str:
     return char if char.isprintable() or char in "\n\t" else ""
 
 
-def _codes(part: Part | None) -> dict[str, str]:
-    """The format of each cell style, by its number; those that show a number as it is left out."""
+def _number_formats(part: Part | None) -> dict[str, str]:
+    """Return the number format of each cell style; those that need no formatting are omitted."""
     if part is None:
         return {}
     own = {
-        integer(each.get("numFmtId")): each.get("formatCode", "")
+        parse_int(each.get("numFmtId")): each.get("formatCode", "")
         for each in part.root.iterfind(f"{S}numFmts/{S}numFmt")
     }
     found = {}
     for place, style in enumerate(part.root.iterfind(f"{S}cellXfs/{S}xf")):
-        number = integer(style.get("numFmtId"))
+        number = parse_int(style.get("numFmtId"))
         code = own.get(number) or BUILT_IN.get(number)
         if code and code.lower() != "general":
             found[str(place)] = code
@@ -185,24 +194,24 @@ def _sheet_blocks(part: Part, book: _Book, pictures: Pictures, max_cells: int) -
     tags = [f"{S}{name}" for name in ("row", "mergeCell", "hyperlink", "drawing", "chartsheet")]
     is_chart = False
     with part.archive.stream(part.name) as stream:
-        for element in elements(stream, tags):
+        for element in iter_elements(stream, tags):
             match element.tag.removeprefix(S):
                 case "row":
-                    row = integer(element.get("r"), row + 2) - 1
+                    row = parse_int(element.get("r"), row + 2) - 1
                     _read_row(element, row, book, cells)
                 case "mergeCell":
                     _merge(element.get("ref", ""), cells)
                 case "hyperlink":
                     _link(element, part, cells)
                 case "drawing":
-                    drawings.append(element.get(f"{RELATION}id"))
+                    drawings.append(element.get(f"{RELATIONSHIP}id"))
                 case "chartsheet":
                     is_chart = True
     grid = cells.grid()
     if grid is not None:
         yield grid
     for identity in drawings:
-        yield from _drawn(part.by_id(identity), pictures, has_charts=is_chart)
+        yield from _read_drawing(part.by_id(identity), pictures, has_charts=is_chart)
 
 
 def _read_row(row: Element, number: int, book: _Book, cells: SheetGrid) -> None:
@@ -240,7 +249,7 @@ def _cell_text(cell: Element, book: _Book) -> str:
     if inline is not None:
         return _rich_text(inline)
     if not value:
-        # A program that does not calculate leaves the formula alone.
+        # Programs that do not calculate store the formula only.
         return f"={formula}" if formula and kind != "str" else ""
     match kind:
         case "s":
@@ -263,22 +272,22 @@ def _merge(reference: str, cells: SheetGrid) -> None:
 
 
 def _link(element: Element, part: Part, cells: SheetGrid) -> None:
-    target = part.link(element.get(f"{RELATION}id"))
+    target = part.link(element.get(f"{RELATIONSHIP}id"))
     found = _REFERENCE.match(element.get("ref", ""))
     if target and found:
         cells.link(int(found[2]) - 1, _column(found[1]), target)
 
 
-def _drawn(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
-    """Pictures and text boxes. A chart's numbers are in the sheets, unless it is one."""
+def _read_drawing(part: Part | None, pictures: Pictures, *, has_charts: bool) -> Iterator[Block]:
+    """Yield pictures and text boxes, and the data of a chart sheet."""
     if part is None:
         return
-    for element in part.root.iter(f"{_PLACED}pic", f"{_PLACED}txBody", CHART):
-        if element.tag == f"{_PLACED}pic":
+    for element in part.root.iter(f"{_SHEET_DRAWING}pic", f"{_SHEET_DRAWING}txBody", CHART):
+        if element.tag == f"{_SHEET_DRAWING}pic":
             yield Paragraph([part.drawn_picture(element, pictures)])
         elif element.tag == CHART:
             if has_charts:
-                yield from chart_blocks(part.by_id(element.get(f"{RELATION}id")))
+                yield from chart_blocks(part.by_id(element.get(f"{RELATIONSHIP}id")))
         else:
             for paragraph in element.iterchildren(f"{DRAWING}p"):
                 text = "".join(each.text or "" for each in paragraph.iter(f"{DRAWING}t"))

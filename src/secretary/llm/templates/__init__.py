@@ -1,23 +1,23 @@
-"""Templates: Markdown files that say what a document is to be. They know no jobs and no models:
-`schema` and `messages` are for a model, `render` makes the document of its answer."""
+"""Templates: Markdown files that define a document. `schema` and `prompt_messages` are for a model,
+`render` makes the document from its answer."""
 
 from .library import Library, read
 from .parsing import parse
 from .rendering import Rendered, render
-from .template import Field, Kind, Template, schema
-from .values import faults_of, messages, without_model
+from .template import Field, FieldType, Template, schema
+from .values import fill_without_model, prompt_messages, validate_answer
 
 __all__ = [
     "Field",
-    "Kind",
+    "FieldType",
     "Library",
     "Rendered",
     "Template",
-    "faults_of",
-    "messages",
+    "fill_without_model",
     "parse",
+    "prompt_messages",
     "read",
     "render",
     "schema",
-    "without_model",
+    "validate_answer",
 ]

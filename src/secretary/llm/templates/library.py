@@ -1,4 +1,4 @@
-"""The templates there are: those that come with the program, and those of the operator."""
+"""The template library: shipped templates, and those of the operator, which take precedence."""
 
 import errno
 import os
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...core.errors import InvalidTemplate, UnknownTemplate
-from .parsing import LARGEST, parse, unusable
-from .template import Fault, Template, language_code
+from .parsing import MAX_LENGTH, invalid_template, parse
+from .template import Diagnostic, Template, language_code
 
 SHIPPED = Path(__file__).parent / "shipped"
 SUFFIX = ".md"
-LONGEST_NAME = 100
-MOST_FILES = 1000
-MOST_BYTES = 4 * LARGEST  # no character takes more
-NAME = re.compile(rf"\w[\w .-]{{0,{LONGEST_NAME - 1}}}")
+MAX_NAME = 100
+MAX_FILES = 1000
+MAX_BYTES = 4 * MAX_LENGTH  # no character takes more
+NAME = re.compile(rf"\w[\w .-]{{0,{MAX_NAME - 1}}}")
 VARIANT = re.compile(r"(.+)_([a-z]{2})")
 
-#: What those are called by that have always been called so.
+#: German names of the shipped templates, kept for existing clients.
 GERMAN_NAMES = {
     "besprechung": "meeting_de",
     "gedanken": "notes_de",
@@ -36,13 +36,13 @@ ORIGINS: tuple[Origin, ...] = ("own", "shipped")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A template of the library, or what keeps it from being one."""
+class ListedTemplate:
+    """A template of the library, or the errors in it."""
 
     name: str
     origin: Origin
     template: Template | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Diagnostic, ...] = ()
 
     def document(self) -> dict[str, Any]:
         template = self.template
@@ -52,7 +52,7 @@ class Listed:
             "language": template.language if template else None,
             "source": self.origin,
             "fields": [field.document() for field in template.fields] if template else [],
-            "context_keys": list(template.keys) if template else [],
+            "context_keys": list(template.context_keys) if template else [],
             "faults": [asdict(fault) for fault in self.faults],
         }
 
@@ -66,58 +66,62 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Names are only ever compared with those of files that are there: none can lead elsewhere.
-    A file is read again when it has changed."""
+    """Finds templates by name. Names are compared with those of existing files only, so none can
+    lead out of the directories. Changed files are read again."""
 
     directory: Path | None = None
-    _known: dict[Path, tuple[tuple[int, ...], Listed]] = field(default_factory=dict, repr=False)
+    _cache: dict[Path, tuple[tuple[int, ...], ListedTemplate]] = field(
+        default_factory=dict, repr=False
+    )
 
     def find(self, name: str, *, language: str | None = None) -> Template:
-        """The template itself, or the error that says why there is none."""
+        """The template. Raises an error if it does not exist or is invalid."""
         listed = self.look_up(name, language=language)
         if listed.template is None:
-            raise unusable(listed.name, listed.faults)
+            raise invalid_template(listed.name, listed.faults)
         return listed.template
 
-    def look_up(self, name: str, *, language: str | None = None) -> Listed:
-        """`Session` in the language, if there is one in it; `Session_de` is just that one.
-        An own template comes before one that came with the program."""
+    def look_up(self, name: str, *, language: str | None = None) -> ListedTemplate:
+        """`Session` is found in the given language if possible; `Session_de` is that one only.
+        The operator's templates take precedence over shipped ones."""
         wanted = name.strip().casefold().removesuffix(SUFFIX)
         if not NAME.fullmatch(wanted):
             text = "The name of a template has only letters, digits, spaces, `.`, `_` and `-`"
             raise UnknownTemplate(text)
         files = self._files()
-        file = _chosen(files, wanted, language_code(language or ""))
+        file = _select(files, wanted, language_code(language or ""))
         if file is None:
             there = ", ".join(sorted({file.name for file in files}))
             raise UnknownTemplate(f"There is no template {wanted}; there are {there}")
         return self._read(file)
 
-    def listed(self) -> list[Listed]:
-        """All of them by name; an own one hides that of the same name."""
-        found: dict[str, Listed] = {}
+    def listed(self) -> list[ListedTemplate]:
+        """All templates by name; one of the operator hides a shipped one of the same name."""
+        templates: dict[str, ListedTemplate] = {}
         for file in self._files():
-            found.setdefault(file.name.casefold(), self._read(file))
-        return [found[name] for name in sorted(found)]
+            templates.setdefault(file.name.casefold(), self._read(file))
+        return [templates[name] for name in sorted(templates)]
 
     def _files(self) -> list[_File]:
         own = _files_in(self.directory, "own") if self.directory else []
         return [*own, *_files_in(SHIPPED, "shipped")]
 
-    def _read(self, file: _File) -> Listed:
+    def _read(self, file: _File) -> ListedTemplate:
         try:
             version = _version(os.stat(file.path))
-            known = self._known.get(file.path)
-            if known and known[0] == version:
-                return known[1]
+            cached = self._cache.get(file.path)
+            if cached and cached[0] == version:
+                return cached[1]
             listed = _parsed(file)
         except OSError:
-            return Listed(file.name, file.origin, None, (Fault(1, "The file cannot be read"),))
-        self._known[file.path] = version, listed
+            return ListedTemplate(
+                file.name, file.origin, None, (Diagnostic(1, "The file cannot be read"),)
+            )
+        self._cache[file.path] = version, listed
         return listed
 
 
-def _chosen(files: list[_File], wanted: str, language: str | None) -> _File | None:
+def _select(files: list[_File], wanted: str, language: str | None) -> _File | None:
     by_name = {(file.origin, file.name.casefold()): file for file in reversed(files)}
     if not any(key[1] == wanted for key in by_name):
         wanted = GERMAN_NAMES.get(wanted, wanted)
@@ -129,16 +133,16 @@ def _chosen(files: list[_File], wanted: str, language: str | None) -> _File | No
 
 
 def _is_variant(name: str, wanted: str) -> bool:
-    found = VARIANT.fullmatch(name)
-    return found is not None and found[1] == wanted
+    match = VARIANT.fullmatch(name)
+    return match is not None and match[1] == wanted
 
 
 def _files_in(directory: Path, origin: Origin) -> list[_File]:
-    return [_File(path.stem, path, origin) for path in sorted(_paths(directory))[:MOST_FILES]]
+    return [_File(path.stem, path, origin) for path in sorted(_paths(directory))[:MAX_FILES]]
 
 
 def _paths(directory: Path) -> Iterator[Path]:
-    """Links may point to files beside them, as where a cluster mounts them, but not elsewhere."""
+    """Symbolic links may point to files in the same directory, as Kubernetes mounts them."""
     try:
         home = directory.resolve(strict=True)
         names = os.listdir(home)
@@ -147,7 +151,7 @@ def _paths(directory: Path) -> Iterator[Path]:
     for name in names:
         path = home / name
         if path.suffix.lower() == SUFFIX and NAME.fullmatch(path.stem):
-            # In a loop of links there is neither a file nor an end.
+            # RuntimeError: a loop of links.
             with suppress(OSError, RuntimeError):
                 mode = path.lstat().st_mode
                 is_link = stat.S_ISLNK(mode) and path.resolve(strict=True).is_relative_to(home)
@@ -155,32 +159,34 @@ def _paths(directory: Path) -> Iterator[Path]:
                     yield path
 
 
-def _parsed(file: _File) -> Listed:
-    found = VARIANT.fullmatch(file.name.casefold())
+def _parsed(file: _File) -> ListedTemplate:
+    match = VARIANT.fullmatch(file.name.casefold())
     try:
         text = read(file.path)
-        template = parse(text, file.name, language=found[2] if found else None)
+        template = parse(text, file.name, language=match[2] if match else None)
     except InvalidTemplate as error:
-        faults = tuple(Fault(**fault) for fault in error.details["faults"])
-        return Listed(file.name, file.origin, None, faults)
-    return Listed(file.name, file.origin, template)
+        faults = tuple(Diagnostic(**fault) for fault in error.details["faults"])
+        return ListedTemplate(file.name, file.origin, None, faults)
+    return ListedTemplate(file.name, file.origin, template)
 
 
 def read(path: Path) -> str:
-    """A file that may be anything: no longer than a template can be, and not waited for."""
+    """Read a file, without blocking on pipes and no further than a template can be long."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "It is not a file")
-        content = opened.read(MOST_BYTES + 1)
+        content = opened.read(MAX_BYTES + 1)
     try:
-        if len(content) > MOST_BYTES:
-            raise unusable(path.stem, [Fault(1, f"It is longer than {MOST_BYTES:,} bytes")])
+        if len(content) > MAX_BYTES:
+            raise invalid_template(
+                path.stem, [Diagnostic(1, f"It is longer than {MAX_BYTES:,} bytes")]
+            )
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise unusable(path.stem, [Fault(line, "This is not UTF-8")]) from None
+        raise invalid_template(path.stem, [Diagnostic(line, "This is not UTF-8")]) from None
 
 
-def _version(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""What a template is, once it was read: frozen, and the same for every document made with it."""
+"""The parsed template, its JSON Schema for a model, and the `{{…}}` syntax."""
 
 import re
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 from ...core import languages
 
-Sort = Literal["text", "number", "integer", "boolean", "date", "choice", "object"]
+BaseType = Literal["text", "number", "integer", "boolean", "date", "choice", "object"]
 
-#: As JSON has them: values for a template, and what a model answers.
+#: A JSON value: given for a template, or answered by a model.
 Json = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong or doubtful in a template, and on which line."""
+class Diagnostic:
+    """An error or a warning about a template, with its line."""
 
     line: int
     message: str
@@ -25,46 +25,46 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """What a model may answer for a field."""
+class FieldType:
+    """The type of value a model may answer for a field."""
 
-    sort: Sort = "text"
+    base: BaseType = "text"
     is_list: bool = False
-    #: May be null where the source is silent; a text is empty then.
+    #: Null if the source does not say; a text is empty then.
     nullable: bool = False
     choices: tuple[str, ...] = ()
-    #: The parts of an object, by name.
-    parts: tuple[tuple[str, "Kind"], ...] = ()
+    #: The properties of an object, by name.
+    properties: tuple[tuple[str, "FieldType"], ...] = ()
 
     def __str__(self) -> str:
-        if self.sort == "choice":
+        if self.base == "choice":
             inner = "one of " + " | ".join(self.choices)
-        elif self.sort == "object":
-            inner = "{" + ", ".join(f"{name}: {kind}" for name, kind in self.parts) + "}"
+        elif self.base == "object":
+            inner = "{" + ", ".join(f"{name}: {kind}" for name, kind in self.properties) + "}"
         else:
-            inner = self.sort
+            inner = self.base
         return f"list of {inner}" if self.is_list else inner
 
 
-TEXT = Kind()
+TEXT_TYPE = FieldType()
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something the model is asked for."""
+    """A value that the model fills in."""
 
     name: str
     instruction: str
-    kind: Kind
+    field_type: FieldType
     line: int
 
     def document(self) -> dict[str, str]:
-        return {"name": self.name, "type": str(self.kind), "instruction": self.instruction}
+        return {"name": self.name, "type": str(self.field_type), "instruction": self.instruction}
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in a template where a value goes: that of a field, or one from the context."""
+    """Where the value of a field, or one from the context, is inserted."""
 
     name: str
 
@@ -74,36 +74,36 @@ Pieces = tuple[str | Slot, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
-    """A value in the front matter that has text beside its slots."""
+class Interpolation:
+    """A value of the front matter with text around its slots."""
 
     pieces: Pieces
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key of the front matter. `value` is JSON with `Slot` and `Mixed` inside."""
+    """One key of the front matter. `value` is JSON with `Slot` and `Interpolation` inside."""
 
     key: str
     value: Any
     line: int
-    #: The lines as they stand, of an entry that is the same in every document.
+    #: The source lines of an entry without slots.
     verbatim: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """How a slot stands in the body, which decides how a value is written there."""
+class SlotPosition:
+    """The position of a slot in the body, which decides how its value is written."""
 
     form: Literal["alone", "labelled", "open", "inline", "heading", "cell", "link", "link text"]
-    #: What its line begins with: quotes and indents, then a bullet.
+    #: The beginning of its line: quotes and indents, then a bullet.
     lead: str = ""
     bullet: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with what is below it, up to the next one."""
+    """A heading and its content, up to the next heading."""
 
     level: int
     heading: Pieces
@@ -114,22 +114,22 @@ class Section:
 class Template:
     name: str
     title: str = ""
-    #: By the suffix of its name, like `de`.
+    #: From the suffix of its name, such as `de`.
     language: str | None = None
     fields: tuple[Field, ...] = ()
-    #: What it wants to find in the context.
-    keys: tuple[str, ...] = ()
+    #: Names of the values it takes from the context.
+    context_keys: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
     sections: tuple[Section, ...] = ()
     system_prompt: str = ""
     source: str = ""
-    warnings: tuple[Fault, ...] = ()
-    #: How each slot of the body stands there, in their order.
-    places: tuple[Place, ...] = field(default=(), repr=False)
+    warnings: tuple[Diagnostic, ...] = ()
+    #: The position of each slot in the body, in order.
+    positions: tuple[SlotPosition, ...] = field(default=(), repr=False)
 
 
 def language_code(language: str) -> str | None:
-    """`de` for `de-AT` and for `German`; None for what is neither a code nor a name we know."""
+    """`de` for `de-AT` and for `German`; None for an unknown language."""
     code = language.strip().lower().replace("_", "-").partition("-")[0]
     return languages.language_code(language) or (
         code if len(code) == 2 and code.isalpha() else None
@@ -137,8 +137,8 @@ def language_code(language: str) -> str | None:
 
 
 def language_name(language: str) -> str | None:
-    """In English. A name we do not know is taken at its word, if it is one word: it goes into
-    a model's instructions, and must not be able to be one."""
+    """The English name. An unknown name must be a single word: it becomes part of a prompt and
+    must not be able to inject instructions."""
     name = languages.english_name(language)
     return name if name.isalpha() and len(name) <= 35 else None
 
@@ -150,29 +150,29 @@ Schema = dict[str, Any]
 
 
 def schema(template: Template) -> Schema:
-    """Strict: every field is required, and there are no others."""
+    """The JSON Schema of the answer: every field is required, and there are no others."""
     return _object({field.name: _described(field) for field in template.fields})
 
 
 def _described(field: Field) -> Schema:
-    told = field.instruction
-    if form := FORM.get(field.kind.sort):
-        told = f"{told} ({form})"
-    return {**_of(field.kind), "description": told}
+    description = field.instruction
+    if form := FORM.get(field.field_type.base):
+        description = f"{description} ({form})"
+    return {**_of(field.field_type), "description": description}
 
 
-def _of(kind: Kind) -> Schema:
-    if kind.is_list:
-        return {"type": "array", "items": _single(kind)}
-    single = _single(kind)
-    return {**single, "type": [single["type"], "null"]} if kind.nullable else single
+def _of(field_type: FieldType) -> Schema:
+    if field_type.is_list:
+        return {"type": "array", "items": _single(field_type)}
+    single = _single(field_type)
+    return {**single, "type": [single["type"], "null"]} if field_type.nullable else single
 
 
-def _single(kind: Kind) -> Schema:
-    if kind.sort == "object":
-        return _object({name: _of(part) for name, part in kind.parts})
-    found: Schema = {"type": TYPES.get(kind.sort, kind.sort)}
-    return {**found, "enum": list(kind.choices)} if kind.choices else found
+def _single(field_type: FieldType) -> Schema:
+    if field_type.base == "object":
+        return _object({name: _of(part) for name, part in field_type.properties})
+    schema: Schema = {"type": TYPES.get(field_type.base, field_type.base)}
+    return {**schema, "enum": list(field_type.choices)} if field_type.choices else schema
 
 
 def _object(properties: Schema) -> Schema:
@@ -184,25 +184,27 @@ def _object(properties: Schema) -> Schema:
     }
 
 
-LONGEST_NAME = 64
+MAX_NAME = 64
 NAME = re.compile(r"[^\W\d][\w-]*")
-SHOWN = 40
+MAX_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """One `{{…}}`. Without an instruction it is a place for a value that is known otherwise."""
+class Placeholder:
+    """One `{{name|instruction}}`. Without an instruction its value comes from the context."""
 
     name: str
     instruction: str | None
     line: int
-    #: How many lines it goes on for.
+    #: Number of line breaks inside.
     breaks: int
 
 
-def find_marks(text: str, line: int, complain: Callable[[Fault], None]) -> list[str | Mark]:
-    """The text with its marks apart; `line` is the number of its first line."""
-    pieces: list[str | Mark] = []
+def find_placeholders(
+    text: str, line: int, report_error: Callable[[Diagnostic], None]
+) -> list[str | Placeholder]:
+    """Split the text at its placeholders; `line` is the number of its first line."""
+    pieces: list[str | Placeholder] = []
     position = 0
     while (start := text.find("{{", position)) >= 0:
         line += text.count("\n", position, start)
@@ -210,12 +212,12 @@ def find_marks(text: str, line: int, complain: Callable[[Fault], None]) -> list[
         end = _end(text, start + 2)
         if end is None:
             shown = _shown(text[start:])
-            complain(Fault(line, f"`{shown}` is not closed: there is no `}}}}` behind it"))
+            report_error(Diagnostic(line, f"`{shown}` is not closed: `}}}}` is missing"))
             return pieces
         inner = text[start + 2 : end]
         breaks = inner.count("\n")
-        if mark := _read(inner, line, breaks, complain):
-            pieces.append(mark)
+        if placeholder := _parse(inner, line, breaks, report_error):
+            pieces.append(placeholder)
         line += breaks
         position = end + 2
     pieces.append(text[position:])
@@ -223,7 +225,7 @@ def find_marks(text: str, line: int, complain: Callable[[Fault], None]) -> list[
 
 
 def _end(text: str, start: int) -> int | None:
-    """Where the `}}` is. An instruction may end with a brace of its own: `{{a|{b, c}}}`."""
+    """The index of the closing `}}`. An instruction may end with a brace: `{{a|{b, c}}}`."""
     end = text.find("}}", start)
     if end < 0:
         return None
@@ -234,25 +236,27 @@ def _end(text: str, start: int) -> int | None:
     return end
 
 
-def _read(inner: str, line: int, breaks: int, complain: Callable[[Fault], None]) -> Mark | None:
+def _parse(
+    inner: str, line: int, breaks: int, report_error: Callable[[Diagnostic], None]
+) -> Placeholder | None:
     name, bar, instruction = inner.partition("|")
     name, instruction = name.strip(), instruction.strip()
     shown = _shown("{{" + inner + "}}")
     if "{{" in inner:
-        complain(Fault(line, f"`{shown}` has another `{{{{` inside; is a `}}}}` missing?"))
+        report_error(Diagnostic(line, f"`{shown}` has another `{{{{` inside; is a `}}}}` missing?"))
     elif not NAME.fullmatch(name):
         text = "a name begins with a letter and has letters, digits, `_` and `-` only"
-        complain(Fault(line, f"`{shown}` has no usable name: {text}"))
-    elif len(name) > LONGEST_NAME:
-        complain(Fault(line, f"`{shown}`: the name is longer than {LONGEST_NAME} characters"))
+        report_error(Diagnostic(line, f"`{shown}` has no usable name: {text}"))
+    elif len(name) > MAX_NAME:
+        report_error(Diagnostic(line, f"`{shown}`: the name is longer than {MAX_NAME} characters"))
     elif bar and not instruction:
         text = f"write `{{{{{name}}}}}` for a value from the context"
-        complain(Fault(line, f"`{shown}` has no instruction behind the `|`; {text}"))
+        report_error(Diagnostic(line, f"`{shown}` has no instruction after the `|`; {text}"))
     else:
-        return Mark(name, instruction if bar else None, line, breaks)
+        return Placeholder(name, instruction if bar else None, line, breaks)
     return None
 
 
 def _shown(text: str) -> str:
-    text = " ".join(text[: 4 * SHOWN].split())
-    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    text = " ".join(text[: 4 * MAX_SHOWN].split())
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"

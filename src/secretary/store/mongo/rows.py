@@ -1,9 +1,11 @@
 """Jobs and batches as documents, values that overflow into other documents, and logs."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -27,7 +29,13 @@ from ...core.job import (
     new_delivery_id,
     utc_now,
 )
-from ...core.json_codec import encode_json_text, is_valid_unicode
+from ...core.json_codec import (
+    encode_in_parts,
+    encode_json_text,
+    encode_strict_json,
+    is_valid_unicode,
+    off_loop,
+)
 from ..jobs import NumberedLog, log_for_clients
 from .schema import (
     MAX_DETAILS_BYTES,
@@ -347,7 +355,8 @@ async def write_value(
 
     The chunks are invisible until a fenced update stores these fields in the job.
     """
-    fields, chunks = split_value(job_id, name, value, blob=uuid4().hex)
+    split = partial(split_value, job_id, name, blob=uuid4().hex)
+    fields, chunks = await off_loop(split, value)
     for chunk in chunks:
         await db.durable.contents.insert_one(chunk)
     return fields
@@ -359,7 +368,7 @@ def split_value(
     """Return those fields, and the chunks of a large value, stored under the id `blob`."""
     if value is None:
         return {}, []
-    data = encode_json_text(value).encode()
+    data = encode_in_parts(value, encode_strict_json)
     if len(data) <= INLINE_BYTES and stored_bytes(inline := to_bson(value)) <= INLINE_BYTES:
         return {name: inline}, []
     parts = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
@@ -378,7 +387,7 @@ async def with_overflow(db: Database, documents: Sequence[Document]) -> list[Doc
     cursor = db.contents.find({"_id": {"$in": ids}}, {"data": 1})
     chunks: dict[str, bytes] = {chunk["_id"]: chunk["data"] async for chunk in cursor}
     return [
-        document | _values(document, chunks)
+        document | await asyncio.to_thread(_values, document, chunks)
         for document in documents
         if all(chunk_id in chunks for chunk_id in chunk_ids([document]))
     ]

@@ -24,13 +24,23 @@ from .schema import (
 
 Term = tuple[str, tuple[Any, ...]]
 
+#: Read instead of results that exceed `max_results_bytes`; results are text.
+TOO_LARGE = 0
 
-def get_job(db: apsw.Connection, job_id: str) -> Job:
+
+class LargeResults(Exception):
+    """The results are too large to be read and parsed on the event loop."""
+
+
+def get_job(db: apsw.Connection, job_id: str, *, max_results_bytes: int | None = None) -> Job:
     row = db.execute(
-        f"SELECT {JOB_COLUMNS}, results FROM {JOBS} WHERE job_id = ?", (job_id,)
+        f"SELECT {JOB_COLUMNS}, {_results(max_results_bytes)} FROM {JOBS} WHERE job_id = ?",
+        (job_id,),
     ).fetchone()
     if row is None:
         raise NotFound(f"There is no job {job_id}")
+    if row[-1] == TOO_LARGE:
+        raise LargeResults
     return job_from(
         row[:-1],
         results=row[-1],
@@ -39,21 +49,33 @@ def get_job(db: apsw.Connection, job_id: str) -> Job:
     )
 
 
-def find_jobs(db: apsw.Connection, query: JobQuery) -> Page[Job]:
+def _results(max_bytes: int | None) -> str:
+    if max_bytes is None:
+        return "results"
+    return f"iif(octet_length(results) > {max_bytes}, {TOO_LARGE}, results)"
+
+
+def find_jobs(
+    db: apsw.Connection, query: JobQuery, *, max_results_bytes: int | None = None
+) -> Page[Job]:
     with db:  # one snapshot: a job could be deleted between the two queries
         rows = find_seqs(db, query, limit=query.limit + 1)
         more = len(rows) > query.limit
         page = rows[: query.limit]
-        jobs = [listed_job(db, seq, query.include) for seq, _ in page]
+        jobs = [listed_job(db, seq, query.include, max_results_bytes) for seq, _ in page]
     return Page(jobs, make_cursor(page[-1][1], page[-1][0]) if more else None)
 
 
-def listed_job(db: apsw.Connection, seq: int, include: frozenset[str]) -> Job:
-    results = "results" if "results" in include else "NULL"
+def listed_job(
+    db: apsw.Connection, seq: int, include: frozenset[str], max_results_bytes: int | None = None
+) -> Job:
+    results = _results(max_results_bytes) if "results" in include else "NULL"
     row = db.execute(
         f"SELECT {JOB_COLUMNS}, {results} FROM {JOBS} WHERE jobs.seq = ?", (seq,)
     ).fetchone()
     assert row is not None
+    if row[-1] == TOO_LARGE:
+        raise LargeResults
     logs = log_for_clients(numbered_log(db, seq)) if "logs" in include else ()
     return job_from(row[:-1], results=row[-1], logs=logs)
 

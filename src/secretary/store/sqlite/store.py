@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
@@ -23,7 +23,12 @@ from ...core.job import (
     Progress,
     utc_now,
 )
-from ...core.json_codec import encode_json_text
+from ...core.json_codec import (
+    LARGE_BYTES,
+    encode_json_text,
+    encode_off_loop,
+    encode_strict_json,
+)
 from ...core.processes import boot_id
 from ..claims import Capacity, Renewal, Rescued, WorkerInfo
 from ..jobs import Added, BatchQuery, Changes, IdempotencyKey, JobQuery, Page
@@ -37,6 +42,8 @@ from .claims import Claims
 from .connection import Readers, Writer, unavailable_error
 from .schema import prepare
 from .transfer import import_records
+
+T = TypeVar("T")
 
 
 class SqliteStore:
@@ -89,14 +96,22 @@ class SqliteStore:
         return added
 
     async def get(self, job_id: str) -> Job:
-        return await self._readers.call_on_loop(partial(queries.get_job, job_id=job_id))
+        return await self._read_one(partial(queries.get_job, job_id=job_id))
 
     async def find(self, query: JobQuery) -> Page[Job]:
         if query.search_seconds is not None and query.job_id is None:
             search = partial(queries.search_jobs, query=query, seconds=query.search_seconds)
             return await self._readers.call(search)
-        read = self._readers.call if query.job_id is None else self._readers.call_on_loop
+        read = self._readers.call if query.job_id is None else self._read_one
         return await read(partial(queries.find_jobs, query=query))
+
+    async def _read_one(self, read: Callable[..., T]) -> T:
+        """Read one job on the event loop, or in a thread if its results are large."""
+        try:
+            small = partial(read, max_results_bytes=LARGE_BYTES)
+            return await self._readers.call_on_loop(small)
+        except queries.LargeResults:
+            return await self._readers.call(read)
 
     async def get_batch(self, batch_id: str) -> Batch:
         return await self._readers.call(partial(queries.get_batch, batch_id=batch_id))
@@ -202,7 +217,9 @@ class SqliteStore:
         self, job: Job, outcome: Outcome, *, resources: Mapping[str, float] | None = None
     ) -> None:
         if isinstance(outcome, Completed):
-            results = None if outcome.results is None else encode_json_text(outcome.results)
+            results = None
+            if outcome.results is not None:
+                results = (await encode_off_loop(outcome.results, encode_strict_json)).decode()
             used = encode_json_text(resources) if resources else None
             completion = claims.Completion(job, results, used)
             await self._writer.call_with_others(claims.complete, completion, durable=True)

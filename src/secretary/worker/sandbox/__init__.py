@@ -1,6 +1,7 @@
-"""Calls in child processes with limits, for work that may crash, hang or eat memory."""
+"""Runs calls in child processes with limits: work that may crash, hang or exhaust memory."""
 
-from .pool import Limits, RemoteError, Sandbox, SandboxClosed, SandboxInterrupted
+from .calls import Limits, RemoteError, SandboxClosed, SandboxInterrupted
+from .pool import Sandbox
 
 __all__ = [
     "Limits",

@@ -1,4 +1,4 @@
-"""One sandbox process as its worker sees it."""
+"""The worker's side of one sandbox process."""
 
 import asyncio
 import logging
@@ -14,8 +14,7 @@ from typing import Any, cast
 from ...core import processes
 from ...core.errors import WorkerCrashed
 from . import child_main
-from .child_main import ALLOWED, HEADER, USAGE
-from .pool import (
+from .calls import (
     MIB,
     Breached,
     Call,
@@ -28,14 +27,15 @@ from .pool import (
     too_large,
     too_many_processes,
 )
+from .child_main import ALLOWED, HEADER, USAGE
 
-#: A process that was killed should be gone by then.
-DEATH_SECONDS = 5
+#: How long a killed process may take to disappear.
+KILL_TIMEOUT = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    #: As subprocess has it: negative for a signal; None if somebody else has taken the news.
+    #: As in `subprocess`: negative for a signal; None if someone else has reaped the process.
     code: int | None
     cpu_seconds: float
 
@@ -43,7 +43,7 @@ class Exit:
 async def exit_of(pid: int) -> Exit:
     try:
         descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):  # no Linux, or an old one
+    except (AttributeError, OSError):  # not Linux, or an old kernel
         while (exit := reap(pid)) is None:
             await asyncio.sleep(0.02)
         return exit
@@ -76,14 +76,14 @@ _TAIL_BYTES = 2048
 
 
 class Output:
-    """What a process prints: read so that it never blocks, and but for its last words forgotten."""
+    """Drains what a process prints, so that it never blocks, and keeps only the end of it."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._tail = b""
 
     def open(self) -> int:
-        """The descriptor to write to."""
+        """Returns the descriptor for the process to write to."""
         self._descriptor, writing = os.pipe()
         os.set_blocking(self._descriptor, False)
         asyncio.get_running_loop().add_reader(self._descriptor, self._follow)
@@ -109,7 +109,7 @@ class Output:
             self.close()
 
     def _read(self) -> bool:
-        """Whether there may be more to come."""
+        """Returns whether more may follow."""
         if self._descriptor is None:
             return False
         try:
@@ -122,18 +122,18 @@ class Output:
 
 logger = logging.getLogger(__name__)
 
-_COOPERATION_SECONDS = 0.3
-_START_SECONDS = 120
+_CANCEL_GRACE = 0.3
+_START_TIMEOUT = 120
 _READ_BYTES = 65536
-#: There are as many of these processes as processors: libraries that compute are not to start
-#: threads in each of them, unless the operator says so.
+#: There is a process per core already: numeric libraries must not start threads in each of them,
+#: unless the operator says so.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-#: What a frame may hold beside a result: usage, or the name and the traceback of an error.
+#: Room in a frame beside the result: resource usage, or an error's type and traceback.
 _FRAME_SLACK = MIB
 
 
 class Child(asyncio.BufferedProtocol):
-    """Frames on a socket, output in a pipe, and an exit."""
+    """Frames over a socket, output through a pipe, and the exit status."""
 
     exit: asyncio.Task[Exit]
     _transport: asyncio.Transport
@@ -166,16 +166,16 @@ class Child(asyncio.BufferedProtocol):
         return self.is_alive and not self._transport.is_closing()
 
     async def start(self, preload: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Whether it came up and has imported what it should."""
+        """Start the process; returns whether it came up and imported its modules."""
         try:
             with await self._connect() as theirs:
                 self._spawn(_program(preload), environment, theirs)
         except OSError:
-            logger.exception("a sandbox process could not be spawned")
+            logger.exception("Could not spawn a sandbox process")
             return False
         events: list[asyncio.Future[Any]] = [self._ready, self.exit]
         first = asyncio.FIRST_COMPLETED
-        await asyncio.wait(events, timeout=_START_SECONDS, return_when=first)
+        await asyncio.wait(events, timeout=_START_TIMEOUT, return_when=first)
         return self._ready.done() and not self._ready.cancelled()
 
     async def _connect(self) -> socket.socket:
@@ -194,7 +194,7 @@ class Child(asyncio.BufferedProtocol):
         finally:
             os.close(output)
         self.exit = asyncio.create_task(exit_of(self.pid))
-        self.exit.add_done_callback(self._notice_exit)
+        self.exit.add_done_callback(self._on_exit)
 
     def begin(
         self, request: bytes, limits: Limits, on_message: Callable[[Any], None] | None
@@ -205,26 +205,26 @@ class Child(asyncio.BufferedProtocol):
         self._output.forget()
         if limits.wall_time is not None:
             seconds = limits.wall_time.total_seconds()
-            call.timer = self._loop.call_later(seconds, self._run_out_of_time, seconds)
+            call.timer = self._loop.call_later(seconds, self._time_out, seconds)
         allowed = ALLOWED.pack(limits.memory_bytes or 0, limits.output_bytes)
         self._send(child_main.CALL, allowed + request)
         return call
 
-    def breach(self, error: BaseException, *, at_once: bool) -> None:
+    def breach(self, error: BaseException, *, immediately: bool) -> None:
         if self.call is not None:
-            self.call.settle(Breached(error, at_once))
+            self.call.settle(Breached(error, immediately))
 
     def abandon(self, error: BaseException) -> None:
         self._ready.cancel()
-        self.breach(error, at_once=True)
+        self.breach(error, immediately=True)
 
     async def stop(self, grace: float) -> bool:
-        """Asks, then insists; true if the call took the hint and the child is as good as new."""
+        """Cancel the call, then terminate it; true if it cooperated and the child can be reused."""
         if self.call is None or not self.is_usable:
             return self.call is None and self.is_clean
         self._over = self._loop.create_future()
         self._send(child_main.CANCEL, b"")
-        await asyncio.wait([self._over], timeout=_COOPERATION_SECONDS)
+        await asyncio.wait([self._over], timeout=_CANCEL_GRACE)
         if self.call is not None and self.is_usable:
             processes.signal_tree(self.pid, signal.SIGTERM)
             await asyncio.wait([self._over], timeout=grace)
@@ -237,40 +237,40 @@ class Child(asyncio.BufferedProtocol):
         await self.kill()
 
     async def kill(self) -> None:
-        """Returns when the child and everyone below it are gone."""
+        """Returns once the child and its descendants are gone."""
         if self._death is None:
             self._death = asyncio.create_task(self._kill())
         await asyncio.shield(self._death)
 
     async def _kill(self) -> None:
         if self.is_alive and self._transport.is_closing():
-            # It is about to exit; of what, we learn only if we do not kill it first.
+            # It is exiting already; killing it now would hide its exit status.
             await asyncio.wait([self.exit], timeout=0.2)
         killed: set[int] = set()
         if self.is_alive:
             self._was_killed = True
             killed = self._remember(processes.kill_tree(self.pid))
-            await asyncio.wait([self.exit], timeout=DEATH_SECONDS)
+            await asyncio.wait([self.exit], timeout=KILL_TIMEOUT)
         await self._sweep(killed)
         if self.pid:
             self._transport.abort()
         self._output.close()
 
     async def _sweep(self, killed: set[int]) -> None:
-        """Ends what outlives its root: known by its mark, or by having been seen below it."""
-        deadline = self._loop.time() + DEATH_SECONDS
-        while left := self._left():
+        """Kill descendants that outlive the child, found by their token or by earlier samples."""
+        deadline = self._loop.time() + KILL_TIMEOUT
+        while survivors := self._survivors():
             if self._loop.time() > deadline:
-                logger.error("processes %s of a sandbox cannot be killed", sorted(left))
+                logger.error("Could not kill processes %s of a sandbox", sorted(survivors))
                 return
-            for pid in left - killed:
+            for pid in survivors - killed:
                 killed |= self._remember(processes.kill_tree(pid))
             await asyncio.sleep(0.01)
         for pid in self._seen:
-            # Where the worker is the init of a container, orphans become its children.
+            # Where the worker is a container's init, orphans become its children.
             reap(pid)
 
-    def _left(self) -> set[int]:
+    def _survivors(self) -> set[int]:
         seen = {pid for pid, started in self._seen.items() if processes.is_alive(pid, started)}
         return seen | {process.pid for process in processes.processes_with_token(self._token)}
 
@@ -281,14 +281,14 @@ class Child(asyncio.BufferedProtocol):
         tree = processes.tree(self.pid)
         self._remember(tree)
         call.peak_bytes = max(call.peak_bytes, sum(process.rss_bytes for process in tree))
-        # What grows this fast is given no time to end by itself.
+        # Killed at once: what grows this fast must not get a grace period.
         if len(tree) > call.limits.processes:
-            self.breach(too_many_processes(call), at_once=True)
+            self.breach(too_many_processes(call), immediately=True)
         elif call.limits.memory_bytes is not None and call.peak_bytes > call.limits.memory_bytes:
-            self.breach(out_of_memory(call), at_once=True)
+            self.breach(out_of_memory(call), immediately=True)
 
     def has_grown_by(self, size: int) -> bool:
-        # The peak of the last call is an upper bound, and at hand.
+        # The peak of the last call is an upper bound that costs nothing to check.
         if self._peak_bytes - self._warm_bytes <= size:
             return False
         process = processes.find(self.pid)
@@ -311,7 +311,7 @@ class Child(asyncio.BufferedProtocol):
         self._die()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # Kept: asyncio would allocate 256 KiB for each read.
+        # Reused: asyncio would allocate 256 KiB for each read.
         return self._incoming
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -322,7 +322,7 @@ class Child(asyncio.BufferedProtocol):
             kind, size = HEADER.unpack_from(buffer, start)
             body = start + HEADER.size
             if size > _FRAME_SLACK + (self.call.limits.output_bytes if self.call else 0):
-                self._refuse(size)
+                self._reject_frame(size)
                 return
             if len(buffer) < body + size:
                 break
@@ -347,8 +347,8 @@ class Child(asyncio.BufferedProtocol):
             return
         try:
             call.on_message(pickle.loads(body))  # nosec B301  # from a process of ours, on a socket of ours
-        except Exception as error:  # the caller's own: it ends the call and comes out of `run`
-            self.breach(error, at_once=False)
+        except Exception as error:  # the caller's callback failed: raise that from `run`
+            self.breach(error, immediately=False)
 
     def _take_end(self, call: Call, kind: int, body: bytes) -> None:
         cpu_seconds, self._peak_bytes, self.is_clean = USAGE.unpack_from(body)
@@ -359,18 +359,18 @@ class Child(asyncio.BufferedProtocol):
         call.settle(Ended(kind, body[USAGE.size :]))
         self._stopped()
 
-    def _run_out_of_time(self, seconds: float) -> None:
-        self.breach(out_of_time(seconds), at_once=False)
+    def _time_out(self, seconds: float) -> None:
+        self.breach(out_of_time(seconds), immediately=False)
 
-    def _refuse(self, size: int) -> None:
-        # Only a child that has lost its mind gets here: it measures what it sends.
+    def _reject_frame(self, size: int) -> None:
+        # Only a corrupted child gets here: it checks the size of what it sends.
         self._transport.pause_reading()
         if self.call is not None:
-            self.breach(too_large(self.call, size), at_once=True)
+            self.breach(too_large(self.call, size), immediately=True)
         else:
             self._transport.abort()
 
-    def _notice_exit(self, exit: asyncio.Task[Exit]) -> None:
+    def _on_exit(self, exit: asyncio.Task[Exit]) -> None:
         if self.call is not None and not exit.cancelled():
             self.call.cpu_seconds = exit.result().cpu_seconds - self._cpu_seconds
         self._die()

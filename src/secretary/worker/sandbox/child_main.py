@@ -1,4 +1,4 @@
-"""What runs inside a sandbox process: it takes one call after another from its socket."""
+"""The entry point of a sandbox process: serves calls from its socket, one at a time."""
 
 import asyncio
 import ctypes
@@ -19,18 +19,18 @@ from typing import Any
 from ...core import processes
 from ...core.errors import FileTooLarge, SecretaryError
 
-#: The file descriptor of the socket, as the worker places it.
+#: The file descriptor on which the worker passes the socket.
 SOCKET = 3
 
-#: A frame is its kind, the length of its body, and the body.
+#: A frame: its kind, the length of its body, and the body.
 HEADER = struct.Struct("!BQ")
 CALL, CANCEL = range(2)
 READY, MESSAGE, RETURNED, RAISED, TOO_LARGE, OUT_OF_MEMORY = range(6)
 
-#: Heads the body of a CALL: memory (0: any) and output it may have, in bytes.
+#: Prefix of a CALL: the limits of memory (0: none) and output, in bytes.
 ALLOWED = struct.Struct("!QQ")
-#: Heads the body of a READY and of the frame that ends a call: CPU seconds of this process so far,
-#: peak memory in bytes, and whether everything the call started is gone.
+#: Prefix of READY and of the frame that ends a call: total CPU seconds of this process, peak
+#: memory in bytes, and whether everything the call started has ended.
 USAGE = struct.Struct("!dQ?")
 
 
@@ -43,10 +43,10 @@ class ResourceMeter:
 
     def start(self, memory_bytes: int) -> None:
         if self._clear_refs is not None:
-            os.pwrite(self._clear_refs, b"5", 0)  # the peak counts from now on
+            os.pwrite(self._clear_refs, b"5", 0)  # reset the peak
         if memory_bytes and self._statm is not None:
-            # For what allocates faster than the worker looks; with a margin, as not all that
-            # is mapped is touched.
+            # For what allocates faster than the worker samples; with a margin, because not all
+            # mapped memory is touched.
             had = int(os.pread(self._statm, 128, 0).split()[5]) * resource.getpagesize()
             _limit_data(had + memory_bytes * 5 // 4)
 
@@ -64,7 +64,7 @@ class ResourceMeter:
         return int(os.pread(self._statm, 128, 0).split()[1]) * resource.getpagesize()
 
     def peak_bytes(self) -> int:
-        """Since `start`; of a child that has ended, only if it was the largest so far."""
+        """Since `start`; an ended child counts only if it was the largest so far."""
         children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         if children <= self._children_peak:
             return self._own_peak_bytes()
@@ -74,7 +74,7 @@ class ResourceMeter:
     def _own_peak_bytes(self) -> int:
         if self._status is None:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        # Not ru_maxrss: that one starts with the peak of the worker which spawned us.
+        # Not ru_maxrss: it starts with the peak of the worker that spawned us.
         status = os.pread(self._status, 4096, 0)
         at = status.index(b"VmHWM:") + len(b"VmHWM:")
         return int(status[at : status.index(b"kB", at)]) * 1024
@@ -98,37 +98,37 @@ _PR_SET_CHILD_SUBREAPER = 36
 _TRACEBACK_CHARACTERS = 16_000
 _ERROR_BYTES = 512 * 1024
 
-_serving: "_Server | None" = None
+_server: "_Server | None" = None
 
 
 def send(message: Any) -> None:
-    """Hands `message` to whoever awaits the call that runs in this process."""
-    if _serving is None:
-        raise RuntimeError("there is no call in this process whose messages anyone awaits")
-    _serving.send_message(message)
+    """Send `message` to the caller of the call that runs in this process."""
+    if _server is None:
+        raise RuntimeError("no call is running in this process")
+    _server.send_message(message)
 
 
 def cancelled() -> bool:
-    """Whether the call that runs in this process should stop; cheap enough for an inner loop."""
-    return _serving is not None and _serving.is_cancelled()
+    """Whether the running call should stop; cheap enough for an inner loop."""
+    return _server is not None and _server.is_cancelled()
 
 
 def main(preload: Sequence[str]) -> None:
-    global _serving
+    global _server
     faulthandler.enable()
-    # Else the last words of a process that dies are lost in its buffer.
+    # Otherwise the last output of a crashing process would be lost in its buffer.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a file, never None
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _serving = _Server(socket.socket(fileno=SOCKET))
+    _server = _Server(socket.socket(fileno=SOCKET))
     for module in preload:
         importlib.import_module(module)
-    _serving.serve()
+    _server.serve()
 
 
 class _Server:
-    """Sync functions run in the main thread as they are, async ones on one loop that stays."""
+    """Runs sync functions in the main thread and async ones on one event loop."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -143,12 +143,12 @@ class _Server:
     def serve(self) -> None:
         self._connection.set_inheritable(False)
         signal.signal(signal.SIGTERM, self._terminate)
-        os.register_at_fork(after_in_child=self._forget)
+        os.register_at_fork(after_in_child=self._detach_after_fork)
         self._send(READY, USAGE.pack(self._meter.cpu_seconds(), self._meter.rss_bytes(), True))
         while header := self._receive(HEADER.size):
             kind, size = HEADER.unpack(header)
             body = self._receive(size)
-            # A cancellation that comes after its call has ended is for nobody.
+            # A cancellation that arrives after its call has ended is ignored.
             if kind == CALL:
                 self._serve_call(body)
 
@@ -156,15 +156,15 @@ class _Server:
         data = pickle.dumps(message, protocol=5)
         if len(data) > self._output_bytes:
             raise FileTooLarge(
-                "A message of the work is larger than the limit allows.",
+                "A message of the work exceeds the size limit.",
                 limit_bytes=self._output_bytes,
                 size_bytes=len(data),
             )
         self._send(MESSAGE, data)
 
     def is_cancelled(self) -> bool:
-        # While a call runs the worker sends nothing but its cancellation; the end of the stream,
-        # when the worker died, is as good a reason to stop.
+        # While a call runs, the worker sends nothing but its cancellation. End of stream means
+        # that the worker died, which is a reason to stop, too.
         try:
             self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -177,12 +177,12 @@ class _Server:
         memory_bytes, self._output_bytes = ALLOWED.unpack_from(body)
         try:
             kind, payload = self._perform(memory_bytes, memoryview(body)[ALLOWED.size :])
-        except BaseException as error:  # of whatever kind, it is the call's end
-            kind, payload = _described(error)
+        except BaseException as error:  # whatever it is, it ends the call
+            kind, payload = _describe_error(error)
         if os.getpid() != self._pid:
-            # A fork of the function's came back out of it: the call is not its to end.
+            # A process forked by the function returned from it: it must not end the call.
             os._exit(1)
-        is_clean = self._clear()
+        is_clean = self._kill_descendants()
         usage = USAGE.pack(self._meter.cpu_seconds(), self._meter.peak_bytes(), is_clean)
         self._send(kind, usage + payload)
 
@@ -208,29 +208,31 @@ class _Server:
         finally:
             self._is_calling = False
 
-    def _clear(self) -> bool:
-        """Ends what the call forked; as a subreaper we are the parent of all orphans below us."""
+    def _kill_descendants(self) -> bool:
+        """Kill what the call forked; as a subreaper we are the parent of all orphans."""
         for _ in range(200):
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             except ChildProcessError:
                 return True
-            if not self._is_terminated:  # else they have been asked, and may use their grace
+            if (
+                not self._is_terminated
+            ):  # else they have been signalled, and have their grace period
                 processes.kill_below(self._pid)
             time.sleep(0.005)
         return False
 
     def _terminate(self, *_: object) -> None:
-        # Service managers signal every process of a service while its worker still drains; so a
-        # signal counts only when the worker has cancelled the call before.
+        # Service managers signal all processes of a service while its worker still drains, so a
+        # signal counts only if the worker has cancelled the call before.
         if self._is_calling and not self._is_terminated and self.is_cancelled():
             self._is_terminated = True
             raise SystemExit("terminated")
 
-    def _forget(self) -> None:
-        global _serving
-        _serving = None
+    def _detach_after_fork(self) -> None:
+        global _server
+        _server = None
         self._connection.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -240,7 +242,7 @@ class _Server:
 
     def _receive(self, size: int) -> bytes:
         data = self._connection.recv(size, socket.MSG_WAITALL)
-        while 0 < len(data) < size:  # a signal came in between
+        while 0 < len(data) < size:  # interrupted by a signal
             more = self._connection.recv(size - len(data), socket.MSG_WAITALL)
             data = data + more if more else b""
         return data
@@ -264,7 +266,7 @@ class _Loop:
             self._end(asyncio.all_tasks(self._loop))
 
     def _cancel(self) -> None:
-        # The frame stays where it is, for `cancelled()`; the server takes it after the call.
+        # The frame stays in the socket for `cancelled()`; the server reads it after the call.
         self._loop.remove_reader(self._connection)
         self._is_listening = False
         self._task.cancel()
@@ -277,8 +279,8 @@ class _Loop:
             self._loop.run_until_complete(ended)
 
 
-def _described(error: BaseException) -> tuple[int, bytes]:
-    """The end of a call that failed: the error's name, its traceback and, if it can travel, it."""
+def _describe_error(error: BaseException) -> tuple[int, bytes]:
+    """Describe a failed call: the error's type, its traceback, and the error if it pickles."""
     if isinstance(error, MemoryError):
         return OUT_OF_MEMORY, b""
     import traceback
@@ -294,6 +296,6 @@ def _pickled(error: BaseException) -> bytes | None:
     try:
         data = pickle.dumps(error, protocol=5)
         pickle.loads(data)  # nosec B301  # what this process has just written
-    except Exception:  # anything may go wrong in an error's own __reduce__ and __init__
+    except Exception:  # its own __reduce__ or __init__ may fail
         return None
     return data if len(data) <= _ERROR_BYTES else None

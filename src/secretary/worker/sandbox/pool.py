@@ -5,188 +5,28 @@ import logging
 import os
 import pickle
 import secrets
-import signal
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
-from ...core.errors import (
-    FileTooLarge,
-    OutOfMemory,
-    ProcessingTimeout,
-    SecretaryError,
-    WorkerCrashed,
-)
+from ...core.errors import WorkerCrashed
 from ...core.job import ResourceCalculator
-from . import child_main
-
-MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one call may use; the wait for a free process does not count."""
-
-    wall_time: timedelta | None = None
-    #: Resident memory of the process and everyone below it.
-    memory_bytes: int | None = 2048 * MIB
-    #: Size of the pickled result, and of any one message.
-    output_bytes: int = 64 * MIB
-    #: How many processes may live at a time: the end of a fork bomb.
-    processes: int = 256
-
-
-DEFAULT_LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    kind: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Breached:
-    error: BaseException
-    at_once: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Died:
-    pass
-
-
-Outcome = Ended | Breached | Died
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    limits: Limits
-    on_message: Callable[[Any], None] | None
-    outcome: asyncio.Future[Outcome]
-    timer: asyncio.TimerHandle | None = None
-    cpu_seconds: float = 0.0
-    peak_bytes: int = 0
-
-    def settle(self, outcome: Outcome) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
-
-
-class RemoteError(SecretaryError):
-    """An error that could not leave the process it was raised in; the message is its type's name.
-
-    Every error that comes out of a sandbox has a `remote_traceback`: for the log, not the client.
-    """
-
-    def __init__(self, kind: str, remote_traceback: str = "") -> None:
-        super().__init__(kind)
-        self.remote_traceback = remote_traceback
-
-
-class SandboxInterrupted(SecretaryError):
-    """The call was ended because this process had been stopped; it may be made again."""
-
-
-class SandboxClosed(SecretaryError):
-    """The sandbox was closed, or never opened, so the call did not end."""
-
-
-def too_large(call: Call, size: int) -> FileTooLarge:
-    limit = call.limits.output_bytes
-    return FileTooLarge(
-        f"The result is larger than the {_in_words(limit)} it may be.",
-        limit_bytes=limit,
-        size_bytes=size,
-    )
-
-
-def out_of_memory(call: Call) -> OutOfMemory:
-    limit = call.limits.memory_bytes
-    if limit is None:
-        return OutOfMemory("The work needed more memory than there is.", peak_bytes=call.peak_bytes)
-    return OutOfMemory(
-        f"The work needed more than the {_in_words(limit)} of memory it may use.",
-        limit_bytes=limit,
-        peak_bytes=call.peak_bytes,
-    )
-
-
-def too_many_processes(call: Call) -> WorkerCrashed:
-    limit = call.limits.processes
-    return WorkerCrashed(f"The work started more than {limit} processes.", limit_processes=limit)
-
-
-def out_of_time(seconds: float) -> ProcessingTimeout:
-    message = f"The work took longer than the {seconds:g} seconds it may take."
-    return ProcessingTimeout(message, limit_seconds=seconds)
-
-
-def crashed(call: Call, code: int | None) -> WorkerCrashed:
-    """For a process that ended with this code; None if nobody knows, or if it was killed by us."""
-    evidence: dict[str, Any] = {"peak_bytes": call.peak_bytes}
-    if code is None:
-        message = "The process that ran the work stopped answering."
-    elif code >= 0:
-        message = f"The process that ran the work ended by itself with exit code {code}."
-        evidence["exit_code"] = code
-    else:
-        evidence["signal"] = _signal_name(-code)
-        message = f"The process that ran the work died of {evidence['signal']}."
-        if code == -signal.SIGKILL:
-            message += " The system may have run out of memory."
-    return WorkerCrashed(message, **evidence)
-
-
-def _in_words(size: int) -> str:
-    for unit, bytes_each in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", 1024)):
-        if size >= bytes_each:
-            return f"{size / bytes_each:.4g} {unit}"
-    return f"{size} bytes"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def result(call: Call, kind: int, payload: bytes) -> Any:
-    match kind:
-        case child_main.RETURNED:
-            return pickle.loads(payload)  # nosec B301  # from a process of ours, on a socket of ours
-        case child_main.TOO_LARGE:
-            raise too_large(call, pickle.loads(payload))  # nosec B301  # from a process of ours, on a socket of ours
-        case child_main.OUT_OF_MEMORY:
-            raise out_of_memory(call)
-        case _:
-            raise _raised(payload)
-
-
-def _raised(payload: bytes) -> Exception:
-    kind, remote_traceback, pickled = pickle.loads(payload)  # nosec B301  # as above
-    error = (pickled and _unpickled(pickled)) or RemoteError(kind)
-    error.__dict__["remote_traceback"] = remote_traceback
-    # Whoever logs the error logs its origin; a note is no part of its message.
-    error.add_note(f"In the sandbox process:\n{remote_traceback}")
-    return error
-
-
-def _unpickled(pickled: bytes) -> Exception | None:
-    try:
-        error = pickle.loads(pickled)  # nosec B301  # as above
-    except Exception:  # its type may exist in the child only, or do anything when it is made
-        return None
-    return error if isinstance(error, Exception) else None
-
-
-from .child import Child  # noqa: E402  # needs what is defined above
-from .watchdog import Heartbeat, Watchdog  # noqa: E402
+from .calls import (
+    DEFAULT_LIMITS,
+    MIB,
+    Breached,
+    Call,
+    Died,
+    Ended,
+    Limits,
+    Outcome,
+    SandboxClosed,
+    SandboxInterrupted,
+    result,
+)
+from .child import Child
+from .watchdog import Heartbeat, Watchdog
 
 T = TypeVar("T")
 
@@ -217,8 +57,8 @@ class Sandbox:
         self._token = secrets.token_hex(8)
         self._started = 0
         self._is_open = False
-        self._guard: Watchdog | None = None
-        self._pulse = Heartbeat()
+        self._watchdog: Watchdog | None = None
+        self._heartbeat = Heartbeat()
         self._children: set[Child] = set()
         self._leaving: set[Child] = set()
         self._idle: list[Child] = []
@@ -229,12 +69,12 @@ class Sandbox:
     async def open(self) -> None:
         if self._is_open:
             return
-        self._guard = Watchdog(self._token)
+        self._watchdog = Watchdog(self._token)
         self._is_open = True
         self._fill()
 
     async def close(self) -> None:
-        """Ends every process, and with SandboxClosed every call that still runs or waits."""
+        """End every process; calls that run or wait fail with `SandboxClosed`."""
         self._is_open = False
         while waiter := self._next_waiter():
             waiter.set_exception(SandboxClosed("the sandbox was closed"))
@@ -249,20 +89,21 @@ class Sandbox:
         if self._sampler is not None:
             self._sampler.cancel()
             self._sampler = None
-        if self._guard is not None:
-            await self._guard.close()
-            self._guard = None
+        if self._watchdog is not None:
+            await self._watchdog.close()
+            self._watchdog = None
 
-    def show_life(self) -> None:
-        """Call this every second or so once you have begun: who is silent for PATIENCE_SECONDS
-        was stopped, and every call is ended as `SandboxInterrupted` though it did no wrong."""
-        self._pulse.beat()
-        if self._guard is not None:
-            self._guard.show_life()
+    def heartbeat(self) -> None:
+        """Call about once a second after the first call. Without a heartbeat for
+        `WATCHDOG_TIMEOUT` this process counts as suspended, and every call ends as
+        `SandboxInterrupted`."""
+        self._heartbeat.beat()
+        if self._watchdog is not None:
+            self._watchdog.heartbeat()
 
     @property
     def processes(self) -> list[int]:
-        """The pids of the children that live."""
+        """The pids of the live children."""
         return [child.pid for child in self._children | self._leaving if child.is_alive]
 
     @overload
@@ -293,7 +134,8 @@ class Sandbox:
         on_message: Callable[[Any], None] | None = None,
         resources: ResourceCalculator | None = None,
     ) -> Any:
-        """Calls an importable function in a child; it is over, with all it started, on return."""
+        """Call an importable function in a child process. On return, everything the call started
+        has ended."""
         request = pickle.dumps((function, args), protocol=5)
         child = await self._take()
         call = child.begin(request, limits or self.limits, on_message)
@@ -304,7 +146,7 @@ class Sandbox:
         try:
             outcome = await call.outcome
         except asyncio.CancelledError as cancelled:
-            outcome = Breached(cancelled, at_once=False)
+            outcome = Breached(cancelled, immediately=False)
         try:
             return await self._conclude(child, call, outcome)
         finally:
@@ -318,16 +160,16 @@ class Sandbox:
                 if child.is_clean:
                     self._release(child)
                 else:
-                    await _unhurried(self._end(child))
+                    await _uncancellable(self._end(child))
                 return result(call, kind, payload)
-            case Breached(error, at_once):
-                await _unhurried(self._end(child) if at_once else self._stop(child))
+            case Breached(error, immediately):
+                await _uncancellable(self._end(child) if immediately else self._stop(child))
                 raise error
             case Died():
-                was_stopped = self._pulse.was_stopped
-                await _unhurried(self._end(child))
-                if was_stopped:
-                    raise SandboxInterrupted("this process was stopped, and its calls with it")
+                was_suspended = self._heartbeat.was_suspended
+                await _uncancellable(self._end(child))
+                if was_suspended:
+                    raise SandboxInterrupted("this process was suspended, and its calls were ended")
                 raise child.crash(call)
 
     async def _stop(self, child: Child) -> None:
@@ -339,7 +181,7 @@ class Sandbox:
     async def _end(self, child: Child) -> None:
         await child.kill()
         self._children.discard(child)
-        # A child that died before its first call would die again: wait until one is wanted.
+        # A child that died before its first call may die again: replace it only on demand.
         if child.calls or self._waiters:
             self._fill()
 
@@ -365,8 +207,8 @@ class Sandbox:
             raise
 
     def _release(self, child: Child) -> None:
-        is_worn = child.calls >= self._max_calls or child.has_grown_by(self._max_growth_bytes)
-        if is_worn or not self._is_open:
+        is_worn_out = child.calls >= self._max_calls or child.has_grown_by(self._max_growth_bytes)
+        if is_worn_out or not self._is_open:
             self._children.discard(child)
             self._leaving.add(child)
             self._in_background(self._retire(child))
@@ -393,7 +235,7 @@ class Sandbox:
         return None
 
     def _fill(self) -> None:
-        """Have a child for everyone who waits, and one more for the next to come."""
+        """Start a child for every waiter, and a spare one for the next call."""
         while self._is_open and len(self._children) < self.size:
             free = sum(child.call is None for child in self._children)
             if free > len(self._waiters):
@@ -406,7 +248,7 @@ class Sandbox:
     async def _start(self, child: Child) -> None:
         environment = os.environ if self._environment is None else self._environment
         if await child.start(self._preload, environment) and self._is_open:
-            child.exit.add_done_callback(lambda _: self._notice_death(child))
+            child.exit.add_done_callback(lambda _: self._on_child_death(child))
             self._offer(child)
             return
         await child.kill()
@@ -415,17 +257,17 @@ class Sandbox:
             self._fail_to_start(child)
 
     def _fail_to_start(self, child: Child) -> None:
-        if self._pulse.was_stopped:  # it is not the child's fault
+        if self._heartbeat.was_suspended:  # not the child's fault
             self._fill()
             return
-        logger.error("a sandbox process could not be started: %s", child.tail)
+        logger.error("Could not start a sandbox process: %s", child.tail)
         waiter = self._next_waiter()
         if waiter:
-            waiter.set_exception(WorkerCrashed("The process for the work could not be started."))
+            waiter.set_exception(WorkerCrashed("The worker process could not be started."))
         if self._waiters:
             self._fill()
 
-    def _notice_death(self, child: Child) -> None:
+    def _on_child_death(self, child: Child) -> None:
         if child in self._idle:
             self._idle.remove(child)
             self._in_background(self._end(child))
@@ -449,8 +291,8 @@ class Sandbox:
         task.add_done_callback(self._background.discard)
 
 
-async def _unhurried(work: Coroutine[Any, Any, None]) -> None:
-    """Sees `work` through even if cancelled: whoever left earlier would leave processes behind."""
+async def _uncancellable(work: Coroutine[Any, Any, None]) -> None:
+    """Finish `work` even if cancelled, so that no process is left behind; then cancel."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

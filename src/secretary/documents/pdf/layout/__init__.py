@@ -1,1 +1,1 @@
-"""The layout of a page: words with their places become lines, columns, tables, headings."""
+"""Layout analysis of a page: text runs become lines, columns, tables and headings."""

@@ -178,13 +178,13 @@ def _read_text_objects(
     handle: int, addresses: list[int | None], char_indexes: list[int]
 ) -> dict[int | None, _TextObject]:
     fonts: dict[int | None, tuple[bool, bool, bool, int]] = {}
-    found: dict[int | None, _TextObject] = {
+    text_objects: dict[int | None, _TextObject] = {
         None: _TextObject(Style(1.0, False, False, False, False), 0, 0, 0.0, 0.0, -1)
     }
     origin, matrix, size = pdfium.doubles(2), pdfium.floats(6), pdfium.floats(1)
     to_x, to_matrix, to_size = map(ctypes.addressof, (origin, matrix, size))
     for address, char_index in zip(addresses, char_indexes, strict=True):
-        if address in found:
+        if address in text_objects:
             continue
         pdfium.char_origin(handle, char_index, to_x, to_x + 8)
         pdfium.object_matrix(address, to_matrix)
@@ -200,8 +200,9 @@ def _read_text_objects(
         bold, italic, mono, weight = fonts[font]
         style = Style(height, bold, italic, mono, hidden)
         mcid = pdfium.object_mcid(address)
-        found[address] = _TextObject(style, weight, _rotation(a, b), clamp(x), clamp(y), mcid)
-    return found
+        rotation = _rotation(a, b)
+        text_objects[address] = _TextObject(style, weight, rotation, clamp(x), clamp(y), mcid)
+    return text_objects
 
 
 def clamp(number: float) -> float:
@@ -260,8 +261,10 @@ def split_at_gaps(
 
 
 def split_words(layer: TextLayer, run: Run, rotation: int) -> list[Run]:
-    found = [match.span() for match in WORD.finditer(run.text)]
-    spans = [_TextSpan(run.start + start, run.start + end, run.line, False) for start, end in found]
+    extents = [match.span() for match in WORD.finditer(run.text)]
+    spans = [
+        _TextSpan(run.start + start, run.start + end, run.line, False) for start, end in extents
+    ]
     words = [
         run._replace(
             text=layer.text[span.start : span.end],

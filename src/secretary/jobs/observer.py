@@ -1,49 +1,33 @@
-"""What a worker tells of its jobs to whoever counts them."""
+"""Hooks through which metrics and traces follow the jobs of a worker."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from ..core.job import Job, Outcome, Progress
 from ..store import Rescued
 
 
-class Observer(Protocol):
-    """Called in the middle of the work: each call takes microseconds and never fails."""
+class Observer:
+    """Called while jobs run, so every method must be fast and must not raise. Does nothing by
+    default."""
 
-    def started(self, job: Job) -> None: ...
-
-    def progressed(self, job: Job, progress: Progress) -> None: ...
-
-    def ended(self, job: Job, outcome: Outcome) -> None:
-        """This attempt came to an end that is recorded now."""
-        ...
-
-    def lost(self, job: Job) -> None:
-        """The job is another worker's now."""
-        ...
-
-    def rescued(self, jobs: Sequence[Rescued]) -> None: ...
-
-
-class Unobserved:
     def started(self, job: Job) -> None:
-        pass
+        """An attempt starts."""
 
     def progressed(self, job: Job, progress: Progress) -> None:
-        pass
+        """The handler reported progress."""
 
     def ended(self, job: Job, outcome: Outcome) -> None:
-        pass
+        """The outcome of the attempt has been recorded."""
 
     def lost(self, job: Job) -> None:
-        pass
+        """The lease expired; another worker may own the job now."""
 
     def rescued(self, jobs: Sequence[Rescued]) -> None:
-        pass
+        """Jobs were taken away from workers that died or lost their leases."""
 
 
-class Observers:
-    """Several, told one after the other."""
+class Observers(Observer):
+    """Calls several observers in turn."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

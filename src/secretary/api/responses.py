@@ -1,4 +1,4 @@
-"""The form of every answer that is not an error."""
+"""Builds the successful responses; `models` describes their shapes."""
 
 import time
 from datetime import UTC, datetime
@@ -7,20 +7,21 @@ from uuid import uuid4
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
-from ..core.job import EMPTY_RESULTS, Job
+from ..core.job import EMPTY_RESULTS, Job, iso
 from ..core.json_codec import encode_json
 
 
-class JsonAnswer(JSONResponse):
-    """Whatever came in as JSON goes out again, half a surrogate pair too."""
+class JsonResponse(JSONResponse):
+    """Returns any JSON that was accepted, even a lone surrogate."""
 
     def render(self, content: Any) -> bytes:
         return encode_json(content)
 
 
 def success(
-    request: Request, processor: str, data: Any, *, process_id: str | None = None
+    request: Request, processor: str, data: BaseModel | dict[str, Any], *, process_id: str = ""
 ) -> JSONResponse:
     started = _arrived(request)
     process = {
@@ -31,33 +32,34 @@ def success(
         "is_from_cache": False,
         "llm_info": {"requests": [], "total_tokens": 0},
     }
-    asked = {
+    request_info = {
         "processor": processor,
         "timestamp": started,
         "parameters": {**request.query_params, **request.path_params},
     }
-    return JsonAnswer(_body(asked, process, data))
+    if isinstance(data, BaseModel):
+        data = data.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return JsonResponse(_envelope(request_info, process, data))
 
 
-def enqueued(request: Request, process_id: str, data: dict[str, Any]) -> JSONResponse:
-    """The answer to everything that adds jobs; `data.job_ids` names them."""
-    asked = {
+def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONResponse:
+    """The 202 of routes that add jobs; `location` is the path of the new job or batch."""
+    request_info = {
         "processor": "job-enqueue",
         "timestamp": _arrived(request),
         "parameters": {"job_count": len(data["job_ids"])},
     }
     process = {
-        "id": process_id,
+        "id": location.rpartition("/")[2],
         "main_processor": "SecretaryJobWorker",
         "llm_info": {"requests": []},
     }
-    return JsonAnswer(_body(asked, process, data), 202)
+    return JsonResponse(_envelope(request_info, process, data), 202, {"Location": location})
 
 
-def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
-    """The answer to a file or URL: it has become a job."""
-    here = f"/api/jobs/{job.job_id}"
-    named = {"id": job.job_id} | ({"client_id": client_id} if client_id else {})
+def accepted(job: Job, client_id: str | None) -> JSONResponse:
+    """The 202 of ingress routes."""
+    path = f"/api/jobs/{job.job_id}"
     body = {
         "status": "accepted",
         "worker": "secretary",
@@ -65,39 +67,41 @@ def accepted(request: Request, job: Job, client_id: str | None) -> JSONResponse:
         "process": {
             "id": job.job_id,
             "main_processor": job.job_type,
-            "started": in_utc(job.created_at),
+            "started": iso(job.created_at),
             "is_from_cache": False,
         },
-        "job": named,
+        "job": {"id": job.job_id} | ({"client_id": client_id} if client_id else {}),
         "webhook": {"delivered_to": job.webhook.url} if job.webhook else None,
-        "links": {"self": here, "stream": f"{here}/stream", "cancel": f"{here}/cancel"},
+        "links": {"self": path, "stream": f"{path}/stream", "cancel": f"{path}/cancel"},
         "error": None,
     }
-    return JsonAnswer(body, 202, {"Location": here})
+    return JsonResponse(body, 202, {"Location": path})
 
 
 def finished(request: Request, job: Job) -> JSONResponse:
-    """The answer to a client that has waited for its job: what came of it."""
+    """The 200 of ingress routes for a client that waited until the job completed."""
     results = {**EMPTY_RESULTS, **(job.results or {})}
     started = job.processing_started_at or job.created_at
     ended = job.completed_at or started
-    asked = {
+    request_info = {
         "processor": job.job_type,
         "timestamp": _arrived(request),
-        "parameters": job.document()["parameters"],
+        "parameters": job.document(without=frozenset({"results", "logs"}))["parameters"],
     }
     process = {
         "id": job.job_id,
         "main_processor": job.job_type,
-        "started": in_utc(started),
+        "started": iso(started),
         "duration_ms": round((ended - started).total_seconds() * 1000, 1),
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    return JsonAnswer(_body(asked, process, results))
+    return JsonResponse(
+        _envelope(request_info, process, results), headers={"Location": f"/api/jobs/{job.job_id}"}
+    )
 
 
-def _body(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[str, Any]:
+def _envelope(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[str, Any]:
     return {
         "status": "success",
         "request": request,
@@ -108,9 +112,4 @@ def _body(request: dict[str, Any], process: dict[str, Any], data: Any) -> dict[s
 
 
 def _arrived(request: Request) -> str:
-    return in_utc(datetime.fromtimestamp(request.state.arrived_at, UTC))
-
-
-def in_utc(at: datetime) -> str:
-    """A time as every answer has it."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return iso(datetime.fromtimestamp(request.state.arrived_at, UTC))

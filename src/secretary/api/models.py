@@ -1,0 +1,323 @@
+"""The documents the API returns: the success envelope, jobs, batches and results.
+
+FastAPI derives the OpenAPI document from these models. Routes send plain JSON that matches them
+instead of building instances: a job is serialised once, and results may be tens of megabytes.
+"""
+
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
+
+from ..core.job import Attempt, Delivery, JobError, JobStatus, LogEntry, Progress, UtcTime
+
+T = TypeVar("T")
+
+JsonObject = dict[str, JsonValue]
+#: Omitted rather than null when it does not apply.
+Omitted = SkipJsonSchema[None]
+
+
+def _tidy_schema(schema: dict[str, Any]) -> None:
+    """Drop titles, which repeat the names, and null defaults, which mean that it is omitted."""
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+        if field.get("default", ...) is None:
+            del field["default"]
+
+
+class ResponseModel(BaseModel):
+    """Base of the documents: a field with a default may be missing from the response."""
+
+    model_config = ConfigDict(json_schema_extra=_tidy_schema)
+
+
+class RequestInfo(ResponseModel):
+    processor: str
+    timestamp: UtcTime
+    parameters: JsonObject
+
+
+class LlmRequestInfo(ResponseModel):
+    """One call to a language model."""
+
+    model: str
+    purpose: str
+    input_tokens: int
+    output_tokens: int
+    duration_ms: float
+    sound_seconds: float | Omitted = None
+    cost: float | Omitted = None
+
+
+class LlmInfo(ResponseModel):
+    requests: list[LlmRequestInfo]
+    total_tokens: int | Omitted = None
+    total_cost: float | Omitted = Field(None, description="Only where prices are known")
+
+
+class ProcessInfo(ResponseModel):
+    id: str
+    main_processor: str
+    started: UtcTime | Omitted = None
+    duration_ms: float | Omitted = None
+    is_from_cache: bool | Omitted = None
+    llm_info: LlmInfo | Omitted = None
+
+
+class Envelope(ResponseModel, Generic[T]):
+    """The form of every successful response."""
+
+    status: Literal["success"]
+    request: RequestInfo
+    process: ProcessInfo
+    data: T
+    error: None
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        return f"{params[0].__name__}Response"
+
+
+class Document(ResponseModel):
+    """Results and their parts; handlers may add fields of their own."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class PageText(Document):
+    """The text of one page."""
+
+    page: int
+    content: str | None = Field(description="Null if the results are too long to be inlined")
+    method: str | Omitted = Field(None, description="How the page was read")
+    reason: str | Omitted = Field(None, description="Why `auto` chose OCR")
+    texts: dict[str, str] | Omitted = Field(None, description="By method, if there are several")
+    ocr_language: str | Omitted = None
+    ocr_confidence: float | Omitted = Field(None, description="0 to 100")
+
+
+class Chapter(Document):
+    start: float
+    end: float | None = None
+    title: str | None = None
+
+
+class Metadata(Document):
+    """What is known about the source; the fields depend on the job type."""
+
+    file_name: str | None = None
+    file_size: int | None = None
+    title: str | None = None
+    author: str | None = None
+    page_count: int | None = None
+    extraction_method: str | None = None
+    text_contents: list[PageText] | None = Field(None, description="Documents: one per page")
+    format: str | None = None
+    duration: float | None = Field(None, description="Recordings: in seconds")
+    engine: str | None = Field(None, description="Recordings: the transcription engine")
+    chapters: list[Chapter] | None = None
+    language: str | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    target_format: str | None = None
+    template: str | None = None
+    front_matter: JsonObject | None = None
+    warnings: list[str] | None = None
+
+
+class Segment(Document):
+    start: float = Field(description="In seconds")
+    end: float
+    text: str
+
+
+class Transcription(Document):
+    text: str
+    source_language: str | None = None
+    target_language: str | None = Field(None, description="If the transcript was translated")
+    segments: list[Segment] = []
+
+
+class SubtitleFiles(Document):
+    """URLs of the subtitle files."""
+
+    srt: str
+    vtt: str
+
+
+class Frame(Document):
+    """A slide or other still image in a video."""
+
+    time: float = Field(description="In seconds")
+    end: float
+    file: str
+    url: str
+    text: str | None = None
+
+
+class Recording(Document):
+    """The recording, if it was kept with the results."""
+
+    url: str | None
+    media_type: str | None
+    file_size: int
+    not_kept: str | None = Field(
+        description="Why it was not kept: `too_large`, `off`, `not_playable` or `no_room`"
+    )
+
+
+class MissingPart(Document):
+    """A part of a talk that could not be retrieved."""
+
+    part: str
+    url: str | None = None
+    error: JsonValue = None
+
+
+class Results(Document):
+    """The results of a job. All job types share one shape; fields after `context` are present
+    only where they apply. Every file is given as a URL of this API."""
+
+    markdown_file: str | None
+    markdown_content: str | None
+    assets: list[str]
+    web_text: str | None
+    video_transcript: str | None
+    attachments_text: str | None
+    attachments_url: str | None
+    archive_url: str | None = Field(description="A ZIP of all files")
+    archive_filename: str | None
+    structured_data: JsonObject | None = Field(description="What a model filled in, by field")
+    target_dir: str | None = Field(description="Relative to the data directory")
+    page_texts: list[str] = Field(description="One URL per page")
+    asset_dir: str | None
+    context: JsonObject | None
+
+    metadata: Metadata | None = None
+    is_from_cache: bool | None = None
+    llm_info: LlmInfo | None = None
+    # pdf, office, imageocr
+    extracted_text: str | None = None
+    extracted_text_file: str | None = None
+    page_markdown_file: str | None = None
+    pages_archive_url: str | None = None
+    images_archive_url: str | None = None
+    previews_archive_url: str | None = None
+    # audio, video
+    transcription: Transcription | None = None
+    transcript_file: str | None = None
+    subtitles: SubtitleFiles | None = None
+    original_subtitles: SubtitleFiles | None = None
+    frames: list[Frame] | None = None
+    recording: Recording | None = None
+    # session
+    missing: list[MissingPart] | None = None
+    # transformer
+    text: str | None = None
+    text_file: str | None = None
+
+
+class AccessControlInfo(ResponseModel):
+    visibility: Literal["private", "public"]
+    read_access: list[str]
+    write_access: list[str]
+    admin_access: list[str]
+
+
+class WebhookInfo(ResponseModel):
+    """A webhook without its secrets."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str
+    token: None
+    jobId: str | None
+    headers: dict[str, None] = Field(description="Names without values")
+    secret: None
+    include_markdown: bool
+    include_metadata: bool
+    include_archive: bool
+    token_in_body: bool
+    events: list[str] | None
+
+
+class JobSummary(ResponseModel):
+    """A job as lists show it: without results and logs unless `include` asks for them."""
+
+    job_id: str
+    job_type: str
+    job_name: str | None
+    status: JobStatus
+    parameters: JsonObject = Field(description="As sent; undeclared ones are under `extra`")
+    progress: Progress
+    error: JobError | None
+    created_at: UtcTime
+    updated_at: UtcTime
+    processing_started_at: UtcTime | None
+    completed_at: UtcTime | None
+    batch_id: str | None
+    user_id: str | None
+    access_control: AccessControlInfo
+    archived: bool
+    priority: int
+    run_at: UtcTime | None
+    timeout_s: float | None
+    attempt: int
+    max_attempts: int | None
+    attempts: list[Attempt]
+    worker_id: str | None
+    cancel_requested: bool
+    webhook: WebhookInfo | None
+    deliveries: list[Delivery]
+    resources: dict[str, float] = Field(description="What the job used, such as CPU seconds")
+    traceparent: str | None = Field(description="W3C trace context of the submission")
+    results: Results | None = None
+    logs: list[LogEntry] | Omitted = None
+
+
+class Job(JobSummary):
+    """A job with its results and logs."""
+
+    results: Results | None
+    logs: list[LogEntry]
+
+
+class Batch(ResponseModel):
+    batch_id: str
+    batch_name: str
+    status: JobStatus
+    total_jobs: int
+    pending_jobs: int
+    processing_jobs: int
+    completed_jobs: int
+    failed_jobs: int
+    cancelled_jobs: int
+    isActive: bool = Field(description="False: pending jobs do not start")
+    archived: bool
+    created_at: UtcTime
+    updated_at: UtcTime
+    completed_at: UtcTime | None
+    user_id: str | None
+    access_control: AccessControlInfo
+    webhook: WebhookInfo | None
+    deliveries: list[Delivery]
+    jobs: list[JobSummary] | Omitted = Field(None, description="Only with `include=jobs`")
+    job_ids: list[str] | Omitted = Field(None, description="The jobs this request changed")
+
+
+class DeliveryList(ResponseModel):
+    deliveries: list[Delivery]
+
+
+class EnqueuedJob(ResponseModel):
+    job_id: str
+    job_ids: list[str]
+    batch_id: str | None
+    job: Job
+
+
+class EnqueuedBatch(ResponseModel):
+    batch_id: str
+    job_ids: list[str]
+    batch: Batch
