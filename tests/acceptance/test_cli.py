@@ -1,5 +1,4 @@
-"""The command line against a running service, as people and scripts use it: once at its store,
-and once by its URL from another machine."""
+"""The command line against a running service: on its store, and over HTTP from another machine."""
 
 import json
 import re
@@ -30,18 +29,18 @@ def service(owner: Program) -> Iterator[Running]:
         yield running
 
 
-#: What is the same there is in test_cli_elsewhere; all of it there with `make test-extended`.
-THERE = pytest.param("there", marks=pytest.mark.extended)
+#: The essentials over HTTP are in test_cli_remote; `make test-extended` runs everything.
+REMOTE = pytest.param("remote", marks=pytest.mark.extended)
 
 
-@pytest.fixture(scope="module", params=["here", THERE])
+@pytest.fixture(scope="module", params=["local", REMOTE])
 def program(
     request: pytest.FixtureRequest,
     owner: Program,
     service: Running,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Program:
-    if request.param == "here":
+    if request.param == "local":
         return owner
     return Program(tmp_path_factory.mktemp("elsewhere"), SECRETARY_URL=service.url)
 

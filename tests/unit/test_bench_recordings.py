@@ -1,4 +1,4 @@
-"""What the benchmark of recordings counts on."""
+"""The recordings that the media benchmark uses."""
 
 import wave
 from pathlib import Path
@@ -15,12 +15,12 @@ from tests.speech import needs, tones
 
 @pytest.fixture
 def sounds(bench: Any) -> Any:
-    return bench("recordings.sounds")
+    return bench("corpus.recordings")
 
 
 @pytest.fixture
-def hearing(bench: Any) -> Any:
-    return bench("recordings.hearing")
+def media(bench: Any) -> Any:
+    return bench("media")
 
 
 def test_a_marked_file_is_another_file_with_the_same_sound(sounds: Any, tmp_path: Path) -> None:
@@ -46,10 +46,10 @@ def test_a_meeting_is_as_long_as_it_is_said_to_be(sounds: Any) -> None:
     assert len(sounds.meeting(5, 3)) == 8 * RATE
 
 
-def test_a_pace_is_compared_with_those_of_its_own_round_only(hearing: Any) -> None:
+def test_speeds_are_compared_with_those_of_the_same_round_only(media: Any) -> None:
     speeds = {"bare": 10.0, "ours": 20.0}
 
-    assert hearing.ratios(speeds, ["bare", "failed"]) == {
+    assert media.ratios(speeds, ["bare", "failed"]) == {
         "bare": {"bare": 1.0},
         "ours": {"bare": 2.0},
     }

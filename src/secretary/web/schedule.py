@@ -13,7 +13,7 @@ from typing import Any
 from lxml import etree
 
 from ..core.errors import FileCorrupt, FileTooLarge, InvalidParameters, UnsupportedFile
-from ..documents.office.containers import Element, parse_xml
+from ..documents.office.xml_parser import Element, parse_xml
 from .links import (
     PLAIN_VALUES_LONGEST_TITLE,
     Link,
