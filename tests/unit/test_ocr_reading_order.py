@@ -53,35 +53,35 @@ def texts(pieces: list[TextBox]) -> list[str]:
     return [piece.text for piece in pieces]
 
 
-def test_nothing_has_no_lines() -> None:
+def test_no_boxes_give_no_lines() -> None:
     assert in_reading_order([]) == []
 
 
-def test_columns_follow_one_another() -> None:
+def test_columns_are_read_one_after_the_other() -> None:
     left, right = column("left", 0, count=8), column("right", 280, count=9, y=9, pitch=25)
     assert read(left + right) == texts(left + right)
 
 
-def test_three_columns_follow_one_another() -> None:
+def test_three_columns_are_read_one_after_the_other() -> None:
     columns = [column(name, 300.0 * i, count=6, y=3.0 * i) for i, name in enumerate("abc")]
     assert read([line for one in columns for line in one]) == [
         text for one in columns for text in texts(one)
     ]
 
 
-def test_what_stands_above_and_below_columns_is_read_before_and_after() -> None:
+def test_text_above_and_below_columns_is_read_before_and_after() -> None:
     above = [piece("A heading across both of the columns below it", 60, 0)]
     left, right = column("left", 0, count=5, y=60), column("right", 300, count=5, y=60)
     below = column("what comes after the two columns, across them,", 0, count=3, y=300)
     assert read(above + left + right + below) == texts(above + left + right + below)
 
 
-def test_columns_are_blocks_of_their_own() -> None:
+def test_columns_are_separate_blocks() -> None:
     left, right = column("left", 0, count=4), column("right", 300, count=4)
     assert [line.block for line in in_reading_order(left + right)] == [1] * 4 + [2] * 4
 
 
-def test_cells_beside_each_other_stay_in_their_row() -> None:
+def test_table_cells_stay_in_their_row() -> None:
     rows = [("Screws", "120", "4.50"), ("Nails", "80", "2.20"), ("Dowels", "60", "3.10")]
     cells = [
         piece(text, 200.0 * place, 30.0 * number + place)
@@ -91,7 +91,7 @@ def test_cells_beside_each_other_stay_in_their_row() -> None:
     assert read(cells) == ["Screws 120 4.50", "Nails 80 2.20", "Dowels 60 3.10"]
 
 
-def test_words_have_their_place_in_the_line() -> None:
+def test_words_have_positions() -> None:
     corners = ((100.0, 0.0), (300.0, 0.0), (300.0, 20.0), (100.0, 20.0))
     words = (("one", 0.0, 0.25), ("two", 0.5, 0.75))
     (line,) = in_reading_order([TextBox("one two", 80.0, corners, words)])
@@ -99,13 +99,13 @@ def test_words_have_their_place_in_the_line() -> None:
     assert line.box == (100, 0, 300, 20)
 
 
-def test_lines_that_run_aslant_are_levelled() -> None:
+def test_skewed_lines_are_deskewed() -> None:
     left, right = column("left", 0, count=6), column("right", 300, count=6)
     for degrees in (-30, -8, 8, 30, 90):
         assert read(turned(left + right, degrees)) == texts(left + right)
 
 
-def test_the_confidence_of_a_line_is_that_of_its_letters() -> None:
+def test_the_confidence_of_a_line_is_weighted_by_letters() -> None:
     sure, unsure = piece("surely", 0, 0), piece("no", 100, 0)
     unsure = TextBox(unsure.text, 50.0, unsure.corners, unsure.words)
     (line,) = in_reading_order([sure, unsure])

@@ -1,4 +1,4 @@
-"""Pages that are kept one by one."""
+"""The page store and its append log."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from secretary.documents.page_store import Page, PageStore, load_pages
-from secretary.storage import append_log as records
+from secretary.storage import append_log
 from secretary.storage.append_log import RecordRef
 
 
@@ -35,18 +35,18 @@ def page(number: int, text: str = "Hello") -> Page:
     )
 
 
-def load(place: RecordRef) -> Page:
-    return next(load_pages([place]))
+def load(ref: RecordRef) -> Page:
+    return next(load_pages([ref]))
 
 
-def test_a_page_is_found_as_it_was_saved(page_store: PageStore) -> None:
+def test_a_saved_page_can_be_loaded(page_store: PageStore) -> None:
     page_store.save(page(7))
-    places = page_store.find_pages()
-    assert list(places) == [7]
-    assert load(places[7]) == page(7)
+    refs = page_store.find_pages()
+    assert list(refs) == [7]
+    assert load(refs[7]) == page(7)
 
 
-def test_its_text_can_be_read_at_once(page_store: PageStore) -> None:
+def test_the_text_of_a_saved_page_is_linked_at_once(page_store: PageStore) -> None:
     page_store.save(page(7, "Grüße"))
     assert Path(page_store.job_directory, "page_007.txt").read_text() == "Grüße"
 
@@ -62,7 +62,7 @@ def test_the_thousandth_page_has_a_longer_name(page_store: PageStore) -> None:
     assert os.listdir(page_store.job_directory) == ["page_1000.txt"]
 
 
-def test_a_record_that_was_cut_short_is_none(page_store: PageStore) -> None:
+def test_a_truncated_record_is_ignored(page_store: PageStore) -> None:
     page_store.save(page(1))
     page_store.save(page(2))
     records = next(Path(page_store.directory).glob("records-*"))
@@ -70,13 +70,13 @@ def test_a_record_that_was_cut_short_is_none(page_store: PageStore) -> None:
     assert list(page_store.find_pages()) == [1]
 
 
-def test_the_page_that_was_made_last_counts(page_store: PageStore) -> None:
+def test_the_latest_version_of_a_page_wins(page_store: PageStore) -> None:
     page_store.save(page(1, "old"))
     page_store.save(page(1, "new"))
     assert load(page_store.find_pages()[1]).text == "new"
 
 
-def test_pages_of_an_earlier_time_can_be_left_out(page_store: PageStore) -> None:
+def test_older_pages_can_be_ignored(page_store: PageStore) -> None:
     page_store.save(page(1))
     since = page_store.find_pages()[1].made_at + 0.000001
     assert page_store.find_pages(made_after=since) == {}
@@ -84,7 +84,7 @@ def test_pages_of_an_earlier_time_can_be_left_out(page_store: PageStore) -> None
     assert list(page_store.find_pages(made_after=since)) == [2]
 
 
-def test_pages_of_several_processes_stand_together(page_store: PageStore) -> None:
+def test_pages_of_several_processes_are_found(page_store: PageStore) -> None:
     page_store.save(page(1))
     if os.fork() == 0:
         page_store.save(page(2))
@@ -94,7 +94,7 @@ def test_pages_of_several_processes_stand_together(page_store: PageStore) -> Non
     assert len(list(Path(page_store.directory).glob("records-*"))) == 2
 
 
-def test_what_a_job_shows_does_not_change_when_the_page_is_made_again(
+def test_linked_files_do_not_change_when_a_page_is_saved_again(
     page_store: PageStore, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -104,14 +104,14 @@ def test_what_a_job_shows_does_not_change_when_the_page_is_made_again(
     assert (tmp_path / "other" / "page_001.txt").read_text() == "new"
 
 
-def test_half_a_character_does_no_harm(page_store: PageStore) -> None:
+def test_lone_surrogates_are_replaced(page_store: PageStore) -> None:
     page_store.save(page(1, "a\ud800b"))
     assert load(page_store.find_pages()[1]).text == "a?b"
     assert Path(page_store.job_directory, "page_001.txt").read_text() == "a?b"
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
-def test_where_no_links_can_be_made_there_are_copies(tmp_path: Path) -> None:
+def test_files_are_copied_where_hard_links_are_impossible(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         if os.stat(elsewhere).st_dev == tmp_path.stat().st_dev:
             pytest.skip("no second file system")
@@ -120,7 +120,7 @@ def test_where_no_links_can_be_made_there_are_copies(tmp_path: Path) -> None:
         assert Path(elsewhere, "page_001.txt").read_text() == "Hello"
 
 
-def test_what_is_given_up_halfway_leaves_nothing(page_store: PageStore) -> None:
+def test_an_aborted_write_leaves_no_file(page_store: PageStore) -> None:
     with pytest.raises(ValueError, match="enough"), page_store.atomic_write("document.md") as path:
         Path(path).write_text("half of it")
         raise ValueError("enough")
@@ -138,21 +138,24 @@ def files_of(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_record_that_a_full_disk_cuts_short_is_none_and_does_not_spoil_the_next(
+def test_a_record_truncated_by_a_full_disk_is_ignored_and_does_not_affect_the_next(
     tmp_path: Path,
 ) -> None:
     directory = str(tmp_path)
-    records.append(directory, 1, b'"first"')
+    append_log.append(directory, 1, b'"first"')
     (file,) = tmp_path.iterdir()
     with files_of(file.stat().st_size + 15), pytest.raises(OSError, match="No space left"):
-        records.append(directory, 2, b'"second"' * 10)
-    records.append(directory, 3, b'"third"')
-    found = records.index(directory)
-    assert sorted(found) == [1, 3]
-    assert [line.strip() for line in records.read([found[1], found[3]])] == [b'"first"', b'"third"']
+        append_log.append(directory, 2, b'"second"' * 10)
+    append_log.append(directory, 3, b'"third"')
+    refs = append_log.index(directory)
+    assert sorted(refs) == [1, 3]
+    assert [line.strip() for line in append_log.read([refs[1], refs[3]])] == [
+        b'"first"',
+        b'"third"',
+    ]
 
 
-def test_what_is_made_anew_is_found_though_the_clock_of_this_machine_is_behind(
+def test_fresh_records_are_found_even_if_the_clock_is_behind(
     tmp_path: Path, page_store: PageStore
 ) -> None:
     # By the clock of the machine that took the job, and finer than a millionth of a second.

@@ -61,7 +61,7 @@ def test_a_short_line_with_a_full_stop_ends_its_paragraph() -> None:
     ]
 
 
-def test_blocks_are_apart() -> None:
+def test_blocks_are_separate_paragraphs() -> None:
     assert as_text(lines("left") + lines("right", block=2)) == "left\n\nright"
 
 
@@ -75,11 +75,11 @@ def test_blocks_are_apart() -> None:
         ("a break -", "and then more", "a break - and then more"),
     ],
 )
-def test_a_word_that_was_split_is_whole_again(above: str, below: str, joined: str) -> None:
+def test_hyphenated_words_are_joined(above: str, below: str, joined: str) -> None:
     assert as_markdown(lines(above, below)) == joined
 
 
-def test_high_lines_are_headings() -> None:
+def test_large_lines_are_headings() -> None:
     page = lines("# Minutes", "Ordinary text follows here, and there is", "more of it below.")
     assert as_markdown(page) == (
         "## Minutes\n\nOrdinary text follows here, and there is more of it below."
@@ -102,7 +102,7 @@ def test_a_page_in_one_size_has_no_headings() -> None:
         (["We met on the", "14. March was a Saturday"], "We met on the 14. March was a Saturday"),
     ],
 )
-def test_items_become_a_list(texts: list[str], markdown: str) -> None:
+def test_bullets_become_a_list(texts: list[str], markdown: str) -> None:
     assert as_markdown(lines(*texts)) == markdown
 
 
@@ -117,14 +117,14 @@ def test_items_become_a_list(texts: list[str], markdown: str) -> None:
         ("> quoted", "\\> quoted"),
     ],
 )
-def test_print_that_looks_like_markup_stays_print(text: str, markdown: str) -> None:
+def test_text_that_looks_like_markup_is_escaped(text: str, markdown: str) -> None:
     only = OcrLine(
         text=text, words=(), confidence=95, box=(1, 1, 9, 9), baseline=9, height=15, block=1
     )
     assert as_markdown([only]) == markdown
 
 
-def test_rows_that_leave_the_same_gaps_are_a_table() -> None:
+def test_rows_with_aligned_gaps_are_a_table() -> None:
     page = lines(
         "The following was delivered:",
         "",
@@ -153,15 +153,15 @@ def test_rows_that_leave_the_same_gaps_are_a_table() -> None:
         ["1.       apples", "2.       pears", "3.       plums"],
     ],
 )
-def test_other_gaps_make_no_table(texts: list[str]) -> None:
+def test_unaligned_gaps_are_not_a_table(texts: list[str]) -> None:
     assert "|" not in as_markdown(lines(*texts))
 
 
-def test_nothing_stays_nothing() -> None:
+def test_no_lines_give_no_text() -> None:
     assert (as_text([]), as_markdown([])) == ("", "")
 
 
-def test_a_printed_table_is_found() -> None:
+def test_a_printed_table_is_detected() -> None:
     rows = [
         ["Artikel", "Menge", "Preis"],
         ["Schrauben", "200", "0,05 Euro"],
@@ -185,7 +185,7 @@ def test_a_printed_table_is_found() -> None:
     ]
 
 
-def test_a_printed_page_gets_its_structure_back() -> None:
+def test_the_structure_of_a_printed_page_is_recovered() -> None:
     body = [*GERMAN[:3], "", *GERMAN[3:]]
     prints = [Print(50, 70, "Protokoll der Sitzung", 22, "Helvetica-Bold")]
     prints += [Print(50, 110 + 15 * i, line) for i, line in enumerate(body) if line]

@@ -23,7 +23,7 @@ LINES = st.sampled_from(
 
 @settings(max_examples=60)
 @given(st.lists(LINES, max_size=30).map("\n".join) | st.text(), st.integers(4, 60))
-def test_the_parts_together_are_the_text_and_none_is_too_long(text: str, most: int) -> None:
+def test_parts_join_to_the_text_and_none_is_too_long(text: str, most: int) -> None:
     parts = split_text(text, most)
     assert "".join(parts) == text
     assert all(estimate_tokens(part) <= most for part in parts)
@@ -34,7 +34,7 @@ def test_a_text_that_fits_is_one_part() -> None:
     assert split_text("", 100) == []
 
 
-def test_it_is_cut_at_the_highest_heading() -> None:
+def test_text_is_split_at_the_highest_heading() -> None:
     first = "# One\n\n" + "Words of it. " * 12 + "\n\n"
     second = "# Two\n\n" + "Words of it. " * 4 + "\n\n## Below\n\n" + "Words. " * 4 + "\n\n"
     third = "Words. " * 20
@@ -48,7 +48,7 @@ def test_no_part_ends_with_a_heading() -> None:
     assert second.startswith("## Head")
 
 
-def test_a_block_of_code_and_a_row_of_a_table_stay_whole() -> None:
+def test_code_blocks_and_table_rows_are_not_split() -> None:
     code = "```py\n# not a heading\n\nx = 1\n```\n\n"
     text = "Words. " * 8 + "\n\n" + code + "Words. " * 8 + "\n"
     assert any(code in part for part in split_text(text, 25))
@@ -56,13 +56,13 @@ def test_a_block_of_code_and_a_row_of_a_table_stay_whole() -> None:
     assert all(part.endswith("|\n") and part.startswith("|") for part in split_text(rows, 20))
 
 
-def test_a_long_paragraph_is_cut_behind_a_sentence() -> None:
+def test_a_long_paragraph_is_split_after_a_sentence() -> None:
     parts = split_text("One sentence is here. " * 30, 40)
     assert len(parts) > 3
     assert all(part.rstrip().endswith(".") for part in parts)
 
 
-def test_front_matter_and_code_are_no_prose() -> None:
+def test_front_matter_and_code_are_marked_as_code() -> None:
     text = "---\nid: 7\n---\n# A\n\nb\n\n~~~\nc\n~~~\n"
     assert [(piece.text, piece.level, piece.is_code) for piece in split_blocks(text, 100)] == [
         ("---\nid: 7\n---\n", 0, True),

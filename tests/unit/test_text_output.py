@@ -78,11 +78,11 @@ def test_a_page_has_its_title_and_language_and_no_front_matter() -> None:
     assert "<title>T</title>" in render_html("x", title="T")
 
 
-def test_a_rule_at_the_beginning_is_no_front_matter() -> None:
+def test_a_thematic_break_at_the_start_is_not_front_matter() -> None:
     assert render_text("---\n\nFirst\n\n---\n\nSecond\n") == "First\n\nSecond\n"
 
 
-def test_plain_text_has_the_words_without_the_marks() -> None:
+def test_plain_text_has_no_markup() -> None:
     markdown = (
         "# Head *line*\n\nA [link](https://a.test/x), <https://b.test> and [page](b.md).\n"
         "`code` ![Picture](x.png)\n\n- one\n  1. two\n  2. three\n- four\n\n  five\n\n"
@@ -94,7 +94,7 @@ def test_plain_text_has_the_words_without_the_marks() -> None:
     )
 
 
-def test_a_result_that_is_too_long_is_in_the_files_only(tmp_path: Path) -> None:
+def test_a_result_that_is_too_long_is_only_in_the_files(tmp_path: Path) -> None:
     long = "x" * (5 * 1024 * 1024)
     write_text_output(
         TextOutput(
@@ -106,7 +106,7 @@ def test_a_result_that_is_too_long_is_in_the_files_only(tmp_path: Path) -> None:
     assert (tmp_path / "result.md").read_text() == long
 
 
-def test_files_that_others_have_links_to_are_not_written_to(tmp_path: Path) -> None:
+def test_linked_files_are_replaced_rather_than_overwritten(tmp_path: Path) -> None:
     kept, shown = tmp_path / "kept", tmp_path / "shown"
     shown.mkdir()
     kept.write_text('{"extracted_text": "x", "markdown_content": "y"}')
