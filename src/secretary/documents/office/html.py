@@ -215,8 +215,8 @@ class _BlockBuilder:
                 self._open(name, element)
             case "sup" | "sub":
                 self._script = name
-        if self._listing is not None and (found := _LANGUAGE.search(element.get("class") or "")):
-            self._language = found[1]
+        if self._listing is not None and (match := _LANGUAGE.search(element.get("class") or "")):
+            self._language = match[1]
 
     def end(self, name: str) -> None:
         if len(self._styles) > 1:
