@@ -28,7 +28,7 @@ from service import Service, serving
 from tools import Tool, read_one
 
 from secretary.core.errors import JobFailed
-from secretary.media.pcm import chosen_track, decode
+from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
 from secretary.media.recording import Recording
 from tests.speech import word_error_rate
@@ -303,10 +303,10 @@ def _decode(row: Decoding, file: Path, *, ours_first: bool) -> None:
 
 
 def _decode_ours(file: Path, target: Path, recording: Recording) -> None:
-    track = chosen_track(recording.sounds)
+    track = select_audio_track(recording.audio_tracks)
     if track is None:
         raise Failed("the file has no audio track")
-    decode(
+    decode_audio(
         str(file), str(target), recording=recording, track=track,
         max_seconds=DECODE_LIMIT_S, timeout_s=DECODE_LIMIT_S,
     )  # fmt: skip

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from harness import Failed
 
-from secretary.media.ffmpeg import program_at
-from secretary.media.speech.engines import RATE
-from secretary.media.speech.vad import pieces_of
+from secretary.media.ffmpeg import find_ffmpeg
+from secretary.media.speech.engines import SAMPLE_RATE
+from secretary.media.speech.vad import split_into_chunks
 from tests.speech import (
     BECKETT,
     MINUTES,
@@ -39,14 +39,14 @@ class Talk:
 
     @property
     def seconds(self) -> float:
-        return len(self.sound) / RATE
+        return len(self.sound) / SAMPLE_RATE
 
 
 def talk(seconds: float) -> Talk:
     """At least this long: nobody is interrupted. The same each time."""
     dice, speakers = random.Random(1), _speakers()
     parts, words = [silence(0.5)], list[str]()
-    while sum(map(len, parts)) < seconds * RATE:
+    while sum(map(len, parts)) < seconds * SAMPLE_RATE:
         text, sound = speakers[len(words) % len(speakers)]
         words.append(text)
         parts += [sound, silence(dice.uniform(*PAUSES))]
@@ -55,7 +55,7 @@ def talk(seconds: float) -> Talk:
 
 def meeting(speech_s: float, quiet_s: float) -> np.ndarray:
     """Exactly this much speech, followed by background noise."""
-    speech = talk(speech_s).sound[: round(speech_s * RATE)]
+    speech = talk(speech_s).sound[: round(speech_s * SAMPLE_RATE)]
     return np.concatenate([speech, noise(quiet_s, ROOM)]) if quiet_s else speech
 
 
@@ -72,7 +72,7 @@ def write_wav(sound: np.ndarray, path: Path) -> Path:
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
-        file.setframerate(RATE)
+        file.setframerate(SAMPLE_RATE)
         file.writeframes((np.clip(sound, -1, 1) * 32767).round().astype("<i2").tobytes())
     return path
 
@@ -91,14 +91,14 @@ def count_chunks(spoken: Talk, directory: Path) -> int:
     """How many chunks the service would make; each is transcribed by one process."""
     raw = directory / "talk.raw"
     written(spoken.sound, raw)
-    count = len(pieces_of(str(raw)))
+    count = len(split_into_chunks(str(raw)))
     raw.unlink()
     return count
 
 
 def ffmpeg(*arguments: object) -> None:
     """With the program that the service uses."""
-    command = [program_at(), "-nostdin", "-hide_banner", "-loglevel", "error", "-y"]
+    command = [find_ffmpeg(), "-nostdin", "-hide_banner", "-loglevel", "error", "-y"]
     command += [str(argument) for argument in arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secretary.media.pcm import chosen_track, decode
+from secretary.media.pcm import decode_audio, select_audio_track
 from secretary.media.probe import probe
-from secretary.media.speech.engines import RATE
+from secretary.media.speech.engines import SAMPLE_RATE
 from tests.speech import needs, tones
 
 
@@ -43,7 +43,7 @@ def test_a_talk_is_the_same_each_time_and_nobody_in_it_is_interrupted(sounds: An
 
 @needs("flite")
 def test_a_meeting_is_as_long_as_it_is_said_to_be(sounds: Any) -> None:
-    assert len(sounds.meeting(5, 3)) == 8 * RATE
+    assert len(sounds.meeting(5, 3)) == 8 * SAMPLE_RATE
 
 
 def test_speeds_are_compared_with_those_of_the_same_round_only(media: Any) -> None:
@@ -62,9 +62,9 @@ def _samples(path: Path) -> bytes:
 
 def _decoded(path: Path) -> bytes:
     recording, target = probe(str(path)), path.with_suffix(".raw")
-    track = chosen_track(recording.sounds)
+    track = select_audio_track(recording.audio_tracks)
     assert track is not None
-    done = decode(
+    done = decode_audio(
         str(path), str(target), recording=recording, track=track, max_seconds=60, timeout_s=60
     )
     assert not done.is_damaged
