@@ -170,7 +170,7 @@ class StoreQueue:
             Job(job_id=f"job-{n}", job_type=self._day[n].job_type, user_id=self._day[n].user)
             for n in numbers
         ]
-        enqueue(self._db, jobs, held=False)
+        enqueue(self._db, jobs, paused=False)
 
     def claim(self, worker: int, slots: int) -> list[int]:
         limits = self._cluster

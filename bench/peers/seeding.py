@@ -18,7 +18,7 @@ from secretary import Batch, Job
 from secretary.core.job import Cancelled, Completed, Failed, JobError, Outcome, new_id, utc_now
 from secretary.store import Capacity, Store, WorkerInfo
 from secretary.store.mongo import stats as mongo_stats
-from secretary.store.mongo.rows import listing, stamp
+from secretary.store.mongo.rows import list_position, stamp
 from secretary.store.sqlite import stats as sqlite_stats
 from secretary.store.sqlite.connection import connect
 from secretary.store.sqlite.schema import microseconds
@@ -219,7 +219,7 @@ def _mongodb_document(arrival: int, job: Ended) -> dict[str, Any]:
         "_id": job.job_id,
         "readers": [job.user_id],
         "arrival": arrival,
-        "listed_at": listing(job.created_at, arrival),
+        "listed_at": list_position(job.created_at, arrival),
         **_fields(job, stamp),
     }
     return fields | ({"batch_id": job.batch_id} if job.batch_id else {})

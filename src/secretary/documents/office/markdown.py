@@ -37,8 +37,8 @@ _CLOSING = re.compile(r"(?<!\S)#+$")
 _SPECIAL = re.compile(r"[\\*_`\[<&~]")
 _ESCAPES = re.compile(
     r"\\(?![^\W_])"  # a backslash that would escape what follows
-    r"|(?<!\s)\*|\*(?!\s)"  # not the sign between two numbers
-    r"|(?<![^\W_])_|_(?![^\W_])"  # not those inside a name
+    r"|(?<!\s)\*|\*(?!\s)"  # not a multiplication sign
+    r"|(?<![^\W_])_|_(?![^\W_])"  # not inside an identifier
     r"|`"
     r"|\[(?=[^\[\]]*\][(\[:]|\^)"
     r"|<(?=[A-Za-z/!?])"
@@ -54,7 +54,7 @@ def build_page(number: int, blocks: Sequence[Block], pictures: Pictures, **facts
         number=number,
         text=to_text(blocks),
         markdown=to_markdown(blocks),
-        pictures=pictures.turn_page(),
+        pictures=pictures.end_page(),
         facts=facts,
     )
 
@@ -238,7 +238,7 @@ def _escape(text: str) -> str:
 
 def _encode_url(link: str) -> str:
     """Encode a URL for use in parentheses."""
-    link = re.sub(r"[\x00-\x20]", lambda found: f"%{ord(found[0]):02X}", link.strip())
+    link = re.sub(r"[\x00-\x20]", lambda match: f"%{ord(match[0]):02X}", link.strip())
     return link.replace("(", "%28").replace(")", "%29").replace("<", "%3C").replace(">", "%3E")
 
 

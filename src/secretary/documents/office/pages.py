@@ -105,4 +105,4 @@ def _read_document(
     except (etree.LxmlError, RecursionError, ValueError, LookupError, OverflowError) as error:
         # Anything that is not as the format requires: an invalid number, a part without a root.
         raise FileCorrupt(f"The {kind} file is damaged and cannot be read") from error
-    raise UnsupportedFile(f"A file of the kind {kind!r} is not an office file")
+    raise UnsupportedFile(f"{kind!r} files are not office files")
