@@ -1,6 +1,7 @@
 """Builds the successful responses; `models` describes their shapes."""
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -8,9 +9,10 @@ from uuid import uuid4
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
 from ..core.job import EMPTY_RESULTS, Job, iso
-from ..core.json_codec import encode_json
+from ..core.json_codec import encode_json, encode_off_loop, is_large
 
 
 class JsonResponse(JSONResponse):
@@ -20,8 +22,38 @@ class JsonResponse(JSONResponse):
         return encode_json(content)
 
 
+class LargeJsonResponse(JsonResponse):
+    """Encodes its content off the event loop, when it is sent."""
+
+    def render(self, content: Any) -> bytes:
+        self._content = content
+        return b""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = await encode_off_loop(self._content)
+        self.headers["Content-Length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
+def json_response(
+    content: dict[str, Any],
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    *,
+    jobs: Iterable[Job] = (),
+) -> JSONResponse:
+    """`jobs` are those whose results are part of the content: they may be large."""
+    is_slow = any(is_large(job.results) for job in jobs)
+    return (LargeJsonResponse if is_slow else JsonResponse)(content, status, headers)
+
+
 def success(
-    request: Request, processor: str, data: BaseModel | dict[str, Any], *, process_id: str = ""
+    request: Request,
+    processor: str,
+    data: BaseModel | dict[str, Any],
+    *,
+    process_id: str = "",
+    jobs: Iterable[Job] = (),
 ) -> JSONResponse:
     started = _arrived(request)
     process = {
@@ -39,7 +71,7 @@ def success(
     }
     if isinstance(data, BaseModel):
         data = data.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return JsonResponse(_envelope(request_info, process, data))
+    return json_response(_envelope(request_info, process, data), jobs=jobs)
 
 
 def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONResponse:
@@ -96,8 +128,10 @@ def finished(request: Request, job: Job) -> JSONResponse:
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    return JsonResponse(
-        _envelope(request_info, process, results), headers={"Location": f"/api/jobs/{job.job_id}"}
+    return json_response(
+        _envelope(request_info, process, results),
+        headers={"Location": f"/api/jobs/{job.job_id}"},
+        jobs=[job],
     )
 
 

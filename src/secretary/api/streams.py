@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..core.errors import NotFound, StoreUnavailable
 from ..core.job import FINAL_STATUSES, Batch, Job, JobStatus
-from ..core.json_codec import encode_json
+from ..core.json_codec import encode_in_parts, encode_json, is_large, off_loop
 from ..jobs.events import PAGE_SIZE, EventHub, PendingChanges, Subscription, event_payload
 from ..jobs.service import JobService
 from ..store import Change, JobQuery
@@ -146,7 +146,7 @@ def encode_event(event: Event, event_id: str) -> bytes:
 
 
 def _encode_on_one_line(document: dict[str, Any]) -> bytes:
-    data = encode_json(document)
+    data = encode_in_parts(document) if is_large(document) else encode_json(document)
     if any(mark in data for mark in LINE_ENDS):
         return json.dumps(document, separators=(",", ":")).encode("ascii")
     return data
@@ -282,6 +282,10 @@ async def _read_state(listener: Listener, job_id: str) -> _JobState | None:
     job = await listener.job(job_id)
     if job is None:
         return None
+    return await asyncio.to_thread(_job_state, job) if is_large(job.results) else _job_state(job)
+
+
+def _job_state(job: Job) -> _JobState:
     event = job_event(job)
     event_id = job_event_id(job, event)
     return _JobState(event_id, encode_event(event, event_id), job.status in FINAL_STATUSES)
@@ -411,7 +415,11 @@ async def _encode_round(events: AsyncIterator[Event], before: str, position: str
     previous: Event | None = None
     async for event in events:
         if previous is not None:
-            yield encode_event(previous, before)
+            yield await _encode_off_loop(previous, before)
         previous = event
     if previous is not None:
-        yield encode_event(previous, position)
+        yield await _encode_off_loop(previous, position)
+
+
+async def _encode_off_loop(event: Event, event_id: str) -> bytes:
+    return await off_loop(lambda _: encode_event(event, event_id), event.document)
