@@ -33,7 +33,7 @@ def remote(service: Running, tmp_path: Path) -> Program:
     return Program(tmp_path, SECRETARY_URL=service.url, SECRETARY_API_KEY=KEY)
 
 
-class TestTheKey:
+class TestApiKey:
     def test_comes_from_the_environment(self, remote: Program) -> None:
         assert remote.run("jobs", "list").code == 0
 
@@ -44,7 +44,7 @@ class TestTheKey:
         remote.env["SECRETARY_API_KEY"] = "@key"
         assert remote.run("jobs", "list").code == 0
 
-    def test_of_a_file_that_is_not_there_is_told(self, remote: Program) -> None:
+    def test_a_missing_key_file_is_reported(self, remote: Program) -> None:
         result = remote.run("jobs", "list", "--api-key", "@nowhere")
         assert (result.code, result.err) == (
             2,
@@ -52,14 +52,14 @@ class TestTheKey:
         )
 
     @pytest.mark.parametrize("key", ["wrong", ""])
-    def test_that_is_wrong_gives_exit_code_5(self, remote: Program, key: str) -> None:
+    def test_a_wrong_key_gives_exit_code_5(self, remote: Program, key: str) -> None:
         remote.env["SECRETARY_API_KEY"] = key
         result = remote.run("jobs", "list")
         assert result.code == 5
         assert "Give its key in SECRETARY_API_KEY, or from a file: --api-key @FILE" in result.err
         assert "Traceback" not in result.err
 
-    def test_that_does_not_allow_it_gives_exit_code_5(self, remote: Program) -> None:
+    def test_missing_permissions_give_exit_code_5(self, remote: Program) -> None:
         job = remote.json("submit", "selftest", "-p", "seconds=0", "--user", "bob")
         remote.env["SECRETARY_API_KEY"] = BOUND
         assert remote.run("jobs", "show", job["job_id"]).code == 4  # it is bob's
@@ -67,8 +67,8 @@ class TestTheKey:
         assert (result.code, "does not allow this" in result.err) == (5, True)
 
 
-class TestTheService:
-    def test_that_does_not_run_gives_exit_code_3(self, remote: Program) -> None:
+class TestService:
+    def test_an_unreachable_service_gives_exit_code_3(self, remote: Program) -> None:
         result = remote.run("jobs", "list", "--url", "http://127.0.0.1:1")
         assert result.code == 3
         assert "Nothing answers at http://127.0.0.1:1" in result.err
@@ -76,23 +76,23 @@ class TestTheService:
         assert "Traceback" not in result.err
 
     @pytest.mark.parametrize("url", ["localhost:5000", "ftp://localhost", "http://", "x"])
-    def test_has_an_address_of_the_web(self, remote: Program, url: str) -> None:
+    def test_the_url_must_be_http(self, remote: Program, url: str) -> None:
         result = remote.run("jobs", "list", "--url", url)
         assert result.code == 2
         assert f"--url {url}: it must be the address of a service" in result.err
 
-    def test_is_not_asked_when_a_directory_is_named(self, remote: Program) -> None:
+    def test_data_dir_takes_precedence_over_the_environment(self, remote: Program) -> None:
         assert "there are no jobs in" in remote.run("jobs", "list", "--data-dir", "x").err
         result = remote.run("jobs", "list", "--data-dir", "x", "--url", "http://127.0.0.1:1")
         assert (result.code, "it goes without --data-dir" in result.err) == (2, True)
 
     @pytest.mark.parametrize("command", ["serve", "worker"])
-    def test_is_not_started_from_afar(self, remote: Program, command: str) -> None:
+    def test_serve_and_worker_reject_a_url(self, remote: Program, command: str) -> None:
         result = remote.run(command, "--url", "http://127.0.0.1:1")
         assert result.code == 2
         assert "starts something on this machine" in result.err
 
-    def test_that_has_no_worker_is_told_by_the_doctor(self, tmp_path: Path) -> None:
+    def test_doctor_reports_a_service_without_workers(self, tmp_path: Path) -> None:
         program = Program(tmp_path)
         with program.serving("--no-worker") as service:
             service.submit()
@@ -105,8 +105,8 @@ class TestTheService:
         )
 
 
-class TestWhatIsNotSecretary:
-    def test_gives_exit_code_3(self, tmp_path: Path) -> None:
+class TestOtherServers:
+    def test_another_web_server_gives_exit_code_3(self, tmp_path: Path) -> None:
         program = Program(tmp_path)
         server = subprocess.Popen(
             [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"],
@@ -128,7 +128,7 @@ class TestWhatIsNotSecretary:
 
 
 class TestConvert:
-    def test_files_go_there_and_come_back(self, remote: Program) -> None:
+    def test_files_are_converted_by_the_service(self, remote: Program) -> None:
         (remote.directory / "a.pdf").write_bytes(pdf("Hello", "World"))
         (remote.directory / "b.pdf").write_bytes(pdf("Again"))
         result = remote.run("convert", "a.pdf", "b.pdf", "-o", "out")
@@ -137,7 +137,7 @@ class TestConvert:
         assert text == "Hello\n\nWorld\n"
         assert sorted(os.listdir(remote.directory / "out")) == ["a.md", "b.md"]
 
-    def test_pictures_come_along(self, remote: Program) -> None:
+    def test_images_are_downloaded(self, remote: Program) -> None:
         picture, document = io.BytesIO(), docx.Document()
         Image.new("RGB", (100, 50), "red").save(picture, "PNG")
         document.add_heading("Report")
@@ -149,7 +149,7 @@ class TestConvert:
         with Image.open(remote.directory / "my report_files" / name) as made:
             assert made.size == (100, 50)
 
-    def test_what_cannot_be_converted_is_told_by_its_name(self, remote: Program) -> None:
+    def test_failures_are_reported_by_file_name(self, remote: Program) -> None:
         (remote.directory / "broken.pdf").write_bytes(b"%PDF-1.4 and no more")
         (remote.directory / "good.pdf").write_bytes(pdf("Hello"))
         result = remote.run("convert", "broken.pdf", "missing.pdf", "good.pdf")
@@ -157,7 +157,7 @@ class TestConvert:
         assert re.search(r"(?m)^broken\.pdf: .* \(FILE_CORRUPT\)$", result.err)
         assert "missing.pdf: No such file or directory (VALIDATION_ERROR)" in result.err
 
-    def test_who_stops_it_cancels_the_job_there(self, remote: Program, service: Running) -> None:
+    def test_ctrl_c_cancels_the_remote_job(self, remote: Program, service: Running) -> None:
         (remote.directory / "long.pdf").write_bytes(pdf(*["Hello"] * 10_000))
         terminal = Terminal(remote, "convert", "long.pdf")
         terminal.wait_for(r"long\.pdf.* \d+ %.* left: .*pages are done")
@@ -169,8 +169,8 @@ class TestConvert:
         assert os.listdir(remote.directory) == ["long.pdf"]
 
 
-class TestOnATerminal:
-    def test_a_bar_shows_how_far_a_job_is(self, remote: Program) -> None:
+class TestTerminal:
+    def test_a_bar_shows_the_progress(self, remote: Program) -> None:
         terminal = Terminal(remote, "submit", "selftest", "-p", "seconds=2", "--wait")
         assert terminal.end() == 0
         shown = re.findall(r"selftest .* (\d+) % \d:\d\d:\d\d left: \S+ step:", terminal.shown)
@@ -179,7 +179,7 @@ class TestOnATerminal:
         assert re.search(r"left: 00:0\d step", terminal.shown)
         assert re.search(r"status +completed", terminal.shown)
 
-    def test_who_interrupts_the_waiting_is_told_that_the_job_goes_on(self, remote: Program) -> None:
+    def test_ctrl_c_while_waiting_prints_how_to_follow_the_job(self, remote: Program) -> None:
         terminal = Terminal(remote, "submit", "selftest", "-p", "seconds=3", "--wait")
         job_id = terminal.wait_for(r"(job-\S+) is handed in")
         terminal.wait_for(r"selftest .* 10 %")
@@ -191,7 +191,7 @@ class TestOnATerminal:
         assert remote.run("jobs", "watch", job_id).code == 0
 
     @pytest.mark.parametrize("columns", [80, 140])
-    def test_what_runs_is_a_live_table_with_whole_ids(self, remote: Program, columns: int) -> None:
+    def test_watch_shows_a_live_table_with_full_ids(self, remote: Program, columns: int) -> None:
         job = remote.json("submit", "selftest", "-p", "seconds=60", "--name", "Mine")
         terminal = Terminal(remote, "jobs", "watch", job["job_id"], columns=columns)
         terminal.wait_for(rf"{job['job_id']} .*processing .*\d+ % .* s .*Mine: step:")
@@ -233,15 +233,15 @@ class TestCompletion:
         assert self.completed(program, "secretary submit ima") == ["imageocr"]
         assert self.completed(program, "secretary jobs list --type se") == ["selftest", "session"]
 
-    def test_the_job_types_are_those_of_the_service(self, remote: Program, tmp_path: Path) -> None:
+    def test_job_types_come_from_the_service(self, remote: Program, tmp_path: Path) -> None:
         assert "pdf" in self.completed(remote, "secretary submit ")
         remote.env["SECRETARY_URL"] = "http://127.0.0.1:1"
         assert self.completed(remote, "secretary submit pd") == []
 
     @pytest.mark.parametrize("shell", ["zsh", "fish"])
-    def test_other_shells_have_their_own(self, tmp_path: Path, shell: str) -> None:
+    def test_other_shells_have_completion_scripts(self, tmp_path: Path, shell: str) -> None:
         result = Program(tmp_path).run("completion", shell)
         assert (result.code, f"_SECRETARY_COMPLETE=complete_{shell}" in result.out) == (0, True)
 
-    def test_an_unknown_shell_is_refused(self, tmp_path: Path) -> None:
+    def test_an_unknown_shell_is_rejected(self, tmp_path: Path) -> None:
         assert Program(tmp_path).run("completion", "tcsh").code == 2

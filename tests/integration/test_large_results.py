@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from secretary.api import create_api
-from secretary.api.responses import LargeJsonResponse
+from secretary.api.responses import JsonResponse
 from secretary.app import Application
 from secretary.config import load
 from secretary.core.job import Completed, Job, JobStatus
@@ -70,7 +70,7 @@ async def test_encoding_a_large_response_keeps_the_loop_running() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    response = LargeJsonResponse({"data": {"results": RESULTS}})
+    response = JsonResponse({"data": {"results": RESULTS}})
     turns, _ = await turns_during(response({"type": "http"}, None, send))  # type: ignore[arg-type]
     assert turns > MANY_TURNS
     start, body = sent

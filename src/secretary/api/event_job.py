@@ -30,7 +30,7 @@ from .dependencies import (
 from .errors import LEGACY_PREFIX
 from .models import ResponseModel
 from .openapi import LOCATION, make_router
-from .responses import JsonResponse, json_response
+from .responses import JsonResponse
 
 router = make_router("event-job", prefix=LEGACY_PREFIX)
 
@@ -123,8 +123,7 @@ async def list_event_jobs(
 async def get_event_job(request: Request, job_id: JobId, user: Caller) -> JSONResponse:
     """Return a job with its results and logs."""
     job = await job_service_of(request).job(job_id, user=user)
-    content = {"job": job.document(), "message": f"Job {job_id} is {job.status}"}
-    return json_response({"status": "success", **content}, jobs=[job])
+    return _response(f"Job {job_id} is {job.status}", job=job.document())
 
 
 @router.delete("/jobs/{job_id}", response_model=LegacyDeletedJob)

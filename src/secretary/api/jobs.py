@@ -148,7 +148,7 @@ async def list_jobs(
         "next_cursor": page.next_cursor,
         "searched_to": iso(page.searched_to) if page.searched_to else None,
     }
-    return success(request, "jobs", data, jobs=page.items)
+    return success(request, "jobs", data)
 
 
 def _match_full_id(query: JobQuery) -> JobQuery:
@@ -325,7 +325,7 @@ async def unarchive_job(request: Request, job_id: JobId, user: Caller) -> JSONRe
 
 
 def _job_response(request: Request, job: Job) -> JSONResponse:
-    return success(request, "jobs", job.document(), process_id=job.job_id, jobs=[job])
+    return success(request, "jobs", job.document(), process_id=job.job_id)
 
 
 @router.get("/jobs/{job_id}/deliveries", response_model=Envelope[DeliveryList])

@@ -1,7 +1,7 @@
 """Builds the successful responses; `models` describes their shapes."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -12,48 +12,30 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from ..core.job import EMPTY_RESULTS, Job, iso
-from ..core.json_codec import encode_json, encode_off_loop, is_large
+from ..core.json_codec import encode_off_loop
 
 
 class JsonResponse(JSONResponse):
-    """Returns any JSON that was accepted, even a lone surrogate."""
+    """Encodes its content when it is sent, off the event loop if it is large. Returns any JSON that
+    was accepted, even a lone surrogate."""
 
-    def render(self, content: Any) -> bytes:
-        return encode_json(content)
-
-
-class LargeJsonResponse(JsonResponse):
-    """Encodes its content off the event loop, when it is sent."""
-
-    def render(self, content: Any) -> bytes:
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(None, status_code, headers)
         self._content = content
+
+    def render(self, content: Any) -> bytes:
         return b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.body = await encode_off_loop(self._content)
-        self.headers["Content-Length"] = str(len(self.body))
+        self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
 
-def json_response(
-    content: dict[str, Any],
-    status: int = 200,
-    headers: dict[str, str] | None = None,
-    *,
-    jobs: Iterable[Job] = (),
-) -> JSONResponse:
-    """`jobs` are those whose results are part of the content: they may be large."""
-    is_slow = any(is_large(job.results) for job in jobs)
-    return (LargeJsonResponse if is_slow else JsonResponse)(content, status, headers)
-
-
 def success(
-    request: Request,
-    processor: str,
-    data: BaseModel | dict[str, Any],
-    *,
-    process_id: str = "",
-    jobs: Iterable[Job] = (),
+    request: Request, processor: str, data: BaseModel | dict[str, Any], *, process_id: str = ""
 ) -> JSONResponse:
     started = _arrived(request)
     process = {
@@ -71,7 +53,7 @@ def success(
     }
     if isinstance(data, BaseModel):
         data = data.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return json_response(_envelope(request_info, process, data), jobs=jobs)
+    return JsonResponse(_envelope(request_info, process, data))
 
 
 def enqueued(request: Request, location: str, data: dict[str, Any]) -> JSONResponse:
@@ -128,10 +110,8 @@ def finished(request: Request, job: Job) -> JSONResponse:
         "is_from_cache": bool(results.get("is_from_cache", False)),
         "llm_info": results.get("llm_info") or {"requests": [], "total_tokens": 0},
     }
-    return json_response(
-        _envelope(request_info, process, results),
-        headers={"Location": f"/api/jobs/{job.job_id}"},
-        jobs=[job],
+    return JsonResponse(
+        _envelope(request_info, process, results), headers={"Location": f"/api/jobs/{job.job_id}"}
     )
 
 

@@ -13,7 +13,7 @@ from ..documents.assembly import MAX_RESULTS_BYTES, RESULTS_FILE
 from ..documents.markdown import escape_line_start
 from ..storage import append_log
 from .recording import Chapter
-from .speech.engines import Transcription, Word
+from .speech.engines import TimedText, Transcription
 from .subtitles import as_srt, as_vtt
 
 #: A paragraph ends at a pause, or where a sentence ends once it is long enough; at the latest here.
@@ -23,7 +23,7 @@ _ENDS = (".", "!", "?", "…", "。", "！", "？")  # noqa: RUF001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class TranscriptImage:
     """A slide or another picture, shown from this second on."""
 
     time: float
@@ -38,7 +38,7 @@ class Paragraph:
     text: str
 
 
-def paragraphs(said: Iterable[Word], breaks: Sequence[float] = ()) -> Iterator[Paragraph]:
+def paragraphs(said: Iterable[TimedText], breaks: Sequence[float] = ()) -> Iterator[Paragraph]:
     """Sentences joined to paragraphs; at each of the `breaks` a new one begins."""
     current: Paragraph | None = None
     coming = iter(sorted(breaks))
@@ -67,11 +67,11 @@ def _is_over(paragraph: Paragraph, next_start: float) -> bool:
 
 
 def as_markdown(
-    said: Iterable[Word],
+    said: Iterable[TimedText],
     *,
     title: str | None,
     chapters: Sequence[Chapter] = (),
-    pictures: Sequence[Picture] = (),
+    pictures: Sequence[TranscriptImage] = (),
 ) -> Iterator[str]:
     """Block by block, each with the empty line behind it."""
     if title:
@@ -85,17 +85,17 @@ def as_markdown(
         while at < len(marks) and marks[at][0] <= paragraph.start:
             yield marks[at][2]
             at += 1
-        yield f"**[{short_clock(paragraph.start)}]** {_one_line(paragraph.text)}\n\n"
+        yield f"**[{format_clock(paragraph.start)}]** {_one_line(paragraph.text)}\n\n"
     for _, _, block in marks[at:]:
         yield block
 
 
 def _heading(chapter: Chapter) -> str:
-    return f"## {_one_line(chapter.title)} ({short_clock(chapter.start)})\n\n"
+    return f"## {_one_line(chapter.title)} ({format_clock(chapter.start)})\n\n"
 
 
-def _shown(picture: Picture) -> str:
-    block = f"![{short_clock(picture.time)}]({picture.file})\n\n"
+def _shown(picture: TranscriptImage) -> str:
+    block = f"![{format_clock(picture.time)}]({picture.file})\n\n"
     lines = [
         escape_line_start(_one_line(line)) for line in picture.text.splitlines() if line.strip()
     ]
@@ -114,7 +114,7 @@ def _plain(text: str) -> str:
     return escaped
 
 
-def short_clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """`1:02:03`, or `02:03` within the first hour."""
     minutes, whole = divmod(int(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)
@@ -128,39 +128,39 @@ ORIGINAL = "original_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class StoredTranscript:
     """What is said in a recording: the records of its pieces."""
 
     directory: str
     #: So many pieces, counted from 0.
-    pieces: int
+    chunk_count: int
     language: str
     made_after: float = 0.0
 
-    def said(self) -> Iterator[Word]:
+    def segments(self) -> Iterator[TimedText]:
         found = append_log.index(self.directory, made_after=self.made_after)
-        if not all(number in found for number in range(self.pieces)):
+        if not all(number in found for number in range(self.chunk_count)):
             raise FileCorrupt("A part of what was heard is gone; try again")
-        for line in append_log.read(found[number] for number in range(self.pieces)):
-            yield from heard_in(line).said
+        for line in append_log.read(found[number] for number in range(self.chunk_count)):
+            yield from decode_record(line).segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
     """What to put together."""
 
-    shown: str
+    directory: str
     #: None: nobody listened.
-    spoken: Spoken | None
+    spoken: StoredTranscript | None
     #: None: as it was spoken.
-    translated: Spoken | None = None
+    translation: StoredTranscript | None = None
     title: str | None = None
     chapters: Sequence[Chapter] = ()
-    pictures: Sequence[Picture] = ()
+    images: Sequence[TranscriptImage] = ()
 
 
-def record_of(heard: Transcription) -> bytes:
-    said = [tuple(one) for one in heard.said]
+def encode_record(heard: Transcription) -> bytes:
+    said = [tuple(one) for one in heard.segments]
     told = {
         "language": heard.language,
         "confidence": heard.confidence,
@@ -170,23 +170,24 @@ def record_of(heard: Transcription) -> bytes:
     return encode_json(told)
 
 
-def heard_in(record: bytes) -> Transcription:
+def decode_record(record: bytes) -> Transcription:
     told = orjson.loads(record)
-    return Transcription(**{**told, "said": tuple(Word(*one) for one in told["said"])})
+    segments = tuple(TimedText(*one) for one in told.pop("said"))
+    return Transcription(**told, segments=segments)
 
 
-def put_together(transcript: Transcript) -> None:
+def write_transcript(transcript: Transcript) -> None:
     """Writes the files, and the long part of the results beside them."""
-    shown = Path(transcript.shown)
-    spoken, translated = transcript.spoken, transcript.translated
+    shown = Path(transcript.directory)
+    spoken, translated = transcript.spoken, transcript.translation
     source = translated or spoken
-    said = list(source.said()) if source is not None else []
+    said = list(source.segments()) if source is not None else []
     if source is not None:
         _write_subtitles(shown, said)
     if spoken is not None and translated is not None:
-        _write_subtitles(shown, list(spoken.said()), ORIGINAL)
+        _write_subtitles(shown, list(spoken.segments()), ORIGINAL)
     blocks = as_markdown(
-        said, title=transcript.title, chapters=transcript.chapters, pictures=transcript.pictures
+        said, title=transcript.title, chapters=transcript.chapters, pictures=transcript.images
     )
     markdown = "".join(blocks)
     _write(shown / MARKDOWN_FILE, [markdown])
@@ -194,7 +195,7 @@ def put_together(transcript: Transcript) -> None:
     (shown / RESULTS_FILE).write_bytes(encode_json(results))
 
 
-def _write_subtitles(shown: Path, said: Sequence[Word], prefix: str = "") -> None:
+def _write_subtitles(shown: Path, said: Sequence[TimedText], prefix: str = "") -> None:
     texts = (f"{paragraph.text}\n\n" for paragraph in paragraphs(said))
     _write(shown / (prefix + TEXT_FILE), texts)
     _write(shown / (prefix + SRT_FILE), as_srt(said))
@@ -206,11 +207,11 @@ def _write(path: Path, parts: Iterable[str]) -> None:
         file.writelines(parts)
 
 
-def _results(transcript: Transcript, said: Sequence[Word], markdown: str) -> dict[str, Any]:
+def _results(transcript: Transcript, said: Sequence[TimedText], markdown: str) -> dict[str, Any]:
     """What is too long for an answer is in the files only."""
     is_short = len(markdown) <= MAX_RESULTS_BYTES
     results: dict[str, Any] = {"markdown_content": markdown if is_short else None}
-    spoken, translated = transcript.spoken, transcript.translated
+    spoken, translated = transcript.spoken, transcript.translation
     if spoken is None:
         return results
     languages = {"source_language": spoken.language}

@@ -90,11 +90,11 @@ def check_ocr(options: DocumentSettings) -> Finding:
 
 
 def check_media(options: MediaSettings) -> Iterator[Finding]:
-    from ..media.ffmpeg import program_at
+    from ..media.ffmpeg import find_ffmpeg
     from ..media.speech.engines import open_speech_engine
 
     try:
-        yield Finding("ffmpeg", Verdict.OK, program_at(options.ffmpeg))
+        yield Finding("ffmpeg", Verdict.OK, find_ffmpeg(options.ffmpeg))
     except EngineUnavailable as error:
         fact = "audio and video cannot be decoded"
         yield Finding("ffmpeg", Verdict.WARNING, fact, error.message)
@@ -112,10 +112,10 @@ def check_media(options: MediaSettings) -> Iterator[Finding]:
 
 
 def check_sites() -> Finding:
-    from ..media.ytdlp.process import MISSING, found
+    from ..media.ytdlp.process import MISSING, find_ytdlp
 
     try:
-        return Finding("sites", Verdict.OK, " ".join(found()))
+        return Finding("sites", Verdict.OK, " ".join(find_ytdlp()))
     except EngineUnavailable:
         return Finding("sites", Verdict.INFO, MISSING)
 

@@ -1,4 +1,4 @@
-"""Files in the MongoDB itself, in the form of GridFS: nothing more to run.
+"""A blob store in MongoDB, in the format of GridFS.
 
 The documents are written and read here rather than by the driver's GridFS, which takes several
 round trips for each file: a document has hundreds of small ones.
@@ -23,13 +23,13 @@ from .blob_store import Arrival, BlobInfo, is_plain
 
 BUCKET = "files"
 CHUNK = 255 * 1024
-#: Small files are written and read together, up to so many and so many bytes.
+#: Small files are written and read in groups of up to this many files and bytes.
 GROUP, GROUP_BYTES = 200, 8 * 1024 * 1024
-#: Chunks of a large file that are written at a time.
+#: How many chunks of a large file are written at a time.
 CHUNKS = 16
-#: Names of files that are not there: not yet, and not any more. Neither is below any prefix.
+#: Names of files that do not exist yet, or no longer. No prefix matches them.
 UNFINISHED, REMOVED = ".unfinished", ".removed"
-#: No file takes as long as this to be written.
+#: Files that are unfinished for longer were abandoned.
 WRITING = timedelta(days=1)
 
 
@@ -72,11 +72,11 @@ class GridFsBlobStore:
             sizes = await self._put_small(ids, [path for _, path, _ in group])
         now = datetime.now(UTC)
         changes = [{"filename": key, "uploadDate": now} for key, _, _ in group]
-        told = [
+        updates = [
             UpdateOne({"_id": file_id}, {"$set": {**change, "length": size}})
             for file_id, change, size in zip(ids, changes, sizes, strict=True)
         ]
-        await self._files.bulk_write(told, ordered=False)
+        await self._files.bulk_write(updates, ordered=False)
         await self._retire({key: one for (key, _, _), one in zip(group, ids, strict=True)})
 
     async def _put_small(self, ids: list[ObjectId], paths: list[Path]) -> list[int]:
@@ -100,26 +100,28 @@ class GridFsBlobStore:
         return size
 
     async def _retire(self, new: dict[str, ObjectId]) -> None:
-        """Only what is older, so that of two who write at once one remains."""
-        found = self._files.find({"filename": {"$in": list(new)}}, {"filename": 1})
-        await self._drop([one["_id"] async for one in found if one["_id"] < new[one["filename"]]])
+        """Drop older versions only, so that one remains of two concurrent writes."""
+        versions = self._files.find({"filename": {"$in": list(new)}}, {"filename": 1})
+        await self._drop(
+            [one["_id"] async for one in versions if one["_id"] < new[one["filename"]]]
+        )
 
     async def find(self, key: str) -> BlobInfo | None:
         with translated(self._address):
-            found = await self._files.find_one({"filename": key}, sort=[("_id", -1)])
-            return _kept(found) if found else None
+            document = await self._files.find_one({"filename": key}, sort=[("_id", -1)])
+            return _blob_info(document) if document else None
 
     async def below(self, prefix: str) -> AsyncIterator[BlobInfo]:
-        """Where two have written at once, the newer one counts."""
+        """List files; of concurrent writes, the newer one counts."""
         last: Document | None = None
         with translated(self._address):
             query = self._files.find(_below(prefix)).sort([("filename", UP), ("_id", UP)])
-            async for found in query:
-                if last is not None and last["filename"] != found["filename"]:
-                    yield _kept(last)
-                last = found if is_plain(found["filename"]) else None
+            async for document in query:
+                if last is not None and last["filename"] != document["filename"]:
+                    yield _blob_info(last)
+                last = document if is_plain(document["filename"]) else None
         if last is not None:
-            yield _kept(last)
+            yield _blob_info(last)
 
     async def read(
         self, kept: BlobInfo, start: int = 0, end: int | None = None
@@ -156,7 +158,7 @@ class GridFsBlobStore:
                 arrival = arrivals[chunk["files_id"]]
                 await asyncio.to_thread(arrival.write, chunk["data"])
             for file_id, arrival in arrivals.items():
-                if arrival.size == known[file_id].size:  # else it was removed while we read
+                if arrival.size == known[file_id].size:  # otherwise it was removed meanwhile
                     await asyncio.to_thread(arrival.finish)
         finally:
             for arrival in arrivals.values():
@@ -165,20 +167,20 @@ class GridFsBlobStore:
     async def remove(self, prefix: str) -> None:
         with translated(self._address):
             while True:
-                found = self._files.find(_below(prefix), {"_id": 1}).limit(GROUP)
-                ids = [one["_id"] async for one in found]
+                documents = self._files.find(_below(prefix), {"_id": 1}).limit(GROUP)
+                ids = [one["_id"] async for one in documents]
                 if not ids:
                     return
                 await self._drop(ids)
 
     async def tidy(self) -> None:
         with translated(self._address):
-            lost = {"filename": UNFINISHED, "uploadDate": {"$lt": datetime.now(UTC) - WRITING}}
-            found = self._files.find({"$or": [lost, {"filename": REMOVED}]}, {"_id": 1})
-            await self._drop([one["_id"] async for one in found])
+            abandoned = {"filename": UNFINISHED, "uploadDate": {"$lt": datetime.now(UTC) - WRITING}}
+            documents = self._files.find({"$or": [abandoned, {"filename": REMOVED}]}, {"_id": 1})
+            await self._drop([one["_id"] async for one in documents])
 
     async def _drop(self, ids: list[ObjectId]) -> None:
-        """The document goes last: as long as it is there, `tidy` finds what is left of a file."""
+        """Remove the document last: while it exists, `tidy` finds the rest of the file."""
         if not ids:
             return
         query = {"_id": {"$in": ids}}
@@ -198,13 +200,13 @@ def _head(path: Path) -> Document:
     }
 
 
-def _kept(found: Document) -> BlobInfo:
+def _blob_info(document: Document) -> BlobInfo:
     return BlobInfo(
-        key=found["filename"],
-        size=found["length"],
-        made_at=found["metadata"]["made_at"],
-        kept_at=found["uploadDate"].timestamp(),
-        tag=str(found["_id"]),
+        key=document["filename"],
+        size=document["length"],
+        made_at=document["metadata"]["made_at"],
+        kept_at=document["uploadDate"].timestamp(),
+        tag=str(document["_id"]),
     )
 
 
@@ -213,7 +215,7 @@ def _below(prefix: str) -> Document:
 
 
 def _groups(files: Iterable[tuple[Any, Any, int]]) -> Iterator[list[tuple[Any, Any, int]]]:
-    """Small files together, each large one by itself."""
+    """Group small files; each large file is a group of its own."""
     group: list[tuple[Any, Any, int]] = []
     size = 0
     for file in files:
@@ -230,8 +232,8 @@ def _groups(files: Iterable[tuple[Any, Any, int]]) -> Iterator[list[tuple[Any, A
 
 
 def _read_small(ids: Sequence[ObjectId], paths: Sequence[Path]) -> list[Document]:
-    """An empty file has an empty chunk, so that it is found like any other. One that has grown
-    meanwhile is cut: whoever writes it will put it again."""
+    """Read one chunk per file, also of empty files. A file that has grown meanwhile is cut: its
+    writer will store it again."""
     chunks: list[Document] = []
     for file_id, path in zip(ids, paths, strict=True):
         with path.open("rb") as file:

@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class SpeechActivity:
     #: Seconds of sound, with and without speech.
     duration: float
     #: In order, none longer than 14 seconds; two may touch.
@@ -68,7 +68,7 @@ class Chunk:
         return Chunk(number, tuple(windows))
 
 
-def cut(activity: Activity) -> list[Chunk]:
+def build_chunks(activity: SpeechActivity) -> list[Chunk]:
     """Numbered from 0. Windows do not overlap; none where nobody speaks."""
     windows = _windows(activity)
     pieces: list[Chunk] = []
@@ -81,7 +81,7 @@ def cut(activity: Activity) -> list[Chunk]:
     return pieces
 
 
-def _windows(activity: Activity) -> list[Window]:
+def _windows(activity: SpeechActivity) -> list[Window]:
     windows: list[Window] = []
     spans, first = activity.speech, 0
     while first < len(spans):

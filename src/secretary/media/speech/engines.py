@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 #: Samples a second, in one channel, as 32-bit floats between -1 and 1: what engines listen to.
-RATE = 16_000
+SAMPLE_RATE = 16_000
 
 
-class Word(NamedTuple):
+class TimedText(NamedTuple):
     """A word with the space before it, as an engine hears it, or a line put together of such; in
     seconds from the beginning of the sound."""
 
@@ -27,7 +27,7 @@ class Word(NamedTuple):
 class Transcription:
     #: ISO 639-1, for instance `en`.
     language: str
-    said: tuple[Word, ...]
+    segments: tuple[TimedText, ...]
     #: 0 to 1, the mean over all words; 0 when nothing was said.
     confidence: float
     #: Seconds in which somebody may have spoken, and no word was understood.
@@ -80,12 +80,12 @@ UNDERSTOOD = 0.62
 UNCLEAR = 2.0
 
 
-def is_understood(heard: Sequence[Transcription]) -> bool:
+def is_intelligible(heard: Sequence[Transcription]) -> bool:
     """False where there is speech of which the engine makes little sense: it is in a language
     that the engine does not know, or not to be understood at all. Ask after about a minute of
     speech: a single word tells little. True where nothing is said."""
     unclear = sum(one.unclear for one in heard)
-    clear = sum(said.end - said.start for one in heard for said in one.said)
+    clear = sum(said.end - said.start for one in heard for said in one.segments)
     if unclear > UNCLEAR * clear:
         return False
     return not clear or mean_confidence(heard) >= UNDERSTOOD
@@ -93,6 +93,6 @@ def is_understood(heard: Sequence[Transcription]) -> bool:
 
 def mean_confidence(heard: Sequence[Transcription]) -> float:
     """Over all letters, for where few words are said the engine is less sure."""
-    letters = [sum(len(said.text) for said in one.said) for one in heard]
+    letters = [sum(len(said.text) for said in one.segments) for one in heard]
     weighted = sum(one.confidence * count for one, count in zip(heard, letters, strict=True))
     return weighted / sum(letters) if any(letters) else 0.0

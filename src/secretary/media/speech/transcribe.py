@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..pcm import samples
+from ..pcm import read_samples
 from .chunking import Chunk, Span, Window
-from .engines import Transcription, Word, mean_confidence, open_speech_engine
+from .engines import TimedText, Transcription, mean_confidence, open_speech_engine
 
 SENTENCE_ENDS = (".", "?", "!", "…", "\N{IDEOGRAPHIC FULL STOP}")
 CLAUSE_ENDS = (*SENTENCE_ENDS, ",", ";", ":", "\N{IDEOGRAPHIC COMMA}")
@@ -16,9 +16,9 @@ PAUSE, LONG_LINE, LONGEST_LINE = 0.8, 7.0, 12.0
 BREATH = 0.35
 
 
-def lines(words: Sequence[Word]) -> list[Word]:
-    found: list[Word] = []
-    line: list[Word] = []
+def group_into_lines(words: Sequence[TimedText]) -> list[TimedText]:
+    found: list[TimedText] = []
+    line: list[TimedText] = []
     for word in words:
         if line and _ends(line, word):
             found.append(_line(line))
@@ -29,7 +29,7 @@ def lines(words: Sequence[Word]) -> list[Word]:
     return [one for one in found if any(map(str.isalnum, one.text))]
 
 
-def within(speech: Sequence[Span], words: Sequence[Word]) -> Iterator[Word]:
+def clip_to_speech(speech: Sequence[Span], words: Sequence[TimedText]) -> Iterator[TimedText]:
     """An engine lets words reach into silence; where there is speech is known better."""
     breaths = _breaths(speech)
     for word in words:
@@ -40,7 +40,7 @@ def within(speech: Sequence[Span], words: Sequence[Word]) -> Iterator[Word]:
             yield word._replace(start=max(word.start, breath.start), end=min(word.end, breath.end))
 
 
-def _ends(line: Sequence[Word], following: Word) -> bool:
+def _ends(line: Sequence[TimedText], following: TimedText) -> bool:
     last = line[-1].text.rstrip(CLOSING)
     length = line[-1].end - line[0].start
     return (
@@ -51,9 +51,9 @@ def _ends(line: Sequence[Word], following: Word) -> bool:
     )
 
 
-def _line(words: Sequence[Word]) -> Word:
+def _line(words: Sequence[TimedText]) -> TimedText:
     text = "".join(word.text for word in words).strip()
-    return Word(round(words[0].start, 2), round(max(word.end for word in words), 2), text)
+    return TimedText(round(words[0].start, 2), round(max(word.end for word in words), 2), text)
 
 
 def _breaths(speech: Sequence[Span]) -> list[Span]:
@@ -66,11 +66,11 @@ def _breaths(speech: Sequence[Span]) -> list[Span]:
     return breaths
 
 
-def _overlap(span: Span, word: Word) -> float:
+def _overlap(span: Span, word: TimedText) -> float:
     return min(span.end, word.end) - max(span.start, word.start)
 
 
-def transcribe(
+def transcribe_chunk(
     sound_path: Path,
     piece: Chunk,
     engine_name: str,
@@ -79,21 +79,21 @@ def transcribe(
 ) -> Transcription:
     """Raw sound as in `find_speech`. The engine stays warm in this process."""
     engine = open_speech_engine(engine_name, model_directory)
-    sounds = [samples(str(sound_path), window.start, window.end) for window in piece.windows]
+    sounds = [read_samples(str(sound_path), window.start, window.end) for window in piece.windows]
     heard = engine.listen(sounds, language=language)
     pairs = list(zip(piece.windows, heard, strict=True))
     return Transcription(
         language=heard[0].language,
-        said=tuple(said for window, one in pairs for said in _lines(window, one.said)),
+        segments=tuple(said for window, one in pairs for said in _lines(window, one.segments)),
         confidence=mean_confidence(heard),
         unclear=sum(min(one.unclear, window.seconds_of_speech) for window, one in pairs),
     )
 
 
-def _lines(window: Window, words: Sequence[Word]) -> list[Word]:
+def _lines(window: Window, words: Sequence[TimedText]) -> list[TimedText]:
     """In the time of the recording."""
     shifted = [
         word._replace(start=word.start + window.start, end=word.end + window.start)
         for word in words
     ]
-    return lines(list(within(window.speech, shifted)))
+    return group_into_lines(list(clip_to_speech(window.speech, shifted)))

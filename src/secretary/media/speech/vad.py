@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .chunking import Activity, Chunk, Span, cut
-from .engines import RATE
+from .chunking import Chunk, Span, SpeechActivity, build_chunks
+from .engines import SAMPLE_RATE
 
 #: One value for so many seconds of sound.
 FRAME = 0.02
-_HOP, _WIDTH = round(RATE * FRAME), 512
+_HOP, _WIDTH = round(SAMPLE_RATE * FRAME), 512
 #: Bands of pitch, in hertz: in noise a voice stands out of some of them only.
 _BANDS = (100, 200, 300, 420, 560, 740, 960, 1240, 1600, 2050, 2600, 3300, 4200, 5500)
 _LOUDEST_BANDS = 5
@@ -31,21 +31,21 @@ _SHORTEST, _GAP = 0.1, 0.12
 _LONGEST = 14.0
 
 
-def find_speech(sound_path: Path) -> Activity:
+def detect_speech(sound_path: Path) -> SpeechActivity:
     """In raw sound: signed 16-bit little-endian, 16 kHz, one channel."""
-    duration = sound_path.stat().st_size // 2 / RATE
+    duration = sound_path.stat().st_size // 2 / SAMPLE_RATE
     heights = np.concatenate([np.zeros(0, np.float32), *_heights(_stretches(sound_path))])
     spans = [
         Span(round(part_start * FRAME, 2), round(min(part_end * FRAME, duration), 2))
         for start, end in _active(heights)
         for part_start, part_end in _parted(heights, start, end)
     ]
-    return Activity(duration, tuple(spans))
+    return SpeechActivity(duration, tuple(spans))
 
 
-def pieces_of(sound_path: str) -> list[Chunk]:
+def split_into_chunks(sound_path: str) -> list[Chunk]:
     """Where somebody speaks, in pieces that are listened to one by one."""
-    return cut(find_speech(Path(sound_path)))
+    return build_chunks(detect_speech(Path(sound_path)))
 
 
 def _stretches(sound_path: Path) -> Iterator[np.ndarray]:
@@ -64,7 +64,7 @@ def _stretches(sound_path: Path) -> Iterator[np.ndarray]:
 
 
 def _band_weights() -> np.ndarray:
-    pitch = np.fft.rfftfreq(_WIDTH, 1 / RATE)
+    pitch = np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE)
     inside = np.stack([(pitch >= low) & (pitch < high) for low, high in pairwise(_BANDS)])
     # So that noise over all of them has the same decibels in each as its samples have.
     weights: np.ndarray = inside / inside.sum(axis=1, keepdims=True) / (_WIDTH * 3 / 8)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.errors import EngineUnavailable
 from ...storage.cache import fingerprint
-from .engines import RATE, Transcription, Word
+from .engines import SAMPLE_RATE, TimedText, Transcription
 
 #: Where a word begins, in vocabularies made of bytes that are shown as letters.
 SPACE = "Ġ"
@@ -30,7 +30,7 @@ class Token(NamedTuple):
     end: float
 
 
-def words(tokens: Sequence[Token]) -> list[Word]:
+def words(tokens: Sequence[Token]) -> list[TimedText]:
     """With the space before them. Marks belong to the word before; they have no time."""
     groups: list[list[Token]] = []
     for token in tokens:
@@ -76,9 +76,9 @@ def _is_spoken(letter: str) -> bool:
     return letter.isalnum() or letter == INCOMPLETE
 
 
-def _word(tokens: Sequence[Token]) -> Word:
+def _word(tokens: Sequence[Token]) -> TimedText:
     spoken = [token for token in tokens if any(map(_is_spoken, _text([token])))] or tokens
-    return Word(spoken[0].start, spoken[-1].end, _text(tokens))
+    return TimedText(spoken[0].start, spoken[-1].end, _text(tokens))
 
 
 def _text(tokens: Sequence[Token]) -> str:
@@ -180,8 +180,6 @@ class Whisper:
         import numpy as np
         from ctranslate2 import StorageView
 
-        pass
-
         views = np.stack([log_mel(sound, self._model.n_mels) for sound in sounds])
         return self._model.encode(StorageView.from_array(views))
 
@@ -240,13 +238,13 @@ class Whisper:
     ) -> list[Transcription]:
         start = [self._places[token] for token in self._prompt(language)]
         texts = [() if one.is_silence else unlooped(one.tokens) for one in attempts]
-        lengths = [len(sound) / RATE for sound in sounds]
+        lengths = [len(sound) / SAMPLE_RATE for sound in sounds]
         frames = [min(FRAMES, math.ceil(length * 100)) for length in lengths]
         aligned = self._model.align(encoded, start, [list(text) for text in texts], frames)
         return [
             Transcription(
                 language=language,
-                said=tuple(words(self._timed(text, found.alignments, length))),
+                segments=tuple(words(self._timed(text, found.alignments, length))),
                 confidence=sum(found.text_token_probs) / len(text) if text else 0.0,
                 unclear=length if not text and one.nobody <= NOBODY else 0.0,
             )
@@ -352,7 +350,7 @@ _FAINTEST = 1e-10
 
 def log_mel(sound: np.ndarray, bands: int) -> np.ndarray:
     """`bands` x 3000 values of up to 30 seconds; what is longer is cut off."""
-    sound = sound[: SECONDS * RATE].astype(np.float32)
+    sound = sound[: SECONDS * SAMPLE_RATE].astype(np.float32)
     seen = -(-len(sound) // _HOP)
     padded = np.pad(sound, (_WIDTH // 2, seen * _HOP - len(sound) + _WIDTH // 2))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _WIDTH)[::_HOP][:seen]
@@ -367,9 +365,9 @@ def log_mel(sound: np.ndarray, bands: int) -> np.ndarray:
 @functools.cache
 def _filters(bands: int) -> np.ndarray:
     """Triangles over the spectrum, evenly spaced on Slaney's scale of pitch, of equal area."""
-    corners = _hertz(np.linspace(0, _pitch(np.array(RATE / 2)), bands + 2))
+    corners = _hertz(np.linspace(0, _pitch(np.array(SAMPLE_RATE / 2)), bands + 2))
     low, middle, high = (corners[i : bands + i, None] for i in range(3))
-    spectrum = np.fft.rfftfreq(_WIDTH, 1 / RATE)[None, :]
+    spectrum = np.fft.rfftfreq(_WIDTH, 1 / SAMPLE_RATE)[None, :]
     rising, falling = (spectrum - low) / (middle - low), (high - spectrum) / (high - middle)
     triangles = np.maximum(0, np.minimum(rising, falling)) * 2 / (high - low)
     return np.asarray(triangles, np.float32)
