@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from secretary.app import Application
 from secretary.cli import app
 from secretary.cli.backend import FINAL, WAITING, Backend, JobProgress, Status, linked_file_name
 from secretary.cli.batches import _read_document
@@ -76,7 +77,7 @@ class TestBackends:
         blob.write_bytes(b"a picture")
         job_service = JobService(None, Registry(), JobFiles(tmp_path, blob_store=blob_store))  # type: ignore[arg-type]  # nobody asks it
         backend, job = (
-            LocalBackend(Settings(), job_service),
+            LocalBackend(Application(Settings()), job_service),
             Job(job_id="job-1", attempt=1).document(),
         )
         found = await backend.fetch_file(job, "/api/files/job-1/frames/1.jpg", tmp_path)

@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from secretary.app import Application
 from secretary.cli.convert import (
     ConvertOptions,
     Method,
@@ -103,7 +104,7 @@ class TestOutput:
         job_service = JobService(None, Registry(), JobFiles(data))  # type: ignore[arg-type]  # nobody asks it
         job = Job(job_id="job-1", attempt=1, results=results).document()
         return await collect_output(
-            LocalBackend(Settings(), job_service), file, job, data / "unused"
+            LocalBackend(Application(Settings()), job_service), file, job, data / "unused"
         )
 
     async def test_images_are_saved_and_linked(self, tmp_path: Path) -> None:

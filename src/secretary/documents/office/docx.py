@@ -113,6 +113,8 @@ class _ParagraphStyle:
 
 
 class _Styles:
+    """Resolves paragraph and character styles with their base styles."""
+
     def __init__(self, root: Element | None) -> None:
         elements = root.iterchildren(f"{W}style") if root is not None else ()
         self._styles = {style.get(f"{W}styleId", ""): style for style in elements}
@@ -230,6 +232,8 @@ class _List:
 
 
 class _Numbering:
+    """Counts the items of numbered lists."""
+
     def __init__(self, root: Element | None) -> None:
         self._lists: dict[str, _List] = {}
         #: List number -> its list, and the levels that restart when it is first used.
@@ -301,14 +305,14 @@ def _label_text(list_: _List, level: int) -> str:
         pattern = f"%{level + 1}."
     is_legal = element is not None and element.find(f"{W}isLgl") is not None
 
-    def shown(match: re.Match[str]) -> str:
+    def expand(match: re.Match[str]) -> str:
         other_level = int(match[1]) - 1
         count = list_.counts[other_level]
         number = _start(list_, other_level) if count is None else count
         number_format = _property(list_.levels.get(other_level), "numFmt") or "decimal"
         return format_number(number, "decimal" if is_legal else number_format)
 
-    return re.sub(r"%([1-9])", shown, pattern).strip()
+    return re.sub(r"%([1-9])", expand, pattern).strip()
 
 
 @dataclass(slots=True)
@@ -320,11 +324,13 @@ class _Field:
 
 @dataclass(slots=True)
 class _InlineReader:
+    """Reads the inline content of paragraphs: runs, fields, links, notes and pictures."""
+
     part: Part
     styles: _Styles
     pictures: Pictures
     #: Returns the label of a note, given its reference element and id.
-    label_of: Callable[[str, str], str | None]
+    note_label: Callable[[str, str], str | None]
     #: Text boxes, charts and diagrams found in the paragraph; they follow it.
     boxes: list[Element] = field(default_factory=list)
     _fields: list[_Field] = field(default_factory=list)
@@ -376,7 +382,7 @@ class _InlineReader:
                 target = link or self._field_link
                 inlines.append(Run(text, style._replace(link=target) if target else style))
             elif name in _NOTE_PREFIXES:
-                label = self.label_of(name, child.get(f"{W}id", ""))
+                label = self.note_label(name, child.get(f"{W}id", ""))
                 if label is not None:
                     inlines.append(NoteReference(label))
             elif child.tag in _SHAPES or child.tag == f"{MARKUP}AlternateContent":
@@ -503,6 +509,8 @@ class _Context(NamedTuple):
 
 
 class _Reader:
+    """Reads the blocks of one part: the body, a footnote or a comment."""
+
     def __init__(self, part: Part, pictures: Pictures, context: _Context | None = None) -> None:
         if context is None:
             styles = _Styles(_root(part.related("styles")))

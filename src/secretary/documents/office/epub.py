@@ -82,14 +82,14 @@ def _blocks(archive: Archive, name: str, pictures: Pictures) -> list[Block]:
     _remove_internal_links(root)
 
     def picture(source: str, alt: str) -> Picture:
-        if not pictures.are_kept:
+        if not pictures.are_saved:
             return Picture(alt)
         data = decode_data_uri(source)
         path = posixpath.join(posixpath.dirname(name), unquote(urlsplit(source).path))
         path = posixpath.normpath(path)
         if data is None and source and path in archive:
             data = archive.read(path)
-        return Picture(alt, pictures.keep(data) if data else None)
+        return Picture(alt, pictures.save(data) if data else None)
 
     return html_blocks(root, picture)
 

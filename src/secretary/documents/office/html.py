@@ -60,8 +60,8 @@ def read_html(path: str, pictures: Pictures) -> OfficeDocument:
     root = parse_html(read_limited(path))
 
     def picture(source: str, alt: str) -> Picture:
-        data = decode_data_uri(source) if pictures.are_kept else None
-        return Picture(alt, pictures.keep(data) if data else None)
+        data = decode_data_uri(source) if pictures.are_saved else None
+        return Picture(alt, pictures.save(data) if data else None)
 
     facts = {}
     title = root.findtext(".//title")
@@ -88,7 +88,7 @@ def parse_html(data: bytes) -> Element:
 
 def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[Block]:
     """Convert elements to blocks; `picture` gets the source and alt text of each image."""
-    flow = _BlockBuilder()
+    builder = _BlockBuilder()
     walk = etree.iterwalk(root, events=("start", "end"))
     hidden: Element | None = None
     for event, element in walk:
@@ -98,19 +98,19 @@ def html_blocks(root: Element, picture: Callable[[str, str], Picture]) -> list[B
                 hidden = element
                 walk.skip_subtree()
                 continue
-            _start(flow, name, element, picture)
+            _start(builder, name, element, picture)
             if name == "math":
                 hidden = element
                 walk.skip_subtree()
             elif element.text:
-                flow.text(element.text)
+                builder.text(element.text)
             continue
         if element is not hidden or name == "math":
-            flow.end(name)
+            builder.end(name)
         hidden = None
         if element.tail and element is not root:
-            flow.text(element.tail)
-    return flow.blocks()
+            builder.text(element.tail)
+    return builder.blocks()
 
 
 def is_hidden(element: Element) -> bool:
@@ -153,13 +153,15 @@ class _List:
 
 
 class _BlockBuilder:
+    """Builds blocks from start tags, text and end tags."""
+
     def __init__(self) -> None:
         self._levels = [_Level("page")]
         self._lists: list[_List] = []
         self._styles: list[Style] = [PLAIN]
         self._line: list[Inline] = []
         self._heading: int | None = None
-        self._listing: list[str] | None = None
+        self._code_parts: list[str] | None = None
         self._language = ""
         self._script: str | None = None
 
@@ -176,8 +178,8 @@ class _BlockBuilder:
         self._line.append(Run(text))
 
     def text(self, text: str) -> None:
-        if self._listing is not None:
-            self._listing.append(text)
+        if self._code_parts is not None:
+            self._code_parts.append(text)
             return
         text = _SPACE.sub(" ", text)
         if not self._line or self._ends_in_space():
@@ -210,12 +212,12 @@ class _BlockBuilder:
             case "dd":
                 self._lists.append(_List(False, 0, "-", is_stray=True))
             case "pre":
-                self._listing = []
+                self._code_parts = []
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
                 self._open(name, element)
             case "sup" | "sub":
                 self._script = name
-        if self._listing is not None and (match := _LANGUAGE.search(element.get("class") or "")):
+        if self._code_parts is not None and (match := _LANGUAGE.search(element.get("class") or "")):
             self._language = match[1]
 
     def end(self, name: str) -> None:
@@ -230,9 +232,9 @@ class _BlockBuilder:
                 self._flush()
                 if self._lists and self._lists[-1].is_stray:
                     self._lists.pop()
-            case "pre" if self._listing is not None:
-                text = "".join(self._listing).replace("\r\n", "\n")
-                self._listing = None
+            case "pre" if self._code_parts is not None:
+                text = "".join(self._code_parts).replace("\r\n", "\n")
+                self._code_parts = None
                 self._add(Code(text, self._language))
                 self._language = ""
             case "blockquote" | "table" | "caption" | "tr" | "td" | "th":
@@ -246,7 +248,7 @@ class _BlockBuilder:
     def _style(self, name: str, element: Element) -> None:
         """Push one style per open element, so that its end tag can pop it."""
         style = self._styles[-1]
-        if name in _INLINE_STYLES and not (name == "code" and self._listing is not None):
+        if name in _INLINE_STYLES and not (name == "code" and self._code_parts is not None):
             style = style.with_marks(_INLINE_STYLES[name])
         elif name == "a":
             style = style._replace(link=_link(element.get("href")) or style.link)
@@ -255,8 +257,8 @@ class _BlockBuilder:
         self._styles.append(style)
 
     def _break(self) -> None:
-        if self._listing is not None:
-            self._listing.append("\n")
+        if self._code_parts is not None:
+            self._code_parts.append("\n")
         elif self._line:
             self._line.append(Run("\n"))
 
@@ -330,15 +332,15 @@ class _BlockBuilder:
 
 
 def _start(
-    flow: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
+    builder: _BlockBuilder, name: str, element: Element, picture: Callable[[str, str], Picture]
 ) -> None:
-    flow.start(name, element)
+    builder.start(name, element)
     if name == "img":
-        flow.picture(picture(element.get("src") or "", element.get("alt") or ""))
+        builder.picture(picture(element.get("src") or "", element.get("alt") or ""))
     elif name == "input" and (element.get("type") or "").lower() == "checkbox":
-        flow.sign("☒ " if element.get("checked") is not None else "☐ ")
+        builder.sign("☒ " if element.get("checked") is not None else "☐ ")
     elif name == "math":
-        flow.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
+        builder.text(element.get("alttext") or " ".join("".join(element.itertext()).split()))
 
 
 def _table(level: _Level) -> list[Block]:

@@ -54,7 +54,7 @@ def build_page(number: int, blocks: Sequence[Block], pictures: Pictures, **facts
         number=number,
         text=to_text(blocks),
         markdown=to_markdown(blocks),
-        pictures=pictures.turn_page(),
+        pictures=pictures.end_page(),
         facts=facts,
     )
 

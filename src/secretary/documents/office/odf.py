@@ -184,6 +184,8 @@ _BULLET = _ListLevel(False)
 
 
 class _Styles:
+    """Resolves paragraph, character and list styles with their parents."""
+
     def __init__(self, *roots: Element | None) -> None:
         self._styles: dict[tuple[str, str], Element] = {}
         self._lists: dict[str, dict[int, _ListLevel]] = {}
@@ -332,6 +334,8 @@ def _repeat_count(element: Element, name: str, largest: int = 1000) -> int:
 
 @dataclass(slots=True)
 class _TextReader:
+    """Reads the text of a document, a slide or a sheet into blocks."""
+
     archive: Archive
     styles: _Styles
     pictures: Pictures
@@ -519,14 +523,14 @@ class _TextReader:
         return []
 
     def _picture(self, image: Element, alt: str) -> Picture:
-        if not self.pictures.are_kept:
+        if not self.pictures.are_saved:
             return Picture(alt)
         name = posixpath.normpath(unquote(image.get(LINK) or ""))
         data = image.findtext(f"{OFFICE}binary-data")
         if name in self.archive:
-            return Picture(alt, self.pictures.keep(self.archive.read(name)))
+            return Picture(alt, self.pictures.save(self.archive.read(name)))
         try:
-            return Picture(alt, self.pictures.keep(base64.b64decode(data or "")))
+            return Picture(alt, self.pictures.save(base64.b64decode(data or "")))
         except binascii.Error:
             return Picture(alt)
 

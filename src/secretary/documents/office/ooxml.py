@@ -38,6 +38,8 @@ class Relationship(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
+    """A part of an OOXML package, with its relationships."""
+
     archive: Archive
     name: str
 
@@ -78,8 +80,8 @@ class Part:
 
     def picture(self, identity: str | None, alt: str | None, pictures: Pictures) -> Picture:
         """Save a picture of this part; external pictures are not fetched."""
-        part = self.by_id(identity) if pictures.are_kept else None
-        file = pictures.keep(part.archive.read(part.name)) if part else None
+        part = self.by_id(identity) if pictures.are_saved else None
+        file = pictures.save(part.archive.read(part.name)) if part else None
         return Picture((alt or "").strip(), file)
 
     def drawn_picture(

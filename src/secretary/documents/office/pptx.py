@@ -117,8 +117,8 @@ def sort_by_position(shapes: Sequence[tuple[Box | None, T]]) -> list[T]:
     if len(shapes) > _MAX_SORTED_SHAPES:
         corners = [(box.top, box.left) if box else (0.0, 0.0) for box, _ in shapes]
         return [shapes[number][1] for number in sorted(range(len(shapes)), key=corners.__getitem__)]
-    placed = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
-    order = _ordered(placed)
+    positioned = [(box, number) for number, (box, _) in enumerate(shapes) if box is not None]
+    order = _ordered(positioned)
     for number, (box, _) in enumerate(shapes):
         if box is None:
             order.insert(order.index(number - 1) + 1 if number else 0, number)
@@ -192,7 +192,7 @@ class _Slide:
 
     def blocks(self) -> list[Block]:
         tree = self._part.root.find(f"{P}cSld/{P}spTree")
-        shapes = self._placed(tree) if tree is not None else []
+        shapes = self._sorted_shapes(tree) if tree is not None else []
         titles = [shape for shape in shapes if shape.placeholder in _TITLES]
         others = [shape for shape in shapes if shape.placeholder not in _TITLES]
         blocks: list[Block] = []
@@ -202,7 +202,7 @@ class _Slide:
             blocks += self._shape_blocks(shape)
         return blocks + self._notes()
 
-    def _placed(self, tree: Element) -> list[_Shape]:
+    def _sorted_shapes(self, tree: Element) -> list[_Shape]:
         shapes = [self._shape(element) for element in _shapes(tree)]
         return sort_by_position([(shape.box, shape) for shape in shapes if shape])
 
@@ -217,8 +217,8 @@ class _Slide:
         if placeholder in _REPEATED_PLACEHOLDERS:
             return None
         box = _box(element)
-        for theirs in self._inherited(element):
-            box = box or _box(theirs)
+        for inherited_shape in self._inherited(element):
+            box = box or _box(inherited_shape)
         return _Shape(element, box, placeholder)
 
     def _inherited(self, element: Element) -> Iterator[Element]:
@@ -228,8 +228,8 @@ class _Slide:
             if part is None or own is None:
                 continue
             for other in part.root.iterfind(f"{P}cSld/{P}spTree/{P}sp"):
-                theirs = other.find(f"./*/{P}nvPr/{P}ph")
-                if theirs is not None and _is_same(own, theirs, by_type):
+                inherited_shape = other.find(f"./*/{P}nvPr/{P}ph")
+                if inherited_shape is not None and _is_same(own, inherited_shape, by_type):
                     yield other
                     break
 
@@ -241,7 +241,7 @@ class _Slide:
         element = shape.element
         match element.tag.removeprefix(P):
             case "grpSp":
-                inner = self._placed(element)
+                inner = self._sorted_shapes(element)
                 return [block for each in inner for block in self._shape_blocks(each)]
             case "pic":
                 return self._picture(element)
@@ -316,10 +316,10 @@ def _shapes(tree: Element) -> Iterator[Element]:
                 yield from _shapes(chosen)
 
 
-def _is_same(own: Element, theirs: Element, by_type: bool) -> bool:
-    mine, other = own.get("type", "obj"), theirs.get("type", "obj")
+def _is_same(own: Element, inherited_shape: Element, by_type: bool) -> bool:
+    mine, other = own.get("type", "obj"), inherited_shape.get("type", "obj")
     if not by_type and own.get("idx"):
-        return bool(own.get("idx") == theirs.get("idx"))
+        return bool(own.get("idx") == inherited_shape.get("idx"))
     same = {"ctrTitle": "title", "subTitle": "body", "obj": "body"}
     return bool(same.get(mine, mine) == same.get(other, other))
 

@@ -209,6 +209,8 @@ class _OpenTable:
 
 
 class _BlockBuilder:
+    """Collects inline content into paragraphs and table cells."""
+
     def __init__(self) -> None:
         self._blocks: list[Block] = []
         self._line: list[Inline] = []
@@ -417,6 +419,8 @@ def _format_characters(
 
 
 class _Reader:
+    """Interprets control words and keeps the state of nested groups."""
+
     def __init__(self, pictures: Pictures) -> None:
         self.flow = _BlockBuilder()
         self.metadata: dict[str, str] = {}
@@ -610,10 +614,10 @@ class _Reader:
             self._group.text.append(digits)
 
     def _end_picture(self, group: _Group) -> None:
-        if not self._pictures.are_kept:
+        if not self._pictures.are_saved:
             return
         digits = re.sub(r"[^0-9A-Fa-f]", "", "".join(group.text or ()))
-        name = self._pictures.keep(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+        name = self._pictures.save(bytes.fromhex(digits[: len(digits) // 2 * 2]))
         if name is not None:
             group.flow.add(Picture("", name))
 
