@@ -1,4 +1,4 @@
-"""What every depot owes: files of several machines, whole or not at all."""
+"""What every blob store guarantees: files shared by several machines, complete or not at all."""
 
 import asyncio
 import os

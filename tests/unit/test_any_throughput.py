@@ -1,4 +1,4 @@
-"""Whatever ended: tallies count each end once for all and once for its owner."""
+"""Throughput counters: each finished job is counted once for everyone and once for its owner."""
 
 from collections import Counter
 from datetime import timedelta

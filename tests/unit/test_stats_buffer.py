@@ -28,43 +28,43 @@ class Written:
         return sum(n for place, n in self.counted.items() if place.scope == ALL_USERS)
 
 
-def ending(user_id: str | None = None) -> FinishedJob:
+def finished(user_id: str | None = None) -> FinishedJob:
     return FinishedJob("pdf", user_id, "completed", utc_now())
 
 
 async def test_it_is_written_by_itself_and_all_at_once() -> None:
     written = Written()
-    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
     for _ in range(5):
-        tallies.add([ending("ann")])
+        buffer.add([finished("ann")])
     assert not written.counted
     async with asyncio.timeout(10):
         await written.some.wait()
     assert written.of_all() == 5
     assert sum(written.counted.values()) == 10
-    await tallies.close()
+    await buffer.close()
 
 
 async def test_what_could_not_be_written_is_written_later() -> None:
     written = Written()
-    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
     written.away = True
-    tallies.add([ending()])
+    buffer.add([finished()])
     with pytest.raises(StoreUnavailable):
-        await tallies.flush()
+        await buffer.flush()
     written.away = False
-    tallies.add([ending()])
-    await tallies.flush()
+    buffer.add([finished()])
+    await buffer.flush()
     assert written.of_all() == 2
-    await tallies.close()
+    await buffer.close()
     assert written.of_all() == 2
 
 
 async def test_the_last_of_it_is_written_at_the_end() -> None:
     written = Written()
-    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
-    tallies.add([ending()])
-    await tallies.close()
+    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer.add([finished()])
+    await buffer.close()
     assert written.of_all() == 1
 
 
@@ -72,8 +72,8 @@ async def test_a_store_that_is_away_does_not_keep_anybody_from_ending(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     written = Written()
-    tallies = StatsBuffer(written, unavailable=StoreUnavailable)
+    buffer = StatsBuffer(written, unavailable=StoreUnavailable)
     written.away = True
-    tallies.add([ending()])
-    await tallies.close()
+    buffer.add([finished()])
+    await buffer.close()
     assert "were not written" in caplog.text
